@@ -166,7 +166,7 @@ LAYERS = [
         "softmax without an axis",
         lambda: F.softmax(images(), None),
         TypeError,
-        "softmax: dim is None; expected the int of the axis that sums to one, usually dim=1 or -1",
+        "softmax: dim is None; expected an int, the axis along which y sums to one, usually dim=1 or -1",
     ),
     Case(
         "a probability above one",

@@ -372,6 +372,7 @@ else:
         speeds = gigabytes(OnGpu(piece, moments_cu()), LENGTHS, threads=256)
         panel.semilogx(LENGTHS, speeds, style, color=color, label=name, **LINE)
         seen.append(f"{name} from {min(speeds):.0f} to {max(speeds):.0f}")
+    panel.xaxis.set_major_formatter("{x:,.0f}")
     panel.axhline(roof, color=GREY, linestyle=":", label="the roof: copying")
     panel.set(title="How much of the bandwidth rows of your kernel get", ylim=(0, None))
     panel.set(xlabel="elements in a row (134 MB in all)", ylabel="GB/s")

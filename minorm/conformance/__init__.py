@@ -1,1 +1,1 @@
-"""Which runtime computes a normalization as ONNX says? Cases, a formula in float64, and a verdict a cell."""
+"""Test which runtimes compute normalizations as ONNX says: cases, a formula in float64, and a verdict per cell."""

@@ -1,9 +1,9 @@
-"""Asks a runtime for every case in another process; one that crashes or hangs loses that case, and not the command.
+"""Ask a runtime for every case in another process: a crash or a hang then costs only that case, not the command.
 
     outcomes = ask(RUNTIMES["onnxruntime"], range(len(all_cases())))
     outcomes[0].kind, outcomes[0].arrays
 
-A case is named by its place in `all_cases()`, the same list in every process, or in a list that is handed over.
+We name a case by its place in `all_cases()`, the same list in every process, or in a list that we pass on.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from minorm.conformance.runtimes import Runtime
 from minorm.serialization import safetensors_file
 from minorm.support import subprocesses
 
-SECONDS = 30.0  # a case may take; they are tiny
-BEGIN_SECONDS = 120.0  # importing a runtime may take, on a busy machine
-CRASHES = 10  # after so many it is not asked any more
+SECONDS = 30.0  # for a case; cases are tiny
+BEGIN_SECONDS = 120.0  # for importing a runtime on a busy machine
+CRASHES = 10  # after this many, we stop asking the runtime
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = (
     "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); os.environ.update(json.loads(sys.argv[3])); "
@@ -35,10 +35,10 @@ PROGRAM = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case.
+    """Holds the outcome of a case.
 
-    kind        "answered", "refused" (text: its message), "died" (text: how), or "absent": it could not be asked
-    overwrote   places of the inputs whose arrays it changed
+    kind        "answered", "refused" (text: its message), "died" (text: how), or "absent": we could not ask
+    overwrote   the places of inputs whose arrays the runtime changed
     """
 
     kind: str
@@ -48,16 +48,16 @@ class Outcome:
 
 
 class CannotRun(RuntimeError):
-    """The runtime is installed, but its process ends before it has answered anything."""
+    """Says that an installed runtime's process ends before it answers anything."""
 
 
 def installed(runtime: Runtime) -> bool:
-    """Whether its packages can be found."""
+    """Return whether the runtime's packages can be found."""
     return not missing(runtime)
 
 
 def missing(runtime: Runtime) -> str:
-    """Which package cannot be found, in words; "" where all can."""
+    """Say in words which package cannot be found; "" if all can."""
     absent = [package for package in runtime.packages if importlib.util.find_spec(package) is None]
     return f"{absent[0]} is not installed" if absent else ""
 
@@ -65,9 +65,9 @@ def missing(runtime: Runtime) -> str:
 def ask(
     runtime: Runtime, places: Sequence[int], seconds: float = SECONDS, cases: Sequence[Case] | None = None
 ) -> dict[int, Outcome]:
-    """The outcome of each case. CannotRun where the runtime fails before the first.
+    """Return the outcome of each case. Raise CannotRun if the runtime fails before the first.
 
-    cases   in which the places are; None: `all_cases()`, which the other process makes for itself
+    cases   the list of the places; None: `all_cases()`, which the other process makes itself
     """
     absent = missing(runtime)
     if absent:
@@ -82,7 +82,7 @@ def ask(
             lines = subprocesses.written(os.path.join(folder, "progress"))
             found.update(_outcomes(folder, lines))
         if not any("ready" in line for line in lines):
-            raise CannotRun(how or "ended without a word")
+            raise CannotRun(how or "ended without a message")
         begun = next((line["begin"] for line in reversed(lines) if "begin" in line), None)
         if begun is not None and begun not in found:
             found[begun] = Outcome("died", how or "ended the process")
@@ -94,7 +94,7 @@ def ask(
 
 
 def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -> str:
-    """Let a worker go through the cases; how it ended, "" where it did so by itself."""
+    """Run a worker on the cases; say in words how it was stopped, "" if it ended by itself."""
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
     request = json.dumps([folder, runtime.functions, list(places), runtime.packages[0]])
     errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")

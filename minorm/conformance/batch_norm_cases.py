@@ -1,4 +1,4 @@
-"""The cases of BatchNormalization: it alone has two modes, said in a different way by each generation of versions."""
+"""Make the cases of BatchNormalization: only it has two modes, which generations of versions express differently."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OPSETS = (1, 6, 7, 9, 14, 15)
 OFFSETS = (1e2, 1e4, 1e6)
-BATCH_NORM_OUTPUTS = ("y", "mean", "var", "saved_mean", "saved_var")  # before version 14; then three
+BATCH_NORM_OUTPUTS = ("y", "mean", "var", "saved_mean", "saved_var")  # before version 14; later versions have three
 CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
 
 
 def batch_norm_cases() -> Iterator[Case]:
-    """Every version, inference and training."""
+    """Yield the cases of every version, in inference and training."""
     for opset in OPSETS:
         yield from inference(opset)
         yield from training(opset)
@@ -34,10 +34,10 @@ def build(
     saved: bool = False,
     **more: Any,
 ) -> Case:
-    """A case in the way that this version says its mode.
+    """Build a case, with the mode expressed as this version does it.
 
-    types     of scale and B, and of the statistics, where they differ from x's
-    spatial   None: left to its default of 1; 0: statistics of every position
+    types     the types of scale and B, and of the statistics, if they differ from x's
+    spatial   None: absent, so its default is 1; 0: statistics of every position
     saved     fetch the batch's statistics too, which the versions before 14 have as outputs 4 and 5
     """
     offset, held, fetched = more.pop("offset", 0.0), more.pop("held", ()), more.pop("fetched", None)
@@ -65,12 +65,12 @@ def build(
 
 
 def floats(opset: int) -> list[Any]:
-    """The element types besides float32."""
+    """Return the element types other than float32."""
     return [float64, float16, *[bfloat16] * (opset >= 14)]
 
 
 def inference(opset: int) -> Iterator[Case]:
-    """The stored statistics; the batch does not matter."""
+    """Yield cases with the stored statistics; the batch does not matter."""
 
     def case(name: str, x: Any, **more: Any) -> Case:
         return build(opset, f"inference, {name}", x, False, **more)
@@ -100,13 +100,13 @@ def inference(opset: int) -> Iterator[Case]:
 
 
 def training(opset: int) -> Iterator[Case]:
-    """The batch's statistics, and what becomes of the running ones."""
+    """Yield cases with the batch's statistics and updated running statistics."""
 
     def case(name: str, x: Any, **more: Any) -> Case:
         return build(opset, f"training, {name}", x, True, **more)
 
     yield case("float32", draw((4, 3, 5, 2)))
-    for dtype in floats(opset):  # 0.5: an attribute is a float32, and 0.9 is none; in float64 that would show
+    for dtype in floats(opset):  # 0.5: a float32 attribute cannot hold 0.9 exactly, and float64 would show it
         yield case(str(dtype), draw((4, 3, 5, 2), dtype), momentum=0.5)
     for offset in OFFSETS:
         yield case(f"offset {offset:.0e}", draw((4, 3, 8, 8), offset=offset), offset=offset)

@@ -1,4 +1,4 @@
-"""One node with its numbers: what every runtime is asked, and as what file."""
+"""Describe one node with its numbers, which every runtime must compute, and write it as a file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A node of `operator`, as the opset that published this version has it.
+    """Describes a node of `operator`, as in the opset that published this version.
 
     inputs    arrays in the operator's order
-    outputs   names of the node's outputs, "" for one that is left out
-    fetched   how many of them the caller asks for; None: all
+    outputs   names of the node's outputs, "" for an absent one
+    fetched   how many of them to ask for; None: all
     held      places of the inputs that are initializers of the file; the others are fed
-    offset    how many standard deviations the data lie away from 0
-    kind      what is asked: "outputs" of the node, or what only a framework gives: "gradients" of x, scale and bias,
-              where `beside` is the gradient of y; "masked", a batch norm of the entries where `beside` is true;
-              "cumulative", running statistics as the plain average of the batches, which are the samples of x
+    offset    the distance of the data from 0, in standard deviations
+    kind      what to ask: "outputs" of the node, or something that only a framework gives: "gradients" of x, scale and
+              bias, with the gradient of y in `beside`; "masked", a batch norm of the entries for which `beside` is
+              true; "cumulative", running statistics as the plain average of the batches, which are the samples of x
     """
 
     operator: str
@@ -49,27 +49,27 @@ class Case:
 
     @property
     def wanted(self) -> list[tuple[int, str]]:
-        """Place and name of each thing that is asked for."""
+        """Return place and name of each wanted result."""
         if self.kind == GRADIENTS:
             return list(enumerate(ANSWERS[GRADIENTS][: len(self.inputs)]))
         return self.file_outputs if self.kind == OUTPUTS else list(enumerate(ANSWERS[self.kind]))
 
     @property
     def file_outputs(self) -> list[tuple[int, str]]:
-        """Place and name of each output of the node that the file gives."""
+        """Return place and name of each output of the node that the file gives."""
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
-        """The inputs by name, but for those that the file holds."""
+        """Return the inputs by name, without those that the file holds."""
         return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
 
     def get(self, attribute: str, default: Any) -> Any:
-        """An attribute, or what its absence means."""
+        """Return an attribute, or the default if it is absent."""
         return self.attributes.get(attribute, default)
 
 
 def model(case: Case) -> ModelProto:
-    """The file: one node, its inputs fed or held, and outputs whose types a runtime works out for itself."""
+    """Write the file: one node, its inputs fed or held, and outputs whose types the runtime must infer."""
     names = [f"i{place}" for place in range(len(case.inputs))]
     node = helper.make_node(case.operator, names, list(case.outputs), **case.attributes)
     kinds = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in case.inputs]
@@ -88,6 +88,6 @@ def model(case: Case) -> ModelProto:
 
 
 def draw(shape: Sequence[int], dtype: Any = dtypes.float32, *, offset: float = 0.0, seed: str = "") -> Any:
-    """Numbers of a normal distribution around `offset`; the same for the same shape, type and seed in any process."""
+    """Draw normal numbers around `offset`; the same in any process for the same shape, type and seed."""
     key = zlib.crc32(f"{seed}{tuple(shape)}{offset}".encode())
     return (np.random.default_rng(key).normal(size=tuple(shape)) + offset).astype(dtype)

@@ -1,4 +1,4 @@
-"""A list of cases on disk, for the process that asks a runtime: numbers as safetensors, the rest as JSON."""
+"""Write a list of cases to disk, for the process that asks a runtime: numbers as safetensors, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARRAYS = ("inputs", "beside")
 
 
 def write(cases: Sequence[Case], folder: str) -> None:
-    """Leave the cases in this folder."""
+    """Write the cases into this folder."""
     arrays, words = {}, []
     for place, case in enumerate(cases):
         arrays.update({f"{place}.{i}": array for i, array in enumerate(case.inputs)})
@@ -30,7 +30,7 @@ def write(cases: Sequence[Case], folder: str) -> None:
 
 
 def read(folder: str) -> list[Case]:
-    """The cases that were left in this folder; none where there is no list."""
+    """Read the cases in this folder; return an empty list if it has none."""
     path = os.path.join(folder, WORDS)
     if not os.path.exists(path):
         return []

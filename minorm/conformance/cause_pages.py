@@ -1,9 +1,9 @@
-"""Writes a page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
+"""Write a page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
 
 python -m minorm.conformance.cause_pages docs/conformance    asks all runtimes, and writes NAME.md, NAME.onnx, README.md
 python -m minorm.conformance.cause_pages docs/conformance NAME    the page and file of this cause alone
 
-The file has its numbers in it, as defaults of its inputs: `minorm conform NAME.onnx` judges it as it is.
+The file has its numbers in it, as defaults of its inputs, so `minorm conform NAME.onnx` can judge it unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import RIGHT, WRONG, judge
 from minorm.serialization import atomic
 
-NAMES = ("x", "scale", "bias", "mean", "var")  # of the inputs; an operator has the first one, two, three or all
+NAMES = ("x", "scale", "bias", "mean", "var")  # the names of inputs; an operator has the first one, two, three or all
 
 INTRODUCTION = """# Why runtimes disagree
 
@@ -41,7 +41,7 @@ what the formula gives in float64, and what runtimes gave when the page was made
 
 
 def file(case: Case) -> ModelProto:
-    """The case's file, in which the inputs that are fed have their numbers as defaults."""
+    """Return the case's file, in which the fed inputs have their numbers as defaults."""
     proto = model(case)
     declare_outputs(proto, case)
     for name, array in case.feeds().items():
@@ -51,7 +51,7 @@ def file(case: Case) -> ModelProto:
 
 
 def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
-    """What each runtime that is installed makes of these causes' cases: by the name of the cause, by runtime."""
+    """Ask each installed runtime for these causes' cases; return cause -> runtime -> outcome."""
     found: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     cases = [CAUSES[name].case for name in names]
     for runtime in RUNTIMES.values():
@@ -68,7 +68,7 @@ def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
 
 
 def text(cause: Cause, outcomes: Mapping[str, Outcome], version: Mapping[str, str | None]) -> str:
-    """The page of a cause."""
+    """Return the page of a cause."""
     case, wrong, right = cause.case, [], []
     for name, outcome in outcomes.items():
         cell = judge(case, name, outcome)
@@ -91,25 +91,25 @@ def text(cause: Cause, outcomes: Mapping[str, Outcome], version: Mapping[str, st
 
 
 def title(cause: Cause) -> str:
-    """The name of a cause as a heading."""
+    """Return the name of a cause as a heading."""
     words = re.sub(r"(?<!1e)-", " ", cause.name).replace("nan", "NaN")
     return words[0].upper() + words[1:]
 
 
 def named(case: Case) -> list[tuple[str, Any]]:
-    """The inputs with their names, and the gradient of y where the case has one."""
+    """Return the inputs with their names, and the gradient of y if the case has one."""
     found = list(zip(NAMES, case.inputs, strict=False))
     return [*found, ("gradient of y", case.beside)] if case.kind == GRADIENTS else found
 
 
 def formula(case: Case) -> str:
-    """The numbers that are due, by the names of the outputs."""
+    """Return the expected numbers in words, by the names of the outputs."""
     values = due(case)
     return ", ".join(f"{name} = {shown(values[place][0], values[place][1])}" for place, name in case.wanted)
 
 
 def shown(value: Any, dtype: Any = None) -> str:
-    """An array in one line, with its type where it is not float32."""
+    """Show an array in one line, with its type unless this is float32."""
     array = np.asarray(value)
     kind = np.dtype(array.dtype if dtype is None else dtype)
     line = _numbers(array.astype(np.float64), 12 if kind == np.float64 else 6)
@@ -143,26 +143,26 @@ def _titled(runtime: Runtime, version: Mapping[str, str | None]) -> str:
     return f"{runtime.title} {version.get(package) or ''}".strip()
 
 
-def _accused(cause: Cause) -> list[str]:
+def _runtimes_of(cause: Cause) -> list[str]:
     return list(dict.fromkeys(name for defect in KNOWN if defect.cause == cause.name for name in defect.runtimes))
 
 
 def _how(cause: Cause, wrong: Iterable[Runtime]) -> str:
     runtime = next((runtime.name for runtime in wrong), "")
     if cause.case.kind == GRADIENTS or not runtime:
-        command = f"minorm conform --runtime {runtime or _accused(cause)[0]}"
+        command = f"minorm conform --runtime {runtime or _runtimes_of(cause)[0]}"
         return f"To see it among all cases: `{command}`."
     return f"To see it: `minorm conform --runtime {runtime} docs/conformance/{cause.name}.onnx`."
 
 
 def index() -> str:
-    """The list of the pages."""
+    """Return the list of the pages."""
     lines = [f"- [{title(cause)}]({name}.md): a runtime {cause.text}" for name, cause in CAUSES.items()]
     return "\n".join([INTRODUCTION, *lines]) + "\n"
 
 
 def main(folder: str, *names: str) -> None:
-    """Ask all runtimes, and write the pages and files of these causes; of all where none is named."""
+    """Ask all runtimes, and write the pages and files of these causes; without names, of all causes."""
     found = answers(names or list(CAUSES))
     version = versions(RUNTIMES.values())
     os.makedirs(folder, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Lists why runtimes disagree with the formula: each cause has a name, a sentence and the smallest case that shows it.
+"""List why runtimes disagree with the formula: each cause has a name, a sentence and the smallest case for it.
 
 `python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each.
 """
@@ -18,7 +18,7 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 @dataclass(frozen=True)
 class Cause:
-    """What a runtime does, as a sentence that begins after its name ("OpenVINO ..."), and a case that shows it."""
+    """Describes what a runtime does, as a sentence that follows its name ("OpenVINO ..."), and a case that shows it."""
 
     name: str
     text: str
@@ -32,7 +32,7 @@ def _f(*values: Any, dtype: Any = float32) -> Any:
 _ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
 _ONE, _TWO = (_f(1), _f(0)), (_f(1, 1), _f(0, 0))  # scale and bias, of length one and two
 _NOTHING = np.zeros((0, 2), np.float32)  # an empty batch
-_STORED = (*_TWO, _f(0.5, 0.5), _f(4, 4))  # scale, bias, and other statistics than those of the batch
+_STORED = (*_TWO, _f(0.5, 0.5), _f(4, 4))  # scale, bias, and statistics that differ from the batch's
 
 
 def _batch(
@@ -44,7 +44,7 @@ def _batch(
     held: tuple[int, ...] = (1, 2, 3, 4),
     **attributes: Any,
 ) -> Case:
-    """A batch norm; without `outputs`, it has those that version 15 has in its mode."""
+    """Make a case of batch norm; without `outputs`, it has those of version 15 in its mode."""
     outputs = outputs or (BATCH_NORM_OUTPUTS[:3] if attributes.get("training_mode") else ("y",))
     return Case("BatchNormalization", opset, "", (x, *inputs), attributes, outputs, fetched, held)
 
@@ -54,7 +54,7 @@ def _other(operator: str, opset: int, *inputs: Any, outputs: tuple[str, ...] = (
 
 
 def _far(case: Case) -> Case:
-    """The case, with how many standard deviations its data lie away from 0."""
+    """Return the case with its offset: the distance of its data from 0, in standard deviations."""
     x = case.inputs[0].astype(np.float64)
     return dataclasses.replace(case, offset=float(abs(x.mean()) / x.std()))
 

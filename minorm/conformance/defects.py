@@ -1,7 +1,7 @@
-"""Defects that are known: which runtime, in which cases, and in a sentence what it does there.
+"""List the known defects: the runtimes, the cases, and a sentence about what the runtime does there.
 
-They were found by this command, by its authors' issues, or by reading the runtimes' sources; a cell that is wrong and
-matches none is news.
+They come from this command, from its authors' issues, or from the runtimes' sources. A wrong cell that matches no
+defect is a new finding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPERATORS = tuple(formula.FORMULAS)
 
 @dataclass(frozen=True)
 class Defect:
-    """A cause by its name, and where it applies: the runtimes, operators and cases, and words of the verdict."""
+    """Names a cause, and says where it applies: the runtimes, operators and cases, and words of the verdict."""
 
     runtimes: tuple[str, ...]
     operators: tuple[str, ...]
@@ -37,7 +37,7 @@ class Defect:
 
     @property
     def text(self) -> str:
-        """The cause in a sentence."""
+        """Return the cause as a sentence."""
         return CAUSES[self.cause].text
 
 
@@ -54,7 +54,7 @@ def _is_double(case: Case) -> bool:
 
 
 def _shows_momentum(case: Case) -> bool:
-    """Whether the running statistics are asked for, and would be others if momentum were 1 - momentum."""
+    """Return whether the case asks for running statistics, and these would differ with 1 - momentum."""
     return (
         len(case.wanted) > 1 and trains_batch_norm(case) and case.get("momentum", 0.9) != 0.5 and _largest(case) < 1e19
     )
@@ -133,7 +133,7 @@ KNOWN = (
         "computes-in-16-bits",
         _is_half,
     ),
-    # those of adapters/
+    # the runtimes of adapters/
     Defect(
         ("onnx2torch", "tvm"),
         ("LayerNormalization",),
@@ -243,7 +243,7 @@ KNOWN = (
         "nan-for-an-empty-batch",
         lambda case: case.kind == GRADIENTS and case.inputs[0].size == 0,
     ),
-    # what several do
+    # several runtimes
     Defect(
         ("torch", "openvino", "opencv", "paddle"),
         ("LpNormalization",),
@@ -285,7 +285,7 @@ KNOWN = (
 
 
 def explanation(runtime: str, case: Case, said: str) -> Defect | None:
-    """The first defect that explains what was seen; None where none does."""
+    """Return the first defect that explains a wrong cell; None if no defect does."""
     for defect in KNOWN:
         asked = runtime in defect.runtimes and case.operator in defect.operators
         if asked and defect.says in said and defect.matches(case):

@@ -1,7 +1,7 @@
-"""Reads the normalizations of a user's file as cases: each node with the numbers that reach it.
+"""Read the normalizations of a user's file as cases: each node with the numbers that reach it.
 
-minorm computes these numbers: it loads the file by `minorm.onnx.load`, with its limits, and asks for the values that
-the normalizations read.
+minorm computes these numbers: it loads the file by `minorm.onnx.load`, with its limits, and outputs the values that the
+normalizations read.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from minorm.onnx.graph.reading import Node
 from minorm.serialization import limits
 from minorm.support.argument_errors import kind_of
 
-PLAIN = int, float, str  # what attributes of normalizations are, or lists of them
-FAR = 10.0  # standard deviations; data that lie closer to 0 have no offset to speak of
+PLAIN = int, float, str  # types of normalizations' attributes, or of lists in them
+FAR = 10.0  # standard deviations; the offset of data closer to 0 counts as 0
 
 
 @dataclass(frozen=True)
 class FileCases:
-    """The normalizations of a file: those to judge, and those that are left out.
+    """Holds the normalizations of a file: the cases to judge, and those that are left out.
 
-    cases       one a node, called as the node is
+    cases       one for each node, with the node's name
     since       the version of each case's operator, in the order of the cases
-    left_out    nodes by name, and why they are not judged
+    left_out    name of a node -> why it is not judged
     """
 
     cases: list[Case] = field(default_factory=list)
@@ -53,11 +53,11 @@ def read(
     max_bytes: int = limits.ONNX,
     external_root: str | os.PathLike[str] | None = None,
 ) -> FileCases:
-    """The normalizations of a file; the second of one name is called `name (2)`.
+    """Read the normalizations of a file; a second one of the same name is called `name (2)`.
 
-    LoadError where the file is not an ONNX file, or where minorm cannot run it up to its normalizations.
+    Raise LoadError if the file is not an ONNX file, or if minorm cannot run it up to its normalizations.
 
-    shapes    lengths of inputs or free axes, where guessing fails
+    shapes    lengths of inputs or free axes, if guessing fails
     values    numbers or lists for inputs by name; the others get random numbers, always the same
     """
     found = inspect(path, max_bytes, external_root, "conform")
@@ -93,7 +93,7 @@ def read(
 
 
 def _named(nodes: Iterable[Node]) -> dict[str, Node]:
-    """The nodes, each by a name that no other has."""
+    """Return the nodes, each under a unique name."""
     found: dict[str, Node] = {}
     called: Counter[str] = Counter()
     for node in nodes:
@@ -128,11 +128,11 @@ def _why_left_out(node: Node, known: set[str]) -> str:
 def _arrays(
     path: Any, found: Inspection, nodes: list[Node], guess: examples.Guess, max_bytes: int, external_root: Any
 ) -> dict[str, Any]:
-    """The numbers of every value that the nodes read."""
+    """Compute the numbers of every value that the nodes read."""
     names = list(dict.fromkeys(name for node in nodes for name in _given(node)))
     module = load(path, names, max_bytes, external_root=external_root)
     reached = {entry.name for entry in module.inputs}
-    examples.settled(found.inputs, guess)  # an error for a name that is no input
+    examples.settled(found.inputs, guess)  # raises for a name that is not an input
     needed = dataclasses.replace(guess, values={n: v for n, v in guess.values.items() if n in reached})
     first: Exception | None = None
     for args in examples.guesses(module.inputs, needed):
@@ -156,7 +156,7 @@ def _case(name: str, node: Node, inputs: list[Any], held: set[str]) -> Case:
 
 
 def _offset(case: Case) -> float:
-    """How many standard deviations the data lie away from 0, over the axes that a statistic is taken over."""
+    """Return the distance of the data from 0, in standard deviations over the axes of the statistics."""
     x = case.inputs[0].astype(np.float64)
     if x.ndim < 2 or not x.size or not np.isfinite(x).all():
         return 0.0

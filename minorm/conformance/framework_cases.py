@@ -1,4 +1,4 @@
-"""Makes the cases that frameworks can be asked for and no ONNX file: gradients, masks, plain averages of batches."""
+"""Make the cases that only frameworks can answer, not ONNX files: gradients, masks, plain averages of batches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minorm.conformance.case import CUMULATIVE, GRADIENTS, MASKED, Case, draw
 from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OFFSETS = (1e2, 1e4, 1e6)
-PREFIXES = ("gradients, ", "mask, ", "momentum None, ")  # of the names
+PREFIXES = ("gradients, ", "mask, ", "momentum None, ")  # prefixes of the names
 TYPES = (float64, float16, bfloat16)
 Forms = Iterator[tuple[str, Any, dict[str, Any]]]
 
 
 def framework_cases() -> Iterator[Case]:
-    """Every one, of the newest version of its operator."""
+    """Yield every case, in the newest version of its operator."""
     for trains in (False, True):
         for name, x, more in _batch_forms(trains):
             mode = "training" if trains else "inference"
@@ -54,7 +54,7 @@ def _gradients(case: Case) -> Case:
 
 
 def _forms(shape: tuple[int, ...], one: tuple[int, ...], one_name: str) -> Forms:
-    """Name, data and attributes of what every operator is asked for; `one`: a shape with one value a statistic."""
+    """Yield name, data and attributes of the cases of every operator. one: a shape with one value per statistic."""
     yield "float32", draw(shape), {}
     for dtype in TYPES:
         yield str(dtype), draw(shape, dtype), {}
@@ -94,12 +94,12 @@ def _last_axes(operator: str, opset: int, name: str, x: Any, parameters: int, mo
 
 
 def _masked() -> Iterator[Case]:
-    """Some positions of a sample do not count, in all its channels, as in sentences of several lengths."""
+    """Yield cases in which some positions of a sample do not count, as in sentences of unequal length."""
     for name, dtype, offset in (("float32", float32, 0.0), ("float64", float64, 0.0), ("offset 1e+04", float32, 1e4)):
         case = batch_norm_cases.build(
             15, name, draw((4, 3, 6), dtype, offset=offset), True, offset=offset, momentum=0.5
         )
-        mask = np.arange(6) < np.array([[6], [3], [1], [4]])  # how long each sample is
+        mask = np.arange(6) < np.array([[6], [3], [1], [4]])  # the length of each sample
         yield dataclasses.replace(case, name=f"mask, {name}", kind=MASKED, beside=mask)
 
 

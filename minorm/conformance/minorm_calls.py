@@ -1,4 +1,4 @@
-"""Asks minorm: by a case's file, loaded into a module; for masks and plain averages by `batch_norm`."""
+"""Ask minorm: load a case's file into a module; for masks and plain averages call `batch_norm`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minorm.tensor.tensor import Tensor
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     return list(backend.run_model(model(case), case.feeds()))
 
 
 def gradients(case: Case) -> list[Any]:
-    """Scale and bias are weights of the file, and so parameters of the module."""
+    """Return the gradients; scale and bias are weights of the file, and so parameters of the module."""
     module = load(model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs))))))
     x, parameters = Tensor(case.inputs[0], requires_grad=True), dict(module.named_parameters())
     module(x).backward(Tensor(case.beside))
@@ -28,8 +28,8 @@ def gradients(case: Case) -> list[Any]:
 
 
 def masked(case: Case) -> list[Any]:
-    """y, 0 where the mask is false, and the running statistics."""
-    x, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)  # it changes the running statistics
+    """Return y, 0 where the mask is false, and the running statistics."""
+    x, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)  # the call changes the statistics
     mask = case.beside[:, None, :]
     more = {"momentum": case.get("momentum", 0.9), "mask": Tensor(mask)}
     y = batch_norm(x, mean, var, scale, bias, training=True, **more)
@@ -37,7 +37,7 @@ def masked(case: Case) -> list[Any]:
 
 
 def cumulative(case: Case) -> list[Any]:
-    """The running statistics after every sample of x as a batch, by a momentum of None."""
+    """Return the running statistics after each sample of x as a batch, with momentum=None."""
     _, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)
     seen = Tensor(np.zeros((), np.int64))
     for sample in case.inputs[0]:

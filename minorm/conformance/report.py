@@ -1,4 +1,4 @@
-"""All cells of some runtimes, and the versions that they are true of."""
+"""Ask some runtimes and collect all their cells, with the versions of the packages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from minorm.onnx.checking import sandbox
 
 @dataclass(frozen=True)
 class Report:
-    """The cells of the runtimes that were asked.
+    """Holds the cells of the runtimes that were asked.
 
-    versions    of packages, None where one is not installed
+    versions    the packages' versions, None for one that is not installed
     failures    why a runtime could not run at all
-    left_out    the normalizations of a file that are not judged, and why; None where no file was judged
+    left_out    the normalizations of a file that are not judged, and why; None without a file
     """
 
     versions: dict[str, str | None]
@@ -36,11 +36,11 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        """Whether every runtime ran and minorm is nowhere wrong; what is wrong in others is theirs."""
+        """Return whether every runtime ran and minorm is right everywhere; errors of other runtimes do not count."""
         return not self.failures and not any(c.runtime == "minorm" and c.verdict == WRONG for c in self.cells)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as plain values for JSON."""
         found = {"versions": self.versions, "cells": [dataclasses.asdict(cell) for cell in self.cells]}
         return found if self.left_out is None else {**found, "left_out": self.left_out}
 
@@ -50,10 +50,10 @@ def conform(
     places: Sequence[int] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Ask the runtimes for the cases at these places of `all_cases()`, and judge what they say; None: all.
+    """Ask the runtimes for the cases at these places of `all_cases()`, and judge their answers; None: all.
 
-    Each is asked for the kinds of cases that it has. One that is not installed has cells that are unsupported, and an
-    extra one has none; one that was asked for by name has failed.
+    We ask each runtime for the kinds of cases that it has. A runtime that is not installed gets unsupported cells, and
+    an extra one gets no cells. If you name a runtime that is not installed, it counts as a failure.
     """
     return _asked(runtimes, None, places, known)
 
@@ -76,7 +76,7 @@ def _asked(
     places: Sequence[int] | None,
     known: Mapping[str, Runtime],
 ) -> Report:
-    """given: the cases, None for `all_cases()`; places: of those to ask for, None for all."""
+    """Ask and judge. given: the cases, None for `all_cases()`; places: those of the cases to ask, None for all."""
     cases = all_cases() if given is None else given
     places = range(len(cases)) if places is None else places
     cells, failures = [], {}
@@ -96,7 +96,7 @@ def _asked(
 
 
 def versions(runtimes: Iterable[Runtime] = ()) -> dict[str, str | None]:
-    """Of everything that takes part, and of what it runs on; of modules whose package has another name, by that."""
+    """Return the versions of minorm, of the runtimes' packages by their names on the index, and of the platform."""
     found = {name: _version(name) for name in ("onnxruntime", "onnx", "torch", "numpy")}
     distributions = metadata.packages_distributions()
     for runtime in runtimes:

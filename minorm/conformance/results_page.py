@@ -1,4 +1,4 @@
-"""The page of the documentation: what every runtime makes of every case, with date and versions.
+"""Write the documentation's page: the result of every runtime for every case, with date and versions.
 
 python -m minorm.conformance.results_page docs/conformance.md    asks all runtimes, and writes between the page's marks
 """
@@ -24,7 +24,7 @@ TITLES = {name: runtime.title for name, runtime in RUNTIMES.items()}
 
 
 def text(report: Report, date: dt.date) -> str:
-    """Everything between the marks."""
+    """Return the text between the marks."""
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     found = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
     cells = [cell for cell in report.cells if not cell.case.startswith(PREFIXES)]
@@ -46,7 +46,7 @@ def text(report: Report, date: dt.date) -> str:
 
 
 def matrix(cells: Sequence[Cell], names: Sequence[str]) -> str:
-    """A line a runtime, a column an operator: right, wrong and unsupported cells, and the worst error of wrong ones."""
+    """Return a row per runtime, a column per operator: right, wrong and unsupported cells, and the worst error."""
     operators = sorted({cell.operator for cell in cells})
     lines = _head(["runtime", *(operator.removesuffix("alization") for operator in operators)])
     for name in names:
@@ -65,7 +65,7 @@ def _square(cells: Sequence[Cell]) -> str:
 
 
 def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
-    """A line a version: how many cells are right, with the fewest digits of float32; wrong; unsupported."""
+    """Return a row per version: the right cells, with the fewest digits of float32; the wrong; the unsupported."""
     rows: dict[tuple[str, int], dict[str, list[Cell]]] = {}
     for cell in cells:
         rows.setdefault((cell.operator, cell.opset), {}).setdefault(cell.runtime, []).append(cell)
@@ -76,7 +76,7 @@ def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
 
 
 def causes(cells: Sequence[Cell]) -> str:
-    """A line for each thing that a runtime does wrong: in how many cells of which operators, and one of them."""
+    """Return a row per error of a runtime: the count of its cells, their operators, and an example."""
     found: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.verdict == WRONG:
@@ -101,7 +101,7 @@ def _count(cells: Sequence[Cell]) -> str:
 
 
 def _operator(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
-    """The table of an operator, a line a case, and the notes that its cells point at."""
+    """Return the table of an operator, a row per case, and the notes to which its cells refer."""
     notes: dict[str, int] = {}
     by_case: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -119,7 +119,7 @@ def _opsets(cells: Iterable[Cell]) -> str:
 
 
 def _versions(cells: Sequence[Cell], opsets: str, notes: dict[str, int]) -> str:
-    """What a runtime makes of a case; where its versions differ, each with those that it is true of."""
+    """Show a runtime's result for a case; if it differs between versions, each result with its versions."""
     told: dict[str, list[Cell]] = {}
     for cell in cells:
         told.setdefault(_shown(cell, notes), []).append(cell)
@@ -141,7 +141,7 @@ def _shown(cell: Cell, notes: dict[str, int]) -> str:
 
 
 def linked(cell: Cell) -> str:
-    """The known defect of a cell, with its page."""
+    """Return the known defect of a cell, with a link to its page."""
     return f"[{cell.defect}](conformance/{cell.cause}.md)" if cell.cause else cell.defect
 
 
@@ -162,7 +162,7 @@ def _row(words: Sequence[str]) -> str:
 
 
 def page(old: str, new: str) -> str:
-    """A page with `new` between its marks."""
+    """Return the page with `new` between its marks."""
     before, begin, rest = old.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -171,7 +171,7 @@ def page(old: str, new: str) -> str:
 
 
 def main(path: str) -> None:
-    """Ask all runtimes, and bring the page up to date."""
+    """Ask all runtimes, and update the page."""
     new = page(Path(path).read_text(encoding="utf-8"), text(conform(), dt.date.today()))
     with atomic.replacing(path, "conform") as file:
         file.write(new.encode())

@@ -1,9 +1,9 @@
-"""The other process of `asking.py`: asks one runtime one case after the other, and writes down how far it came.
+"""Ask one runtime case by case, as the other process of `asking.py`, and record the progress.
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 
-A line goes to FOLDER/progress before and after each case: it tells the process that started this in which one it died;
-the arrays go to FOLDER/<case>.safetensors.
+A line goes to FOLDER/progress before and after each case, so that the parent process knows in which case this one died.
+The arrays go to FOLDER/<case>.safetensors.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from minorm.conformance.cases import all_cases
 from minorm.onnx.checking.sandbox_worker import limit_resources
 from minorm.serialization import safetensors_file
 
-MEMORY, SECONDS = 16 << 30, 3600.0  # address space and processor time that a process may take, for all cases
-SHORT = 160  # characters of a message
-ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )")  # to what the runtime says
+MEMORY, SECONDS = 16 << 30, 3600.0  # limits of address space and processor time for all cases of a process
+SHORT = 160  # the most characters of a message
+ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )")  # prefixes of the runtime's message
 
 
 def main(folder: str, functions: Mapping[str, str], places: Sequence[int], package: str) -> None:
-    """Ask for the cases at these places of the folder's list, or of `all_cases()` where it has none."""
+    """Ask for the cases at these places of the folder's list, or of `all_cases()` without a list."""
     limit_resources(MEMORY, SECONDS)
-    importlib.import_module(package)  # where this fails, the runtime does not run at all
+    importlib.import_module(package)  # if this fails, the runtime does not run at all
     cases = case_files.read(folder) or all_cases()
     asked = {cases[place].kind for place in places}
     ask = {kind: _function(name) for kind, name in functions.items() if kind in asked}
@@ -60,7 +60,7 @@ def _one(ask: Any, case: Case, place: int, path: str) -> dict[str, Any]:
         with np.errstate(all="ignore"):
             results = [np.asarray(value) for value in ask(case)]
         safetensors_file.write({str(i): array for i, array in enumerate(results)}, path)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001  any exception is the answer
         said = ADDED.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
         return {"refused": place, "why": said if len(said) <= SHORT else f"{said[:SHORT]}..."}
     changed = [i for i, (a, b) in enumerate(zip(case.inputs, before, strict=True)) if a.tobytes() != b.tobytes()]

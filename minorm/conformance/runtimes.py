@@ -1,7 +1,7 @@
-"""Who is asked, and how: a function a runtime, from a case to the arrays that it gives for the outputs fetched.
+"""List the runtimes to ask, each with a function from a case to the arrays of its fetched outputs.
 
-An exception is an answer too: the runtime refuses the case. Each is called in another process (runtime_process.py),
-and imports what it needs when it is called.
+An exception is an answer too: the runtime refuses the case. Each function is called in another process
+(runtime_process.py), and imports its packages when it is called.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from minorm.onnx.checking import sandbox_worker
 
 @dataclass(frozen=True)
 class Runtime:
-    """Who can be asked.
+    """Describes a runtime that can be asked.
 
-    answer        "module:function" of what is called
+    answer        the function to call, as "module:function"
     packages      modules that must be installed; the first names the version
-    title         how a page calls it
-    extra         is it asked only where it is installed, or by name?
-    environment   variables that its process gets
-    others        kind of case and "module:function", for the kinds besides a node's outputs
+    title         its name on pages
+    extra         whether it is asked only if it is installed, or by name
+    environment   environment variables for its process
+    others        kind of case and "module:function", for kinds other than a node's outputs
     """
 
     name: str
@@ -36,12 +36,12 @@ class Runtime:
 
     @property
     def functions(self) -> dict[str, str]:
-        """What is called for each kind of case that it can be asked for."""
+        """Return the function for each kind of case that it can answer."""
         return {OUTPUTS: self.answer, **dict(self.others)}
 
 
 def onnxruntime(case: Case) -> list[Any]:
-    """On the CPU. It gets the caller's own arrays, as from a user's script; of bfloat16, which NumPy lacks, copies."""
+    """Ask onnxruntime on the CPU with the caller's own arrays, as a user's script does; bfloat16 arrays are copies."""
     session = sandbox_worker.start(model(case).SerializeToString())
     feeds = case.feeds()
     if not any(array.dtype == bfloat16 for array in feeds.values()):
@@ -51,7 +51,7 @@ def onnxruntime(case: Case) -> list[Any]:
 
 
 def reference(case: Case) -> list[Any]:
-    """The evaluator of the onnx package."""
+    """Ask the evaluator of the onnx package."""
     from onnx.reference import ReferenceEvaluator
 
     return list(ReferenceEvaluator(model(case)).run(None, case.feeds()))
@@ -86,7 +86,7 @@ OTHERS = {
 
 
 def _adapter(name: str, title: str, packages: tuple[str, ...]) -> Runtime:
-    """One of those that are asked only where they are installed, or by name."""
+    """Make a runtime that is asked only if it is installed, or by name."""
     answer, others = f"{HERE}.adapters.{name}:answer", OTHERS.get(name, ())
     return Runtime(name, answer, packages, title, True, ENVIRONMENTS.get(name, ()), others)
 

@@ -1,7 +1,7 @@
-"""A case as a call of PyTorch, where it has the operator: its conventions are translated, its arithmetic is not.
+"""Ask PyTorch for a case, if it has the operator: translate its conventions, but not its arithmetic.
 
 Translated: its momentum is the share of the *new* value; its running variance divides by N - 1; an even window of LRN
-lies the other way round. What PyTorch cannot say is refused.
+lies the other way round. A case that PyTorch cannot express is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched, as arrays."""
+    """Return the fetched outputs as arrays."""
     import torch
 
     with torch.no_grad():
@@ -26,7 +26,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def gradients(case: Case) -> list[Any]:
-    """The gradients of x, scale and bias, by autograd."""
+    """Return the gradients of x, scale and bias, by autograd."""
     import torch
 
     given = [to_tensor(array) for array in case.inputs]
@@ -36,7 +36,7 @@ def gradients(case: Case) -> list[Any]:
 
 
 def cumulative(case: Case) -> list[Any]:
-    """The running statistics after every sample of x as a batch, by a momentum of None."""
+    """Return the running statistics after each sample of x as a batch, with momentum=None."""
     import torch
 
     x, scale, bias, mean, var = map(to_tensor, case.inputs)
@@ -77,7 +77,7 @@ def _batch_norm(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list
         return [y, new_mean, new_var]
     zero = mean.new_zeros(mean.shape)
     batch_mean, batch_var = zero.clone(), zero.clone()
-    functional.batch_norm(x, batch_mean, batch_var, training=True, momentum=1.0)  # the batch's own, whatever was there
+    functional.batch_norm(x, batch_mean, batch_var, training=True, momentum=1.0)  # the batch's own statistics
     return [y, new_mean, new_var, batch_mean, batch_var * ((n - 1) / n)]
 
 
@@ -92,7 +92,7 @@ def _group_norm(case: Case, x: Any, s: Any, b: Any) -> list[Any]:
 
     if s.shape[0] != x.shape[1]:
         raise NotImplementedError("PyTorch's group_norm has scale and bias of each channel")
-    _stash_is_its_own(case, x)
+    _refuse_stash_type(case, x)
     return [functional.group_norm(x, case.attributes["num_groups"], s, b, case.get("epsilon", 1e-5))]
 
 
@@ -101,7 +101,7 @@ def _layer_norm(case: Case, x: Any, s: Any, b: Any = None) -> list[Any]:
 
     tail = x.shape[case.get("axis", -1) % x.ndim :]
     _whole(s, tail)
-    _stash_is_its_own(case, x)
+    _refuse_stash_type(case, x)
     y, mean, inverse = torch.native_layer_norm(x, tail, s, b, case.get("epsilon", 1e-5))
     if len(case.file_outputs) > 1 and mean.dtype not in (torch.float32, torch.float64):
         raise NotImplementedError("PyTorch gives mean and 1 / std of 16-bit floats in 16 bits")
@@ -115,7 +115,7 @@ def _rms_norm(case: Case, x: Any, s: Any) -> list[Any]:
     _whole(s, tail)
     if s.dtype != x.dtype:
         raise NotImplementedError("PyTorch's rms_norm has one type for x and scale")
-    _stash_is_its_own(case, x)
+    _refuse_stash_type(case, x)
     return [functional.rms_norm(x, tail, s, case.get("epsilon", 1e-5))]
 
 
@@ -150,14 +150,14 @@ def _whole(scale: Any, tail: Any) -> None:
         raise NotImplementedError("PyTorch's scale does not broadcast")
 
 
-def _stash_is_its_own(case: Case, x: Any) -> None:
-    """PyTorch computes float64 in float64 and the rest in float32, and no attribute changes that."""
+def _refuse_stash_type(case: Case, x: Any) -> None:
+    """Refuse a wider stash_type: PyTorch computes float64 in float64 and the rest in float32; nothing changes that."""
     if STASH[case.get("stash_type", 1)].itemsize > max(4, x.element_size()):
         raise NotImplementedError("PyTorch has no stash_type")
 
 
 def to_tensor(array: Any) -> Any:
-    """An array of NumPy's as a tensor of PyTorch's."""
+    """Turn a NumPy array into a PyTorch tensor."""
     import torch
 
     if array.dtype != bfloat16:
@@ -166,7 +166,7 @@ def to_tensor(array: Any) -> Any:
 
 
 def to_array(tensor: Any) -> Any:
-    """A tensor of PyTorch's as an array of NumPy's."""
+    """Turn a PyTorch tensor into a NumPy array."""
     import torch
 
     if tensor.dtype != torch.bfloat16:

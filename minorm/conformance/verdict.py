@@ -1,9 +1,10 @@
-"""Right or wrong: what a runtime gave, against the formula.
+"""Judge a runtime's result against the formula: right or wrong.
 
-The error is the largest |difference| over max(1, max |expected|), of the output that is furthest off. Right is what
-lies within the bound by which minorm also verifies an export, and beyond it what the rounding of the mean alone
-explains: at an offset of 1e6 standard deviations a mean in float32 is known to 0.03 of them, and one that was added up
-to a few times that; who subtracts it is so far off without a mistake. The digits say how much better it can be done.
+The error is the largest |difference| over max(1, max |expected|), of the worst output. A result is right within the
+bound with which minorm also verifies an export. It is also right if the rounding of the mean alone explains the error:
+at an offset of 1e6 standard deviations, a mean in float32 is known to 0.03 of them, and a sum makes this error a few
+times larger. A correct implementation that subtracts this mean has an error of that size. The digits show how much
+better one can do.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from minorm.onnx.checking.verification import TOLERANCE, difference_of
 
 RIGHT, WRONG, UNSUPPORTED = "right", "wrong", "unsupported"
 DIGITS = {dtypes.float64: 15.9, dtypes.float32: 7.2, dtypes.float16: 3.3, dtypes.bfloat16: 2.4}
-STASHED = ("LayerNormalization", "RMSNormalization", "GroupNormalization")  # computed in stash_type, float32 by default
+STASHED = ("LayerNormalization", "RMSNormalization", "GroupNormalization")  # compute in stash_type, by default float32
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A case at a runtime.
+    """Holds the verdict on a case at a runtime.
 
     type      the element type of the data
-    error     as the module says; None where there is nothing to compare
-    digits    that are right, of those that the type has; None unless the verdict is "right"
+    error     see the module's docstring; None without a comparison
+    digits    the number of right digits, of those of the type; None unless the verdict is "right"
     said      why it is unsupported or wrong, in words
     defect    the known defect that explains it
     cause     the name of its page in docs/conformance/
@@ -52,7 +53,7 @@ class Cell:
 
 
 def judge(case: Case, runtime: str, outcome: Outcome) -> Cell:
-    """The cell of this outcome."""
+    """Return the cell of this outcome."""
     verdict, error, digits, said = _verdict(case, outcome)
     defect = defects.explanation(runtime, case, said) if verdict == WRONG else None
     text, cause = ("", "") if defect is None else (defect.text, defect.cause)
@@ -87,7 +88,7 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | N
 
 @dataclass(frozen=True)
 class Worst:
-    """Of several outputs the one that is furthest off; share: its error over what is allowed."""
+    """Describes the worst of several outputs. share: its error over the allowed error."""
 
     name: str = "y"
     error: float = 0.0
@@ -95,7 +96,7 @@ class Worst:
     digits: float = 15.9
 
     def or_worse(self, other: Worst) -> Worst:
-        """The one with the larger share, and the fewer digits of both."""
+        """Return the one with the larger share, with the smaller number of digits of both."""
         worse = self if self.share > other.share else other
         return Worst(worse.name, worse.error, worse.share, min(self.digits, other.digits))
 
@@ -112,21 +113,21 @@ def _compared(case: Case, name: str, got: Any, value: Any, dtype: Any) -> Worst:
 
 
 def allowed(case: Case, dtype: Any) -> float:
-    """The largest error that is right."""
+    """Return the largest allowed error."""
     stash = formula.STASH[case.get("stash_type", 1)] if case.operator in STASHED else dtype
     coarser = dtypes.float32 if dtype == dtypes.float64 and stash != dtypes.float64 else dtype
     computed = dtypes.compute_type(coarser)
-    roundings = 4 if case.kind == GRADIENTS else 1  # a sum of dy * xhat is off by more than one xhat is
+    roundings = 4 if case.kind == GRADIENTS else 1  # a sum of dy * xhat has a larger error than one xhat
     return TOLERANCE[coarser] + roundings * float(np.finfo(computed).eps) * case.offset
 
 
 def _number(error: float) -> float | None:
-    """JSON has no infinity."""
+    """Replace infinity by None, because JSON has none."""
     return error if math.isfinite(error) else None
 
 
 def counted(cells: Sequence[Cell]) -> tuple[int, int, int, float | None]:
-    """How many are right, wrong and unsupported; the fewest digits that right ones of float32 have."""
+    """Count right, wrong and unsupported cells; return also the fewest digits of right float32 cells."""
     numbers = [sum(cell.verdict == verdict for cell in cells) for verdict in (RIGHT, WRONG, UNSUPPORTED)]
     digits = [cell.digits for cell in cells if cell.digits is not None and cell.type == "float32"]
     return numbers[0], numbers[1], numbers[2], min(digits, default=None)

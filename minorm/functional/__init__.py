@@ -1,4 +1,4 @@
-"""What users call: each function decides axes, checks its arguments and applies one operation.
+"""The functions that users call: each decides the axes, checks its arguments and applies one operation.
 
 import minorm.functional as F
 """
@@ -66,7 +66,7 @@ from minorm.functional.pooling import (
 )
 from minorm.support import lazy
 
-# What is loaded when it is asked for, by the module that has it.
+# Names that are loaded on first use, by the module that defines them.
 LATER = {
     "attention": "scaled_dot_product_attention",
     "losses.ctc": "ctc_loss",

@@ -1,6 +1,6 @@
-"""Activations, element by element, and softmax along one axis. Every one keeps the shape and the float type of x.
+"""Activations, element by element, and softmax along one axis. All keep the shape and the float type of x.
 
-`inplace` is there so that a definition written for PyTorch runs; the result is always a new tensor.
+`inplace` lets a definition written for PyTorch run; the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa
 @documented(ELEMENTWISE, approximate='"none" is exact, "tanh" the approximation')
 @trace.operation
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """y = x * Phi(x), Phi the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
+    """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    approximate="tanh" takes Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. ValueError for another
+    approximate="tanh" uses Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. ValueError for any other
     word.
 
     Example:
@@ -103,7 +103,7 @@ def silu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.silu(mn.tensor([-1.0, 0.0, 2.0]))
         tensor([-0.2689,  0.    ,  1.7616])
 
-    ONNX Swish 24, which export writes as Sigmoid and Mul; Elfwing et al. 2017, arXiv:1702.03118.
+    ONNX Swish 24, which an export writes as Sigmoid and Mul; Elfwing et al. 2017, arXiv:1702.03118.
     """
     floats("silu", x=x)
     return ops.Silu.apply(x)
@@ -172,7 +172,7 @@ def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
 @documented(
     ELEMENTWISE,
     beta="how sharp the bend at 0 is, above 0",
-    threshold="where beta * x is above it, y is x itself",
+    threshold="y is x itself where beta * x is above this",
 )
 @trace.operation
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -233,6 +233,6 @@ def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def _axis(operation: str, dim: int, x: Tensor) -> int:
     if isinstance(dim, bool) or not isinstance(dim, int):
         raise TypeError(
-            f"{operation}: dim is {dim!r}; expected the int of the axis that sums to one, usually dim=1 or -1"
+            f"{operation}: dim is {dim!r}; expected an int, the axis along which y sums to one, usually dim=1 or -1"
         )
     return -1 if x.ndim == 0 and dim in (0, -1) else axis_of(operation, dim, x)

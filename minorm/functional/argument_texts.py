@@ -1,14 +1,14 @@
-"""What the arguments mean that several functions or layers have: texts for `documented`, one dictionary a family."""
+"""Texts for `documented`: the arguments that several functions or layers share, one dictionary for each family."""
 
 from __future__ import annotations
 
 PLACE = {
-    "device": 'where parameters and buffers are, "cpu" or "cuda"; None is the CPU',
-    "dtype": "the float type of parameters and buffers; None is the default type, float32",
+    "device": 'the device of the parameters and buffers, "cpu" or "cuda"; None is the CPU',
+    "dtype": "the float type of the parameters and buffers; None is the default type, float32",
 }
 
 LENGTHS = {"kernel": "3", "full": "8", "half": "4", "double": "16"}  # in examples
-# What differs where one, two and three axes share a docstring
+# The words that differ between one, two and three axes in a docstring that they share
 AXES = {
     rank: {
         "rank": str(rank),
@@ -19,94 +19,94 @@ AXES = {
     }
     for rank, axes in {1: "L", 2: "HW", 3: "DHW"}.items()
 }
-SAMPLE = "(N, {form}), or one sample ({form})"  # what x is
+SAMPLE = "(N, {form}), or one sample ({form})"  # the shape of x
 
-# Of functions, and of the layers that call them
+# Arguments of functions, and of the layers that call them
 
 ELEMENTWISE = {
-    "x": "any shape, floats",
-    "input": "any shape, floats: the x of the formula",
-    "inplace": "taken, without effect: the result is a new Tensor",
+    "x": "floats of any shape",
+    "input": "floats of any shape: the x of the formula",
+    "inplace": "accepted but ignored: the result is a new Tensor",
 }
 
 ALONG = {
-    "x": "any shape, floats",
-    "input": "any shape, floats: the x of the formula",
-    "dim": "the axis that sums to one; negative numbers count from the end",
-    "dtype": "what x is cast to before, for a 16-bit x the type to compute in; None is x's own",
+    "x": "floats of any shape",
+    "input": "floats of any shape: the x of the formula",
+    "dim": "the axis along which the result sums to one; negative numbers count from the end",
+    "dtype": "the type that x is converted to first, and the result has; None keeps x's type",
 }
 
 DROPOUT = {
-    "x": "any shape, floats",
+    "x": "floats of any shape",
     "p": "the probability of a zero, 0 to 1",
-    "training": "True draws zeros, False gives x itself",
-    "inplace": "taken, without effect: the result is a new Tensor",
+    "training": "True drops elements at random, False returns x itself",
+    "inplace": "accepted but ignored: the result is a new Tensor",
 }
 
 CONVOLUTION = {
-    "bias": "(O), what is added to each output channel; None is 0",
-    "stride": "how far the kernel moves between two outputs, an int for all axes or one int an axis",
+    "bias": "(O), a number that is added to each output channel; None adds nothing",
+    "stride": "how far the kernel moves between two outputs, an int for all axes or one int per axis",
     "padding": (
-        'zeros around x: an int, one int an axis, a (low, high) pair an axis, or a word: "valid" is none, "same" '
-        "gives y the lengths of x (for stride 1; of an odd sum the larger part goes to the end)"
+        'zeros around x: an int, one int per axis, a (low, high) pair per axis, or a word: "valid" adds no zeros, '
+        '"same" gives y the lengths of x (stride 1 only; if the sum is odd, the larger part goes to the end)'
     ),
-    "dilation": "how far apart in x the taps of the kernel are, an int or one int an axis",
+    "dilation": "the distance in x between two taps of the kernel, an int or one int per axis",
     "groups": (
-        "into how many convolutions side by side the channels are split, each from C / groups to O / groups of them; "
-        "groups = C is the depthwise convolution"
+        "the number of separate convolutions that the channels are split into; each maps C / groups channels to "
+        "O / groups. groups = C is the depthwise convolution"
     ),
 }
 
 TRANSPOSED = CONVOLUTION | {
-    "stride": "how far apart in y the inputs are spread out, an int or one int an axis",
-    "padding": "what is cut off at both ends of y: an int, one int an axis, or a (low, high) pair an axis",
+    "stride": "the distance in y between two inputs, an int or one int per axis",
+    "padding": "how much is cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis",
     "output_padding": (
-        "makes y longer at its end, to choose among the lengths that a convolution of this stride takes to x's; "
-        "less than stride or dilation"
+        "makes y longer at its end: with this stride, a convolution maps several lengths to the length of x, and this "
+        "chooses among them. It must be less than the stride or the dilation"
     ),
-    "dilation": "how far apart in y the taps of the kernel are, an int or one int an axis",
+    "dilation": "the distance in y between two taps of the kernel, an int or one int per axis",
 }
 
 POOLING = {
-    "kernel_size": "the length of the window, an int for all axes or one int an axis",
-    "stride": "how far the window moves, an int or one int an axis; None is kernel_size: windows side by side",
+    "kernel_size": "the length of the window, an int for all axes or one int per axis",
+    "stride": "how far the window moves, an int or one int per axis; None is kernel_size: windows side by side",
     "padding": (
-        "what is added at both ends: an int, one int an axis, or a (low, high) pair an axis; at most half the kernel"
+        "elements added at both ends: an int, one int per axis, or a (low, high) pair per axis; at most half the kernel"
     ),
-    "dilation": "how far apart the taps of the window are, an int or one int an axis",
+    "dilation": "the distance between two taps of the window, an int or one int per axis",
     "ceil_mode": "True keeps a last window that hangs over the end, if it starts inside; False drops it",
-    "return_indices": "True gives the places of the maxima too, counted over the flattened positions, as int64",
+    "return_indices": "True also returns the positions of the maxima in the flattened spatial axes, as int64",
     "count_include_pad": "True counts the padding among the elements of a mean, False does not",
-    "divisor_override": "what the sum is divided by instead; None is the number of elements",
-    "output_size": "the lengths of y, an int for all axes or one an axis, where None keeps x's",
+    "divisor_override": "the number to divide each sum by; None is the number of elements",
+    "output_size": "the lengths of y, an int for all axes or one int per axis; a None in a tuple keeps x's length",
     "norm_type": "the p of the norm",
 }
 
 UNPOOLING = POOLING | {
-    "indices": "the places that max pooling gave, integers of input's shape",
-    "padding": "what the pooling added at both ends, an int or one int an axis",
-    "output_size": "the lengths of y, where the pooling came from others; None is those that are most likely",
+    "indices": "the positions that max pooling returned, integers of input's shape",
+    "padding": "the padding of that pooling, an int or one int per axis",
+    "output_size": "the lengths of y, if the pooling's input had other lengths; None is the most likely ones",
 }
 
 LOSS = {
-    "input": "what the model gives, floats of any shape",
-    "target": "what was wanted, of input's shape and type",
-    "reduction": '"mean" and "sum" give one number, over all elements; "none" the loss of each',
+    "input": "the model's output, floats of any shape",
+    "target": "the values wanted, of input's shape and type",
+    "reduction": '"mean" and "sum" give one number, over all elements; "none" gives the loss of each element',
     "weight": "a factor for each element, which broadcasts to input; None is 1",
     "margin": "how far ahead the right answer must be to cost nothing",
     "eps": "keeps the logarithm or the quotient finite",
 }
 
 CLASSES = LOSS | {
-    "input": "(N, C, d1, ...) or (C), C the number of classes",
+    "input": "(N, C, d1, ...) or (C), where C is the number of classes",
     "weight": "(C), a factor for each class, which gets no gradient; None is 1",
-    "ignore_index": "a label whose loss is 0 and which the mean leaves out",
+    "ignore_index": "labels of this value have loss 0 and do not count in the mean",
 }
 
 TRIPLET = LOSS | {
     "anchor": "vectors (..., M), floats",
-    "positive": "vectors like the anchors, of their shape",
-    "negative": "vectors unlike the anchors, of their shape",
+    "positive": "vectors like the anchors, of the same shape",
+    "negative": "vectors unlike the anchors, of the same shape",
     "margin": "how much farther away the negative must be to cost nothing, above 0",
     "swap": "True compares with d(positive, negative) where that is smaller than d(anchor, negative)",
 }
@@ -114,38 +114,39 @@ TRIPLET = LOSS | {
 VECTORS = {
     "x1": "(..., M), floats",
     "x2": "(..., M), of x1's type",
-    "p": "of the norm: 2 is the length, 1 the sum of sizes, math.inf the largest, 0 how many are not 0",
+    "p": "the p of the norm: 2 is the length, 1 the sum of absolute values, math.inf the largest absolute value, 0 the "
+    "number of elements that are not 0",
 }
 
 TABLE = {
-    "input": "which rows, integers of any shape",
+    "input": "the numbers of the rows, integers of any shape",
     "weight": "(rows, features), the table",
-    "padding_idx": "a row that gets no gradient, negative numbers count from the end; None is none",
-    "max_norm": "rows that are read and longer than this are first shortened to it, in place; None shortens none",
-    "norm_type": "the p of that length",
-    "scale_grad_by_freq": "True divides a row's gradient by how often the row was read",
-    "sparse": "taken, without effect: gradients are dense here",
+    "padding_idx": "a row that gets no gradient; negative numbers count from the end, None means no such row",
+    "max_norm": "rows that are read and longer than this are first shortened to it, in place; None shortens no row",
+    "norm_type": "the p of the norm that max_norm limits",
+    "scale_grad_by_freq": "True divides a row's gradient by the number of times that the row was read",
+    "sparse": "accepted but ignored: gradients are dense here",
 }
 
 WINDOWS = {
-    "kernel_size": "height and width of a window, an int for both or two",
-    "dilation": "how far apart the taps of a window are, an int or two",
-    "padding": "rows and columns of zeros at both ends, an int or two",
-    "stride": "how far a window is from the next, an int or two",
+    "kernel_size": "height and width of a window, one int for both or two ints",
+    "dilation": "the distance between two taps of a window, one int or two",
+    "padding": "rows and columns of zeros at both ends, one int or two",
+    "stride": "the distance from one window to the next, one int or two",
 }
 
 RESIZING = {
     "input": "(N, C, *lengths) with one to three lengths, floats",
-    "size": "the lengths of y, an int for all axes or one an axis; None where scale_factor is given",
-    "scale_factor": "by how much each axis grows, a number for all or one an axis; None where size is given",
+    "size": "the lengths of y, an int for all axes or one int per axis; None if scale_factor is given",
+    "scale_factor": "the growth of each axis, one number for all axes or one per axis; None if size is given",
     "mode": (
-        '"nearest" (the element at floor(i / scale)), "nearest-exact" (at the nearest centre), "linear", "bilinear", '
-        '"trilinear" (between two an axis), "bicubic" (four), "area" (means of parts)'
+        '"nearest" (the element at floor(i / scale)), "nearest-exact" (the element with the nearest centre), "linear", '
+        '"bilinear", "trilinear" (from two elements per axis), "bicubic" (from four), "area" (means of equal parts)'
     ),
     "align_corners": (
-        "True: the centres of the outer elements fall together; False and None: their outer edges. Not for nearest and "
+        "True: the centres of the outer elements coincide; False and None: their outer edges do. Not for nearest and "
         "area"
     ),
-    "recompute_scale_factor": "True: the scale is what the rounded lengths say, and not scale_factor",
-    "antialias": 'True: a wider kernel where an axis shrinks, for "bilinear" and "bicubic"',
+    "recompute_scale_factor": "True recomputes the scale from the rounded lengths, instead of taking scale_factor",
+    "antialias": 'True widens the kernel where an axis shrinks, for "bilinear" and "bicubic"',
 }

@@ -1,4 +1,4 @@
-"""What every functional asks of its arguments before it computes: Tensors, of one float type where they must be."""
+"""Checks that functionals make before they compute: arguments are Tensors, and share one float type where they must."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any) -> None:
-    """Raise TypeError unless these are Tensors of one and the same float type; those named `optional` may be None."""
+    """Raise TypeError unless these are Tensors of one float type; arguments named in `optional` may be None."""
     first, common = "", None
     for name, x in tensors.items():
         if x is None and name in optional:
@@ -30,7 +30,7 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
 
 
 def holds_integers(operation: str, name: str, x: Any) -> bool:
-    """Whether x holds integers; TypeError unless it is a Tensor of integers or of floats."""
+    """Return True if x holds integers, False if floats; raise TypeError for anything else."""
     if isinstance(x, Tensor) and x.array.dtype.kind in "iu":
         return True
     float_type(operation, name, x)
@@ -38,7 +38,7 @@ def holds_integers(operation: str, name: str, x: Any) -> bool:
 
 
 def float_type(operation: str, name: str, x: Any) -> Any:
-    """The type of a Tensor; TypeError unless it is one and its type a float."""
+    """Return the type of x; raise TypeError unless x is a Tensor of floats."""
     if not isinstance(x, Tensor):
         raise not_a_tensor(operation, name, x)
     dtype = x.array.dtype
@@ -54,7 +54,7 @@ def number(operation: str, name: str, value: Any) -> None:
 
 
 def whole(operation: str, name: str, value: Any) -> int:
-    """`value` as an int; TypeError unless it is an integer of Python's or NumPy's."""
+    """Return `value` as an int; raise TypeError unless it is a Python or NumPy integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or getattr(value, "shape", ()) != ():
         raise TypeError(f"{operation}: {name} is {value!r}; expected an int")
     return operator.index(value)

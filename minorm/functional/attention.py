@@ -1,4 +1,4 @@
-"""Attention: each query takes a mean of the values, weighted by how well it fits their keys."""
+"""Attention: each query takes a mean of the values, weighted by how well the query matches their keys."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from minorm.tensor.tensor import Tensor
     query="(*, L, E), floats",
     key="(*, S, E), of query's type",
     value="(*, S, V), of query's type",
-    attn_mask="(*, L, S) or what broadcasts to it: bools (True: may be looked at), or numbers to add; None is all",
-    dropout_p="the probability that a weight becomes 0; drawn whenever it is above 0, as in PyTorch",
-    is_causal="True lets query i see keys 0 to i alone; not together with attn_mask",
-    scale="what the products are multiplied with; None is 1 / sqrt(E)",
-    enable_gqa="True lets each head of key and value (axis -3) serve several of the queries'",
+    attn_mask="broadcasts to (*, L, S): bools (True: the query may see the key), or numbers to add; None allows all",
+    dropout_p="the probability that a weight becomes 0; it applies whenever it is above 0, as in PyTorch",
+    is_causal="True lets query i see only keys 0 to i; not together with attn_mask",
+    scale="the factor of the products; None is 1 / sqrt(E)",
+    enable_gqa="True lets each head of key and value (axis -3) serve several heads of query",
 )
 @trace.operation
 def scaled_dot_product_attention(
@@ -41,9 +41,9 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """y = softmax(scale * query @ key^T + mask) @ value: for each query a mean of the values, weighted by their keys.
+    """y = softmax(scale * query @ key^T + mask) @ value: each query gets a mean of the values, weighted by their keys.
 
-    y is (*, L, V), of query's type. A query that may look at nothing gets 0. 16-bit floats are computed in float32.
+    y is (*, L, V), of query's type. A query that may look at no key gets 0. 16-bit floats compute in float32.
 
     Example:
         >>> q, k = mn.tensor([[100.0, 0.0]]), mn.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -72,12 +72,12 @@ def attend(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The means and the weights, of 16-bit floats in float32, and rounded once.
+    """Return the means and the weights; 16-bit floats compute in float32 and are rounded once.
 
-    Rounded scores would be an error in the exponent of e^x, which grows with them.
+    Rounding the scores would put an error into the exponent of e^x, and the error would grow with the scores.
     """
     kind, cast = query.dtype, trace.state.cast
-    if cast is not None:  # an autocast: the type that it gives a product
+    if cast is not None:  # under autocast: the type that it gives a product
         kind = cast(MatMul, (query,))[0].dtype
     wide = dtypes.compute_type(kind)
     if wide != kind:
@@ -94,7 +94,7 @@ def attend(
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None = None, is_causal: bool = False, scale: float | None = None
 ) -> Tensor:
-    """softmax(scale * query @ key^T + mask), (*, L, S)."""
+    """Return softmax(scale * query @ key^T + mask), of shape (*, L, S)."""
     factor = math.sqrt(1.0 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
     factor, sign = (factor, 1.0) if scale is None or scale >= 0 else (factor, -1.0)
     scores = (query * (factor * sign)) @ (key * factor).mT
@@ -106,19 +106,19 @@ def attention_weights(
     if mask.dtype != dtypes.bool:
         return softmax(scores + mask.to(scores.dtype), -1)
     seen = mask.array.any(-1, keepdims=True)
-    if is_causal or (devices.is_host(seen) and bool(seen.all())):  # a GPU is not asked, as the host would wait
+    if is_causal or (devices.is_host(seen) and bool(seen.all())):  # a GPU is not asked: the host would have to wait
         return softmax(where(mask, scores, -math.inf), -1)
     return where(mask, softmax(where(mask | Tensor(~seen), scores, -math.inf), -1), 0.0)
 
 
 def _shared(x: Tensor, query: Tensor) -> Tensor:
-    """Each head of x (axis -3) as often, one after the other, as the query has heads for it."""
+    """Repeat each head of x (axis -3) until x has as many heads as the query."""
     heads = np.arange(x.shape[-3]).repeat(query.shape[-3] // x.shape[-3])
     return x[(..., constant_of(heads, x.array), slice(None), slice(None))]
 
 
 def joined_masks(*masks: Any) -> Any:
-    """Masks for adding, of bools (True: may not be looked at) and of numbers, as one; None where there is none."""
+    """Join masks of bools (True: the query may not look there) and of numbers into one to add; None without a mask."""
     total = None
     for mask, dtype in masks:
         if mask is None:

@@ -1,4 +1,4 @@
-"""Convolution in one, two and three dimensions, and its transpose. PyTorch's names and argument order.
+"""Convolution in one, two and three dimensions, and its transpose, with PyTorch's names and argument order.
 
 x is (N, C, *spatial), or one sample (C, *spatial). Along every axis, with kernel k, stride s, padding (low, high) and
 dilation d,
@@ -31,9 +31,9 @@ Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
     CONVOLUTION | {"x": SAMPLE, "weight": "(O, C / groups, {taps})"},
     "y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding]",
     "y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "The sum is over c, k, l; columns j, l are read as rows i, k are.",
+    "The sum is over c, k, l; columns j, l follow the same rule as rows i, k.",
     "y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "The sum is over c, m, k, l; rows i, k and columns j, l are read as planes h, m are.",
+    "The sum is over c, m, k, l; rows i, k and columns j, l follow the same rule as planes h, m.",
     example=4,
 )
 def _conv(
@@ -73,7 +73,7 @@ conv1d, conv2d, conv3d = _conv
 def checked_options(
     name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> dict[str, Any]:
-    """What the operation is told beside its tensors, once everything is checked."""
+    """Check everything, and return the options that the operation takes beside its tensors."""
     _check_tensors(name, rank, x, weight, bias, groups)
     strides, dilations = ints(name, "stride", stride, rank), ints(name, "dilation", dilation, rank)
     if not isinstance(padding, str):
@@ -86,8 +86,8 @@ def checked_options(
 def _options(
     name: str, x: Ints, weight: Ints, bias: Ints | None, stride: Ints, padding: str | Pairs, dilation: Ints, groups: int
 ) -> dict[str, Any]:
-    """What follows from the shapes of the tensors: ValueError where they do not fit, else the options, which are shared
-    by all who ask and not to be changed.
+    """Return the options that follow from the shapes; ValueError if the shapes do not fit. All callers share the result
+    and must not change it.
     """
     channels, (outputs, share), kernel = x[1], weight[:2], weight[2:]
     if share * groups != channels:
@@ -114,9 +114,9 @@ def _options(
     "y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].\n\n"
     "The sum is over all c, i, k.",
     "y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].\n\n"
-    "The sum is over all c, i, j, k, l; columns are spread out as rows are.",
+    "The sum is over all c, i, j, k, l; columns are spread out like rows.",
     "y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]\n\n"
-    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows and columns are spread out as planes are.",
+    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows and columns are spread out like planes.",
     example=4,
 )
 def _transpose(
@@ -130,8 +130,8 @@ def _transpose(
     groups: int = 1,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). It is the convolution's gradient for its input, read forward: x is spread out by the stride.
-    Along each axis of K taps,
+    """y is (N, O, {new}). This computes the gradient of a convolution for its input: the stride spreads x out. Along
+    each axis of K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 

@@ -1,4 +1,4 @@
-"""How far apart vectors are, and how much they point the same way."""
+"""Distances between vectors, and the cosine of the angle between them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     VECTORS,
-    x1="any shape, floats",
+    x1="floats of any shape",
     x2="of x1's type; the two broadcast",
     dim="the axis of the vectors",
-    eps="the least length that is divided by",
+    eps="the smallest length to divide by",
 )
 @trace.operation
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """y = x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`: 1 for one direction, 0 at a right angle, -1 for
-    opposite.
+    """y = x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`: 1 for the same direction, 0 for a right angle, -1
+    for opposite directions.
 
     y has x1's shape without `dim`.
 
@@ -49,7 +49,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """y = (sum |x1 - x2 + eps|^p)^(1/p) along the last axis.
 
-    y is (...).
+    y has the shape (...) of x1 and x2 without their last axis.
 
     Example:
         >>> F.pairwise_distance(mn.tensor([[0.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
@@ -63,7 +63,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     VECTORS,
     x1="(*, P, M), floats",
     x2="(*, R, M), of x1's type",
-    compute_mode="taken, without effect: differences are always computed, so that no digits are lost",
+    compute_mode="accepted but ignored: differences are always computed, so that no digits are lost",
 )
 @trace.operation
 def cdist(
@@ -72,7 +72,7 @@ def cdist(
     p: float = 2.0,
     compute_mode: str = "use_mm_for_euclid_dist_if_necessary",  # noqa: ARG001
 ) -> Tensor:
-    """y[..., i, j] = (sum |x1[..., i, :] - x2[..., j, :]|^p)^(1/p): each row of x1 against each of x2.
+    """y[..., i, j] = (sum |x1[..., i, :] - x2[..., j, :]|^p)^(1/p): the distance of each row of x1 from each row of x2.
 
     y is (*, P, R). ValueError for rows of different lengths.
 
@@ -83,7 +83,7 @@ def cdist(
     floats("cdist", (), x1=x1, x2=x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"cdist: x1 has shape {x1.shape}, x2 {x2.shape}; expected (*, P, M) and (*, R, M)")
-    wide = dtypes.compute_type(x1.dtype)  # of 16 bits the differences would lose digits before they are summed
+    wide = dtypes.compute_type(x1.dtype)  # in 16 bits the differences would lose digits before they are summed
     return vector_norm(x1.to(wide).unsqueeze(-2) - x2.to(wide).unsqueeze(-3), p, -1).to(x1.dtype)
 
 
@@ -107,7 +107,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def vector_norm(x: Any, p: float, dim: int, keepdim: bool = False) -> Any:
-    """(sum |x|^p)^(1/p) along an axis; its gradient is 0 where the norm is."""
+    """(sum |x|^p)^(1/p) along an axis; its gradient is 0 where the norm is 0."""
     if p == 0:
         size = x.abs()
         return (size * 0 + (size.detach() != 0).to(x.dtype)).sum(dim, keepdim)
@@ -115,5 +115,5 @@ def vector_norm(x: Any, p: float, dim: int, keepdim: bool = False) -> Any:
 
 
 def _floored(norm: Tensor, eps: float) -> Tensor:
-    """max(norm, eps), constant below eps."""
+    """max(norm, eps), with no gradient below eps."""
     return maximum(norm, Tensor(np.full_like(norm.array, eps)))

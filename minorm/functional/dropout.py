@@ -1,4 +1,4 @@
-"""Dropout as a function: of single elements, of whole channels, of whole samples, and of what `selu` gives."""
+"""Dropout functions: for single elements, whole channels, whole samples, and the outputs of `selu`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from minorm.tensor.tensor import Tensor
 @documented(DROPOUT)
 @trace.operation
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each element; in evaluation y = x.
+    """y = x * m / (1 - p), where m is drawn for each element: 0 with probability p, else 1; in evaluation y = x.
 
-    So the mean of y is x, and evaluation needs no factor. The draws come from minorm's generator: `minorm.manual_seed`
+    The mean of y is x, so evaluation needs no factor. The draws come from minorm's generator: `minorm.manual_seed`
     repeats them. ValueError unless 0 <= p <= 1.
 
     Example:
@@ -45,7 +45,7 @@ def _dropped(x: Tensor, p: float) -> Tensor:
 
 
 def check_probability(operation: str, p: float, name: str = "p") -> None:
-    """Raise unless p, the argument `name`, is a number from 0 to 1."""
+    """Raise unless p, passed as the argument `name`, is a number from 0 to 1."""
     number(operation, name, p)
     if not 0 <= p <= 1:
         raise ValueError(f"{operation}: {name} is {p}; expected a probability, 0 <= {name} <= 1")
@@ -56,7 +56,7 @@ def check_probability(operation: str, p: float, name: str = "p") -> None:
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
 
-    Neighbours in a signal say much the same, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    Neighbours in a signal are much alike, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
     another number of axes.
 
     Example:
@@ -74,7 +74,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
 
-    Neighbouring pixels say much the same, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    Neighbouring pixels are much alike, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
     another number of axes.
 
     Example:
@@ -92,7 +92,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
 
-    Neighbours in a volume say much the same, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    Neighbours in a volume are much alike, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
     another number of axes.
 
     Example:
@@ -105,12 +105,12 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _whole_channels("dropout3d", input, (4, 5), p, training)
 
 
-@documented(DROPOUT, input="any shape, floats, as `selu` gives them", p="the probability of the lowest value, 0 to 1")
+@documented(DROPOUT, input="floats of any shape, the output of `selu`", p="the probability of the lowest value, 0 to 1")
 @trace.operation
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = a * (x where kept, else -1.7581) + b, a and b such that mean 0 and variance 1 stay; in evaluation y = x.
+    """y = a * (x where kept, else -1.7581) + b, where a and b keep mean 0 and variance 1; in evaluation y = x.
 
-    -1.7581 is the lowest value of `selu`: dropout for networks of that. ValueError unless 0 <= p <= 1.
+    This is dropout for networks with `selu`, whose lowest value is -1.7581. ValueError unless 0 <= p <= 1.
 
     Example:
         >>> y = F.alpha_dropout(mn.randn(10000), p=0.3, training=True)
@@ -152,16 +152,17 @@ def feature_alpha_dropout(
 
 @documented(
     {},
-    input="(N, *), floats: what a residual branch adds",
+    input="(N, *), floats: the output of a residual branch",
     p="the probability of a zero, 0 to 1",
     mode='"row" draws for each sample, "batch" once for all of them',
     training="True draws zeros, False gives input itself",
 )
 @trace.operation
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each sample, or for all; in evaluation y = x.
+    """y = x * m / (1 - p), where m is drawn for each sample or once for all: 0 with probability p, else 1; in
+    evaluation y = x.
 
-    A residual block whose branch is 0 is left out, so the depth varies from sample to sample; for p = 1 y is 0. The
+    A block whose branch is 0 passes its input on, so the depth varies from sample to sample; for p = 1 y is 0. The
     draws come from minorm's generator. ValueError unless 0 <= p <= 1, and for another mode.
 
     Example:
@@ -182,7 +183,7 @@ def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) 
 
 
 def check_stochastic_depth(operation: str, p: float, mode: str) -> None:
-    """Raise unless p is a number from 0 to 1 and mode one of the two."""
+    """Raise unless p is a number from 0 to 1, and mode "batch" or "row"."""
     check_probability(operation, p)
     if mode not in ("batch", "row"):
         raise ValueError(f"{operation}: mode is {mode!r}; expected 'batch' or 'row'")
@@ -205,7 +206,7 @@ def _whole_channels(
 
 
 def _kept(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """0 with probability p, else 1 / (1 - p)."""
+    """Draw a tensor of this shape: 0 with probability p, else 1 / (1 - p)."""
     with devices.on_device_of(x.array):
         ones = Tensor(np.ones_like(x.array, shape=shape))
     return _dropped(ones, float(p))

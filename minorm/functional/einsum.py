@@ -1,8 +1,9 @@
-"""einsum: products and sums named by letters. Every step is a matrix product, a sum or a change of axes.
+"""einsum: products and sums written with letters. Every step is a matrix product, a sum or a change of axes.
 
-"bij,bjk->bik" is a product for each b; "ii->" a trace; "...ij->...ji" turns the last two axes of any tensor. From two
-tensors a stack of matrix products is made: letters of both and of the result number the stack, letters of both alone
-are multiplied and summed, letters of one are the rows or the columns. More than two are taken from the left.
+"bij,bjk->bik" is a matrix product for each b; "ii->" is a trace; "...ij->...ji" swaps the last two axes of any tensor.
+Two tensors become a stack of matrix products. Letters in both tensors and in the result count the stack, letters in
+both tensors only are summed over, letters in one tensor are the rows or the columns. More than two tensors are combined
+from the left.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ Weigh = Callable[[tuple[int, ...], int, Any], None]
 @documented(
     {},
     equation='"ij,jk->ik": letters for the axes of each tensor, then, if there is an arrow, those of the result; '
-    'without one these are the letters that stand once, in alphabetical order. "..." stands for axes that '
+    'without an arrow, the letters that occur once, in alphabetical order. "..." stands for axes that '
     "broadcast; they come first in a result without an arrow",
-    tensors="one Tensor for each term of the equation, all of one type, or a list of them; integers are possible too",
-    weigh="told, before a product is computed, its shape, the length it is summed over, and its type: it may raise",
+    tensors="one Tensor for each term of the equation, all of one type, or a list of them; integers work too",
+    weigh="called before each product with its shape, the length of the sum, and its type; it may raise",
 )
 @trace.operation
 def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
-    """The product of the tensors for each choice of the letters, summed over the letters that the result lacks.
+    """Multiply the tensors, and sum over the letters that the result lacks.
 
-    An axis of length 1 stretches beside a longer one of the same letter. ValueError for an equation that does not fit.
+    An axis of length 1 broadcasts to a longer axis of the same letter. ValueError for an equation that does not fit.
 
     Example:
         >>> a = mn.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -63,7 +64,7 @@ def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
 
 
 def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
-    """The letters of each tensor and of the result, "..." replaced by letters that the equation does not use."""
+    """Return the letters of each tensor and of the result, with unused letters in place of "..."."""
     text = "".join(equation.split())
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -114,7 +115,7 @@ def _lengths(equation: str, terms: list[str], shapes: list[tuple[int, ...]]) -> 
 
 
 def _single(x: Tensor, letters: str, kept: set[str]) -> tuple[Tensor, str]:
-    """One axis a letter, and only those that somebody still needs: diagonals are read, the others summed."""
+    """Give each letter one axis, by reading diagonals, and sum over the letters that no later step needs."""
     if len(set(letters)) < len(letters):
         x, letters = Diagonal.apply(x, letters=letters), "".join(dict.fromkeys(letters))
     gone = tuple(i for i, letter in enumerate(letters) if letter not in kept)
@@ -124,10 +125,10 @@ def _single(x: Tensor, letters: str, kept: set[str]) -> tuple[Tensor, str]:
 
 
 def _pair(a: Tensor, left: str, b: Tensor, right: str, later: set[str], weigh: Weigh | None) -> tuple[Tensor, str]:
-    """Two tensors as a stack of matrix products; `later`: the letters that are still needed."""
+    """Combine two tensors in a stack of matrix products; `later` has the letters that are still needed."""
     shapes = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
     lengths = {**shapes[1], **{c: n if n != 1 else shapes[1].get(c, n) for c, n in shapes[0].items()}}
-    # An axis of length 1 beside a longer one is no axis at all: its tensor is the same all along it.
+    # An axis of length 1 beside a longer one is dropped: its tensor is constant along it.
     a, left = _without(a, left, {c for c in left if shapes[0][c] != lengths[c]})
     b, right = _without(b, right, {c for c in right if shapes[1][c] != lengths[c]})
     a, left = _single(a, left, later | set(right))
@@ -149,6 +150,6 @@ def _pair(a: Tensor, left: str, b: Tensor, right: str, later: set[str], weigh: W
 
 
 def _without(x: Tensor, letters: str, gone: set[str]) -> tuple[Tensor, str]:
-    """x without these axes, which are of length 1."""
+    """Return x without these axes, which have length 1."""
     kept = [i for i, c in enumerate(letters) if c not in gone]
     return (x.reshape(tuple(x.shape[i] for i in kept)) if gone else x), "".join(letters[i] for i in kept)

@@ -1,8 +1,8 @@
-"""Fake quantization: floats rounded to the numbers that 8-bit integers stand for, through which gradients pass.
+"""Fake quantization: rounds floats to the numbers that 8-bit integers stand for, and lets gradients pass.
 
-A network that trains on rounded numbers learns weights that stay right when they become integers. PyTorch's names; x is
-divided by the scale, as ONNX QuantizeLinear does, where PyTorch multiplies by its reciprocal: the two differ in a tie
-now and then, by one step.
+A network that trains on rounded numbers learns weights that still work as integers. The names are PyTorch's. x is
+divided by the scale, as ONNX QuantizeLinear does; PyTorch multiplies by the reciprocal. The two rarely differ, in a
+tie, by one step.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ RANGE = {
 @documented(
     RANGE,
     x="a Tensor of floats",
-    scale="the step between two neighbours: a number, or a Tensor of one, which gets a gradient",
-    zero_point="the integer that stands for 0: a number, or a Tensor of one",
+    scale="the step between two neighbours: a number, or a Tensor of one element, which gets a gradient",
+    zero_point="the integer that stands for 0: a number, or a Tensor of one element",
 )
 @trace.operation
 def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
-    """y = (clip(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale, half way to the even one.
+    """y = (clip(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale; ties round to even.
 
-    The gradient of x is dy where x was not cut off, else 0: as if nothing was rounded.
+    The gradient of x is dy where x was not clipped, else 0, as if nothing was rounded.
 
     Example:
         >>> F.fake_quantize_per_tensor_affine(mn.tensor([-1.0, 0.26, 3.0]), 0.5, 1, 0, 4)

@@ -1,4 +1,4 @@
-"""The linear layer as a function, and the bilinear one."""
+"""The linear and the bilinear layer as functions."""
 
 from __future__ import annotations
 

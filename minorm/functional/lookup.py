@@ -1,4 +1,4 @@
-"""Rows of a table by their number: embedding, bags of embeddings, and one_hot, the table's inverse."""
+"""Look up rows of a table by number: embedding and bags of embeddings; and one_hot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """y[...] = weight[input[...]]: a row of the table for each number.
+    """y[...] = weight[input[...]]: the row of the table for each number.
 
     y is (*input.shape, features). IndexError for a number outside the table.
 
@@ -59,12 +59,12 @@ def embedding(
 
 @documented(
     TABLE,
-    input="which rows, integers: (bags, n), or (total), all bags one after the other",
+    input="the numbers of the rows, integers: (bags, n), or (total), all bags one after the other",
     offsets="(bags), where each bag begins in an input (total); None for an input (bags, n)",
-    mode='what is made of a bag: "sum", "mean" or "max"',
+    mode='how a bag becomes one row: "sum", "mean" or "max"',
     per_sample_weights='a factor for each number, of input\'s shape, for mode "sum"; None is 1',
-    include_last_offset="True: offsets also say where the last bag ends",
-    padding_idx="a row that is left out of its bag and gets no gradient; None is none",
+    include_last_offset="True if offsets also say where the last bag ends",
+    padding_idx="a row that is left out of its bag and gets no gradient; None means no such row",
 )
 @trace.operation
 def embedding_bag(
@@ -80,7 +80,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: words of a text as one vector.
+    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
     y is (bags, features), zeros for an empty bag. IndexError for a number outside the table, ValueError for offsets
     that do not rise.
@@ -109,7 +109,7 @@ def embedding_bag(
     rows = embedding(flat, weight, None, None, 2.0, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
-    # Where no offsets and no numbers decide, bags follow from shapes.
+    # Without offsets the bags follow from the shape of input.
     on_device = devices.constant_of if offsets is None and padding_idx is None else devices.to_device_of
     bags = rows[on_device(places, weight.array)]
     if not places.shape[1]:
@@ -126,7 +126,9 @@ def embedding_bag(
 
 
 @documented(
-    {}, tensor="classes, integers of any shape, from 0 on", num_classes="how many classes; -1 is the largest plus 1"
+    {},
+    tensor="classes, integers of any shape, from 0 on",
+    num_classes="the number of classes; -1 is the largest class plus 1",
 )
 @trace.operation
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -145,7 +147,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise not_a_tensor("one_hot", "tensor", tensor)
     if tensor.dtype.kind not in "iu":
         raise TypeError(f"one_hot: tensor is {tensor.dtype}; expected integer classes; convert them with tensor.long()")
-    asked = num_classes == -1 or devices.is_host(tensor.array)  # else the host need not wait for a GPU
+    asked = num_classes == -1 or devices.is_host(tensor.array)  # otherwise the host does not wait for a GPU
     largest = int(tensor.max()) if asked and tensor.numel() else -1
     if num_classes == -1 and largest < 0:
         raise ValueError("one_hot: tensor is empty; expected num_classes")
@@ -163,7 +165,7 @@ def _check_places(name: str, input: Any, weight: Tensor) -> None:
         raise TypeError(f"{name}: input is {input.dtype}; expected integers, the numbers of rows; use input.long()")
     if weight.ndim != 2:
         raise ValueError(f"{name}: weight has shape {weight.shape}; expected (rows, features)")
-    if not devices.is_host(input.array):  # as wherever else places are given: the host would have to wait
+    if not devices.is_host(input.array):  # on a GPU the host would have to wait, so rows are not checked
         return
     if input.numel() and not (int(input.min()) >= 0 and int(input.max()) < len(weight)):
         raise IndexError(f"{name}: input holds {int(input.min())} to {int(input.max())}; expected 0 to "
@@ -179,7 +181,7 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 
 
 def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Rows that are read and longer than max_norm, brought to it in place."""
+    """Shorten the rows that are read and longer than max_norm, in place."""
     with devices.on_device_of(weight.array):
         rows = np.unique(input.array)
         sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)
@@ -189,7 +191,7 @@ def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Any, Any]:
-    """For each bag the places of its numbers among all, filled up to the longest, and which of them are there."""
+    """Return for each bag the positions of its numbers, padded to the longest bag, and a mask of the real ones."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(

@@ -1,4 +1,6 @@
-"""pad: elements around a tensor, of one value or copies of its own (reflect, replicate, circular)."""
+"""pad: adds elements around a tensor, of one value or copies of the tensor's elements (reflect, replicate,
+circular).
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTo
     {},
     input="any shape",
     pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
-    mode='"constant": `value`; of the last 1 to 3 axes alone: "reflect", the elements mirrored at the first and the '
-    'last one; "replicate", the nearest one; "circular", as if the tensor went on from its beginning',
-    value='what is put around in mode "constant"; None is 0',
+    mode='"constant" adds `value`. For the last 1 to 3 axes only: "reflect" mirrors the elements at the first and the '
+    'last one, "replicate" repeats the nearest one, "circular" continues with the elements from the other end',
+    value='the value of the new elements in mode "constant"; None is 0',
 )
 @trace.operation
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """y[..., i] = input[..., i - before] inside, and outside of it `value` or copies of its elements.
+    """y[..., i] = input[..., i - before] inside, and `value` or copies of input's elements outside.
 
-    y has the lengths of input plus before and after. ValueError for another mode, and for more elements than there are
-    to copy.
+    y has the lengths of input plus before and after. ValueError for another mode, and for more new elements than the
+    mode can copy.
 
     Example:
         >>> F.pad(mn.tensor([1.0, 2.0, 3.0]), (1, 0))
@@ -57,7 +59,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             raise ValueError(
                 f"pad: {mode} of ({low}, {high}) around axis {axis} of {input.shape}; expected at most {most} on a side"
             )
-        if mode == "circular" and min(low, high) < 0:  # cut first, then go on from the new beginning
+        if mode == "circular" and min(low, high) < 0:  # cut first, then copy from the new ends
             input = along(input, axis, min(low, 0), min(high, 0), "wrap")
             low, high = max(low, 0), max(high, 0)
         input = along(input, axis, low, high, COPIES[mode])
@@ -65,7 +67,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def along(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
-    """Axis `axis` with elements of its own before and after it; negative widths cut. mode: reflect, edge or wrap."""
+    """Add copies of elements at both ends of axis `axis`; negative widths cut. mode: reflect, edge or wrap."""
     if (low, high) == (0, 0):
         return x
     check_room("pad", (x.shape[axis] + max(low, 0), x.shape[axis] + max(high, 0)))

@@ -1,6 +1,6 @@
-"""Activations with corners: lines, thresholds and gaps. Every one keeps the shape and the float type of its input.
+"""Activations with corners: lines, thresholds and gaps. All keep the shape and the float type of the input.
 
-`inplace` is there so that a definition written for PyTorch runs; the result is always a new tensor.
+`inplace` lets a definition written for PyTorch run; the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 @documented(ELEMENTWISE, weight="the slope below 0: one element, or one for each channel (axis 1)")
 @trace.operation
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """y = x where x > 0, else weight * x: a slope that is learned.
+    """y = x where x > 0, else weight * x, with a slope that is learned.
 
     ValueError for another number of weights.
 
@@ -37,12 +37,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(input > 0, input, slope * input)
 
 
-@documented(ELEMENTWISE, min_val="the least y", max_val="the largest y, at least min_val")
+@documented(ELEMENTWISE, min_val="the smallest y", max_val="the largest y, at least min_val")
 @trace.operation
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = min(max(x, min_val), max_val); slope 0 from the bounds on. Integers stay integers, between the bounds' own.
+    """y = min(max(x, min_val), max_val); the slope is 0 at the bounds and outside.
 
-    ValueError for min_val above max_val, and for a negative min_val where integers have no sign.
+    Integers stay integers, and the bounds then lose their fractions. ValueError for min_val above max_val, and
+    for a negative min_val with unsigned integers.
 
     Example:
         >>> F.hardtanh(mn.tensor([-3.0, 0.5, 3.0]))
@@ -61,16 +62,16 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return where(inside, input, input.detach().clip(min_val, max_val))
 
 
-@documented(ELEMENTWISE, threshold="what x must be above to stay", value="what stands in its place otherwise")
+@documented(ELEMENTWISE, threshold="x stays where it is above this", value="the value of y elsewhere")
 @trace.operation
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x where x > threshold, else value. Of integers both count without their fractions.
+    """y = x where x > threshold, else value. For integers both options lose their fractions.
 
     Example:
         >>> F.threshold(mn.tensor([0.5, 2.0]), threshold=1.0, value=-1.0)
         tensor([-1.,  2.])
 
-    ONNX ThresholdedRelu is that for value = 0.
+    ONNX ThresholdedRelu is the same for value = 0.
     """
     if holds_integers("threshold", "input", input):
         threshold, value = int(threshold), int(value)
@@ -95,7 +96,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @documented(ELEMENTWISE, lambd="how far x moves, at least 0")
 @trace.operation
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = sign(x) * max(|x| - lambd, 0): x moved by lambd towards 0, and 0 where |x| <= lambd
+    """y = sign(x) * max(|x| - lambd, 0): moves x by lambd towards 0, and gives 0 where |x| <= lambd
 
     ValueError for lambd below 0.
 
@@ -114,7 +115,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 @documented(
     ELEMENTWISE,
-    lower="the least slope below 0",
+    lower="the smallest slope below 0",
     upper="the largest slope below 0, at least lower",
     training="True draws a slope for each element, False takes the mean of the two",
 )
@@ -126,7 +127,7 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = x where x > 0, else a * x, a drawn from lower to upper for each element; their mean in evaluation.
+    """y = x where x > 0, else a * x, with a drawn from lower to upper for each element; in evaluation a is their mean.
 
     ValueError for lower > upper. The draws come from minorm's generator: `minorm.manual_seed` repeats them.
 

@@ -1,8 +1,8 @@
-"""Pooling in one, two and three dimensions. PyTorch's names and argument order.
+"""Pooling in one, two and three dimensions, with PyTorch's names and argument order.
 
 x is (N, C, *spatial), or one sample (C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride`
 (None: by kernel_size) over x with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it
-starts inside: a window that is larger than x sees all of it.
+starts inside, so a window larger than x sees all of it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _max(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """y is (N, C, {new}). Padding never wins, NaN always does; of equal elements the first is taken.
-    Along each axis of K taps,
+    """y is (N, C, {new}). Padding never wins, NaN always does; among equal elements the first one counts. Along each
+    axis of K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -97,11 +97,11 @@ def _avg(
     dilation: IntOrInts = 1,
 ) -> Tensor:
     """y is (N, C, {new}). The sum is divided by the number of taps that meet x or its padding, or as count_include_pad
-    and divisor_override say; what hangs over the padding (ceil_mode) never counts. Along each axis of K taps,
+    and divisor_override say; taps beyond the padding (ceil_mode) never count. Along each axis of K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    dilation is ONNX's; PyTorch has none. ValueError for windows that do not fit, TypeError for integers.
+    dilation comes from ONNX; PyTorch does not have it. ValueError for windows that do not fit, TypeError for integers.
 
     Example:
         >>> x = mn.arange(4.0).expand({shape})
@@ -138,7 +138,7 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
         >>> F.{name}(x, output_size=2).reshape(-1)[:2]
         tensor([1., 4.])
 
-    ONNX GlobalAveragePool for output_size=1, AveragePool where the parts are equal.
+    ONNX GlobalAveragePool for output_size=1, AveragePool if the parts are equal.
     """
     check_rank(name, "x", x, rank)
     _check_float(name, x)
@@ -181,7 +181,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
     """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], (H', W') = output_size
 
-    y is (N, C, H', W'); columns are parted as rows are. output_size=1 is the global average.
+    y is (N, C, H', W'); columns are split like rows. output_size=1 is the global average.
     """
     return _adaptive("adaptive_avg_pool2d", 2, x, output_size)
 
@@ -208,7 +208,7 @@ def _windows(
 def _check_fit(
     name: str, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool
 ) -> None:
-    """ValueError where the windows are larger than the input, and none of them may hang over it."""
+    """Raise ValueError if the windows are larger than the input and must not hang over it."""
     if not ceil_mode or min(output_shape(size, kernel, stride, padding, dilation, True)) < 1:
         check_fit(name, size, kernel, padding, dilation)
     check_room(name, output_shape(size, kernel, stride, padding, dilation, ceil_mode))

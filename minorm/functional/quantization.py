@@ -1,8 +1,8 @@
-"""quantize and dequantize, through which gradients pass. Not public yet.
+"""quantize and dequantize, which let gradients pass. Not public yet.
 
-Integers carry no gradient. So `quantize` of what requires one returns a Quantized: integers that remember the same
-whole numbers as floats; `dequantize` reads these, and the gradient goes straight through. What is done to the integers
-in between (a Reshape) forgets it.
+Integers carry no gradient. If x requires one, `quantize` returns a Quantized: integers that keep the same whole numbers
+as floats. `dequantize` reads these, and the gradient goes straight through. Operations on the integers in between (a
+Reshape) lose it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTEGERS = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
 
 
 class Quantized(Tensor):
-    """Integers, and in `straight` the same numbers as floats, with the gradient's way back."""
+    """Integers that keep the same numbers as floats, in the graph, in `straight`."""
 
     __slots__ = ("straight",)
     straight: Tensor
@@ -38,14 +38,15 @@ def quantize(
     axis: int = 1,
     block_size: int = 0,
 ) -> Tensor:
-    """q = round(x / scale) + zero_point, half way to the even one, cut off at the ends of the type.
+    """q = round(x / scale) + zero_point, clipped to the range of the type; ties round to even.
 
-    The type is that of zero_point, or `dtype`: 8- or 16-bit integers, or one that a file may store numbers in (NARROW).
-    scale is one number; or (n,), one for each place along `axis`; or, with a block_size, shaped as x but for ceil(n /
-    block_size) places along `axis`. Gradients pass straight through to x, but not where q is cut off, and to scale.
+    q has the type of zero_point, or `dtype`: 8- or 16-bit integers, or a type in which a file may store numbers
+    (NARROW). scale is one number; or (n,), one for each place along `axis`; or, with a block_size, x's shape with
+    ceil(n / block_size) places along `axis`. Gradients pass straight through to x, except where q is clipped, and to
+    scale.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
-    of_bias = zero_point is not None and wanted == dtypes.int32  # of int8 files, which store them so
+    of_bias = zero_point is not None and wanted == dtypes.int32  # files with int8 weights store biases so
     if wanted not in INTEGERS and wanted not in ops.NARROW and not of_bias:
         raise TypeError(f"quantize: the result would be {wanted}; expected int8, uint8, int16 or uint16")
     place = _axis("quantize", x, scale, zero_point, axis, block_size)
@@ -69,7 +70,7 @@ def dequantize(
     block_size: int = 0,
     dtype: Any = None,
 ) -> Tensor:
-    """y = (x - zero_point) * scale, in the type of scale or in `dtype`; x are integers, scale as for `quantize`."""
+    """y = (x - zero_point) * scale, in the type of scale or in `dtype`. x holds integers; see `quantize` for scale."""
     if x.dtype.kind not in "iu" and x.dtype not in ops.NARROW:
         raise TypeError(f"dequantize: x is {x.dtype}; expected integers")
     if zero_point is not None and zero_point.dtype != x.dtype:
@@ -81,7 +82,7 @@ def dequantize(
 
 @trace.operation
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """q, scale, zero_point with which uint8 spans x and 0; no gradient flows to the scale."""
+    """Return q, scale and zero_point so that uint8 spans x and 0; no gradient flows to the scale."""
     float_type("dynamic_quantize", "x", x)
     given = x.detach().cpu().array
     low, high = min(0.0, float(given.min(initial=0))), max(0.0, float(given.max(initial=0)))
@@ -94,7 +95,7 @@ def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _axis(name: str, x: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int) -> int:
-    """The axis, counted from the front; raise unless scale and zero point are as `quantize` says."""
+    """Return the axis, counted from the front; raise unless scale and zero point have a valid shape."""
     float_type(name, "scale", scale)
     if zero_point is not None and zero_point.shape != scale.shape:
         raise ValueError(f"{name}: zero_point has shape {zero_point.shape}, scale {scale.shape}; expected equal shapes")

@@ -1,6 +1,6 @@
-"""Tensors of random numbers, which no gradient reaches. Not public yet.
+"""Tensors of random numbers, without gradients. Not public yet.
 
-All draw from minorm's generator, so that `minorm.manual_seed` repeats them, or from one that is handed over.
+All draw from minorm's generator, so that `minorm.manual_seed` repeats them, or from a generator passed in.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ KINDS = ("normal", "uniform")
 
 @trace.operation
 def drawn(kind: str, shape: Sequence[int], a: float, b: float, dtype: Any, generator: Source = None) -> Tensor:
-    """kind "normal": mean a, standard deviation b; "uniform": from a to b, b excluded."""
+    """Draw a tensor; kind "normal" has mean a and standard deviation b, "uniform" goes from a to b, b excluded."""
     return _drawn(kind, tuple(shape), a, b, dtype, generator)
 
 
 @trace.operation
 def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, generator: Source = None) -> Tensor:
-    """As `drawn`, in the shape of x, and in its type unless there is a dtype."""
+    """Like `drawn`, with the shape of x, and its type unless `dtype` is given."""
     return _drawn(kind, x.shape, a, b, x.dtype if dtype is None else dtype, generator, x.device)
 
 
 @trace.operation
 def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
-    """1 with probability p, else 0, for each element of p; of p's type unless there is a dtype."""
+    """Draw 1 with probability p, else 0, for each element of p; in p's type unless `dtype` is given."""
     float_type("bernoulli", "p", p)
     ones = p.bernoulli(generator=generator)
     return ones if dtype is None else ones.to(dtype)
@@ -42,9 +42,9 @@ def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
 
 @trace.operation
 def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Source = None) -> Tensor:
-    """For each row of x `count` places, place i with probability exp(x[i]) / sum exp(x), one draw like another.
+    """Draw `count` places for each row of x, place i with probability exp(x[i]) / sum exp(x), independently.
 
-    x (rows, places), the result (rows, count) of integers.
+    x is (rows, places), the result holds integers (rows, count).
     """
     float_type("multinomial", "x", x)
     if x.ndim != 2 or x.shape[1] == 0:

@@ -1,4 +1,4 @@
-"""Elements in another arrangement: pixels and channels exchanged, windows laid side by side and put back."""
+"""Rearrange elements: exchange pixels and channels, lay windows side by side and put them back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 IntOrInts = int | tuple[int, ...]
 
 
-@documented({}, input="(*, C * r^2, H, W)", upscale_factor="r, by how much height and width grow")
+@documented({}, input="(*, C * r^2, H, W)", upscale_factor="r, the factor by which height and width grow")
 @trace.operation
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """y[..., c, h * r + i, w * r + j] = input[..., c * r^2 + i * r + j, h, w]: r^2 channels become r^2 pixels.
@@ -47,13 +47,13 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return ordered.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
-@documented({}, input="(*, C, H * r, W * r)", downscale_factor="r, by how much height and width shrink")
+@documented({}, input="(*, C, H * r, W * r)", downscale_factor="r, the factor by which height and width shrink")
 @trace.operation
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """y[..., c * r^2 + i * r + j, h, w] = input[..., c, h * r + i, w * r + j]: r^2 pixels become r^2 channels.
 
-    y is (*, C * r^2, H, W), r = downscale_factor: what `pixel_shuffle` came from. ValueError unless r divides height
-    and width.
+    y is (*, C * r^2, H, W), r = downscale_factor. This is the inverse of `pixel_shuffle`. ValueError unless r divides
+    height and width.
 
     Example:
         >>> F.pixel_unshuffle(mn.arange(4.0).reshape(1, 2, 2), downscale_factor=2).reshape(-1)
@@ -70,10 +70,10 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return ordered.reshape(*lead, channels * r * r, height // r, width // r)
 
 
-@documented({}, input="(N, C, *)", groups="into how many groups the channels are taken apart; it must divide C")
+@documented({}, input="(N, C, *)", groups="the number of groups of channels; it must divide C")
 @trace.operation
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """y[:, i * groups + g] = input[:, g * n + i], n = C / groups: the channels of all groups by turns.
+    """y[:, i * groups + g] = input[:, g * n + i], n = C / groups: takes a channel from each group in turn.
 
     y has the shape of input. ValueError unless groups divides C.
 
@@ -102,7 +102,8 @@ def unfold(
     """y[n, (c, k, l), (i, j)] = input[n, c, i * stride + k * dilation - padding, ...]: each window of an image as a
     column.
 
-    y is (N, C * kh * kw, L), L the number of windows: what a convolution multiplies. Zeros pad the image.
+    y is (N, C * kh * kw, L), where L is the number of windows: a convolution multiplies these columns. Zeros pad the
+    image.
 
     Example:
         >>> F.unfold(mn.arange(4.0).reshape(1, 2, 2), kernel_size=(1, 2))
@@ -125,7 +126,7 @@ def unfold(
 @documented(
     WINDOWS,
     input="(N, C * kh * kw, L), or one image's (C * kh * kw, L); floats",
-    output_size="height and width of y, an int or two",
+    output_size="height and width of y, one int or two",
 )
 @trace.operation
 def fold(
@@ -167,7 +168,7 @@ def fold(
 def _windows(
     name: str, lengths: tuple[int, ...], kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """The places (taps, windows) in the padded plane, its lengths, and the padding."""
+    """Return the places (taps, windows) in the padded plane, the lengths of that plane, and the padding."""
     kernel, steps = ints(name, "kernel_size", kernel_size, 2), ints(name, "stride", stride, 2)
     apart, around = ints(name, "dilation", dilation, 2), ints(name, "padding", padding, 2, least=0)
     padded = tuple(n + 2 * p for n, p in zip(lengths, around, strict=True))

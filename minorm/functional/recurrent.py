@@ -1,19 +1,20 @@
-"""RNN, LSTM and GRU as functions. Not public yet: layers with PyTorch's names will stand on them.
+"""RNN, LSTM and GRU as functions. Not public: the layers of minorm.nn.recurrent call them.
 
-The arguments are PyTorch's, but for two: all directions lie in one tensor, as in ONNX, and so do the two biases.
+The arguments are PyTorch's, with two exceptions: one tensor holds all directions, as in ONNX, and one holds both
+biases.
 
     x            (steps, batch, in); (batch, steps, in) with batch_first
-    hx           the first state (directions, batch, hidden), or None for zeros; of an LSTM a pair (h, c)
+    hx           the first state (directions, batch, hidden), or None for zeros; for an LSTM a pair (h, c)
     weight_ih    (directions, gates * hidden, in)         weight_hh    (directions, gates * hidden, hidden)
-    bias         (directions, 2 * gates * hidden), first what is added to weight_ih @ x, then what to weight_hh @ h
+    bias         (directions, 2 * gates * hidden), first the bias of weight_ih @ x, then the bias of weight_hh @ h
     direction    "forward", "reverse", or "bidirectional": then there are two
     lengths      (batch,) integers: the steps of each sequence; y is 0 beyond them
     gates        the order of the gates' rows in the weights: PyTorch's by default
     activations  for each direction one Gate for each kind of gate; None for sigmoid and tanh
     clip         bounds of every pre-activation: -clip to clip
 
-They return y (steps, directions, batch, hidden), in which a step holds the state after it, and the last state, shaped
-as hx. With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden) and a state (batch, directions,
+They return y (steps, directions, batch, hidden), the state after each step, and the last state, which has hx's shape.
+With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden) and a state (batch, directions,
 hidden).
 """
 
@@ -48,7 +49,7 @@ def rnn(
     activations: Gates = None,
     clip: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """h' = tanh(W x + R h + b), step by step; returns y and the last h. The arguments: see the module."""
+    """h' = tanh(W x + R h + b), step by step; returns y and the last h. The module describes the arguments."""
     y, h = _run(
         "rnn", ops.RNN, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates="h",
         batch_first=batch_first, activations=activations, usual=(TANH,), clip=clip, variant=False,
@@ -74,7 +75,7 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h; returns y and the last h.
 
-    reset_after=False: n = tanh(W x + R (r * h) + b). gates is "rzn" or "zrn". The other arguments: see the module.
+    reset_after=False: n = tanh(W x + R (r * h) + b). gates is "rzn" or "zrn". The module describes the other arguments.
     Source: Cho et al. 2014, arXiv:1406.1078.
     """
     y, h = _run(
@@ -103,9 +104,9 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """i, f, o = sigmoid(W x + R h + b); g = tanh(W x + R h + b); c' = f c + i g; h' = o tanh(c').
 
-    Returns y and the last h and c. input_forget=True: f = 1 - i. peephole (directions, 3 * hidden): what c is
-    multiplied by and added to the pre-activations of i and f, and c' to that of o, in the order i, o, f. gates is the
-    order of the rows, with the letters i, f, g and o. The other arguments: see the module.
+    Returns y and the last h and c. input_forget=True: f = 1 - i. peephole (directions, 3 * hidden), in the order i, o,
+    f: its product with c is added to the pre-activations of i and f, its product with c' to that of o. gates is the
+    order of the rows, with the letters i, f, g and o. The module describes the other arguments.
     Source: Hochreiter and Schmidhuber 1997.
     """
     h, c = (None, None) if hx is None else hx
@@ -199,7 +200,7 @@ def _gates_of(name: str, given: Gates, usual: tuple[Gate, ...], directions: int)
 
 
 def _lengths_of(name: str, lengths: Tensor, x: Tensor) -> Any:
-    """The lengths as a NumPy array."""
+    """Return the lengths as a NumPy array."""
     if dtypes.is_float(lengths.dtype) or lengths.dtype == dtypes.bool or lengths.shape != x.shape[1:2]:
         raise ValueError(
             f"{name}: lengths is {lengths.dtype} of shape {lengths.shape}; expected integers, one for each of "

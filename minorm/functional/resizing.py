@@ -1,7 +1,6 @@
-"""interpolate and its old names: an image, a signal or a volume with other lengths, axis by axis.
+"""interpolate and its old names: resize a signal, an image or a volume, axis by axis.
 
-The nearest element is picked; linear and cubic are a product with a matrix (ops/resizing.py); "area" is adaptive
-average pooling.
+"nearest" picks an element; linear and cubic multiply by a matrix (ops/resizing.py); "area" is adaptive average pooling.
 """
 
 from __future__ import annotations
@@ -39,12 +38,11 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """y[i] = input at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: the same picture,
-    resized.
+    """y[i] = input at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: resizes an image.
 
     y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With align_corners the position is i * (n - 1) / (m -
     1) instead, and for "nearest" floor(i / scale). ValueError for a mode that does not fit the number of axes, and
-    unless one of size and scale_factor is given.
+    unless exactly one of size and scale_factor is given.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])
@@ -76,7 +74,7 @@ def interpolate(
 
 
 def nearest(n: int, m: int, scale: float, mode: str) -> Any:
-    """Which of n elements each of m elements of the result is; computed in float32, as PyTorch does."""
+    """Return the index, among n elements, of each of m elements of the result; in float32, as PyTorch does."""
     step = np.float32(1 / scale)
     at = np.arange(m, dtype=np.float32)
     at = (at + np.float32(0.5)) * step if mode == "nearest-exact" else at * step
@@ -84,7 +82,7 @@ def nearest(n: int, m: int, scale: float, mode: str) -> Any:
 
 
 def weights(n: int, m: int, scale: float, mode: str, align_corners: bool, antialias: bool) -> Any:
-    """The matrix (m, n) of an axis."""
+    """Return the matrix (m, n) that resizes an axis."""
     kernel = "cubic" if mode == "bicubic" else "linear"
     scale = m / n if align_corners else scale
     at = coordinates("align_corners" if align_corners else "half_pixel", n, m, scale, 0.0, 1.0)
@@ -108,7 +106,7 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias:
 
 
 def _sizes(lengths: tuple[int, ...], size: Any, scale_factor: Any, recompute: Any) -> tuple[list[int], list[float]]:
-    """The lengths of the result, and by how much each axis grows."""
+    """Return the lengths of the result, and the factor by which each axis grows."""
     if (size is None) == (scale_factor is None):
         raise ValueError(f"interpolate: size={size}, scale_factor={scale_factor}; expected one of the two")
     name, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
@@ -166,7 +164,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate(mode="bilinear", align_corners=True)`: a mean of the four neighbours, the corners kept.
+    """`interpolate(mode="bilinear", align_corners=True)`: a weighted mean of four neighbours that keeps the corners.
 
     Example:
         >>> F.upsample_bilinear(mn.tensor([[[[0.0, 4.0]]]]), size=(1, 3))

@@ -1,4 +1,4 @@
-"""grid_sample and affine_grid: images read at computed positions."""
+"""grid_sample and affine_grid: read images at computed positions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PADDINGS = ("zeros", "border", "reflection")
     {},
     input="(N, C, H, W), floats; or (N, C, D, H, W)",
     grid="(N, h, w, 2), positions (across, down) for each element of y; or (N, d, h, w, 3), (across, down, deep)",
-    mode='between elements: "bilinear", "nearest" (the even one where two are as near) or "bicubic"',
-    padding_mode='outside of it: 0 ("zeros"), the nearest element ("border"), the input mirrored ("reflection")',
+    mode='how to read between elements: "bilinear", "nearest" (ties go to the even one) or "bicubic"',
+    padding_mode='values outside: 0 ("zeros"), the nearest element ("border"), or input mirrored ("reflection")',
     align_corners="True: -1 and 1 are the centres of the outer elements; False: their outer edges",
 )
 @trace.operation
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
-    """y[n, c, i, j] = input[n, c] at the position grid[n, i, j] = (across, down), -1 and 1 being the input's ends.
+    """y[n, c, i, j] = input[n, c] at the position grid[n, i, j] = (across, down), where -1 and 1 are the ends of input.
 
-    y is (N, C, h, w), or (N, C, d, h, w); gradients reach both. ValueError for shapes that do not fit.
+    y is (N, C, h, w), or (N, C, d, h, w); gradients reach input and grid. ValueError for shapes that do not fit.
 
     Example:
         >>> x = mn.tensor([[[[1.0, 3.0]]]])
@@ -59,12 +59,12 @@ def grid_sample(
 @documented(
     {},
     theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), of space",
-    size="(N, C, H, W), the shape of what grid_sample is to give; or (N, C, D, H, W)",
+    size="(N, C, H, W), the shape of the result of grid_sample; or (N, C, D, H, W)",
     align_corners="True: -1 and 1 are the centres of the outer elements; False: their outer edges",
 )
 @trace.operation
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
-    """grid[n, i, j] = theta[n] @ (across, down, 1), with across and down from -1 to 1: what grid_sample takes.
+    """grid[n, i, j] = theta[n] @ (across, down, 1), with across and down from -1 to 1: a grid for grid_sample.
 
     The grid is (N, H, W, 2), or (N, D, H, W, 3). ValueError for shapes that do not fit.
 
@@ -92,7 +92,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 
 def _positions(n: int, align_corners: bool) -> np.ndarray:
-    """The centres of n elements between -1 and 1, the outer ones at the ends or not; a single one is at 0."""
+    """Return the centres of n elements in [-1, 1]; align_corners puts the outer ones at the ends. n = 1 gives 0."""
     if n == 1:
         return np.zeros(1)
     return np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1

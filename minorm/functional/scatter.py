@@ -1,4 +1,4 @@
-"""Elements put at computed positions. Not public yet."""
+"""Write elements to computed positions. Not public yet."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from minorm.tensor.tensor import Tensor
 
 @trace.operation
 def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on; or +=, *=, min, max with what is there.
+    """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on; or +=, *=, min, max with the elements there.
 
-    index, of integers that may count from the end, and src are of one shape, in no axis but `dim` longer than x.
+    index holds integers, which may count from the end. index and src have one shape, no longer than x along all axes
+    but `dim`.
     """
     return put_along("scatter", x, dim, index, src, reduction)
 
@@ -22,7 +23,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
 def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
     """y = x, but y[index[i]] = src[i], where index[i] are the first coordinates; or +=, *=, min, max.
 
-    index (..., k), of integers that may count from the end; src has the shape index.shape[:-1] + x.shape[k:].
+    index (..., k) holds integers, which may count from the end; src has the shape index.shape[:-1] + x.shape[k:].
     """
     kind = put_by("scatter_nd", x, index, src, reduction)
     if index.ndim == 0 or not 1 <= index.shape[-1] <= x.ndim:

@@ -1,4 +1,4 @@
-"""Activations made of exponentials and quotients, most of them a line over another one."""
+"""Activations made of exponentials and quotients; most take one line and call another activation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.050700987355480493
 @documented(ELEMENTWISE)
 @trace.operation
 def selu(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) - 1)): layers of these keep mean 0 and variance 1.
+    """y = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) - 1)): layers with this activation keep mean 0 and variance 1.
 
     Example:
         >>> F.selu(mn.tensor([-1.0, 0.0, 2.0]))
@@ -110,7 +110,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 @documented(ELEMENTWISE, dim="the axis that is halved; its length must be even")
 @trace.operation
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """y = a * sigmoid(b), a and b the halves of axis `dim` of x: one half says how much of the other passes.
+    """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: b decides how much of a passes.
 
     y has x's shape with axis `dim` half as long.
 
@@ -133,7 +133,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 @documented(ALONG)
 @trace.operation
 def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """y = exp(-x) / sum exp(-x), the sum along axis `dim`: the smallest gets the most.
+    """y = exp(-x) / sum exp(-x), the sum along axis `dim`: the smallest x gets the largest y.
 
     Example:
         >>> F.softmin(mn.tensor([0.0, 1.0]), dim=0)
@@ -146,13 +146,13 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 @documented(
     ALONG,
     logits="any shape, floats: unnormalized log-probabilities along `dim`",
-    tau="the temperature: small is nearly one-hot, large nearly uniform",
+    tau="the temperature: a small one makes y nearly one-hot, a large one nearly uniform",
     hard="True gives the largest element as 1 and the others as 0, with the gradient of the soft ones",
-    eps="taken, without effect, as in PyTorch",
+    eps="accepted but ignored, as in PyTorch",
 )
 @trace.operation
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """y = softmax((logits + g) / tau) along `dim`, g = -log(-log(u)) drawn anew: a draw of a class that has a gradient.
+    """y = softmax((logits + g) / tau) along `dim`, with random g = -log(-log(u)): draws a class, with a gradient.
 
     y has the shape of logits. The draws come from minorm's generator: `minorm.manual_seed` repeats them.
 

@@ -1,6 +1,6 @@
-"""Pooling beyond windows of one size: adaptive maxima, means of volumes, Lp norms, and the way back from a maximum.
+"""More pooling: adaptive maxima, adaptive means of volumes, Lp norms, and the inverse of max pooling.
 
-All work on (N, C, *lengths); the adaptive ones and the way back also without the batch axis.
+All take (N, C, *lengths), or one sample (C, *lengths).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ OutputSize = int | Sequence[int | None]
     POOLING | {"input": SAMPLE},
     "y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]",
     "y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]\n\n"
-    "Columns are parted as rows are.",
+    "Columns are split like rows.",
     "y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]\n\n"
-    "Rows and columns are parted as planes are.",
+    "Rows and columns are split like planes.",
     example=6,
     batch=False,
 )
 def _adaptive_max(rank: int, input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y is (N, C, {new}), ({new}) = output_size. With return_indices the result is (y, places), of equal elements the
-    first. ValueError for an axis of length 0.
+    """y is (N, C, {new}), ({new}) = output_size. With return_indices the result is (y, positions); among equal elements
+    the first one counts. ValueError for an axis of length 0.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
@@ -130,8 +130,9 @@ def _unpool(
     padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """y is (N, C, {new}). The lengths are those that the pooling most likely came from, (length - 1) * stride - 2 *
-    padding + kernel_size. ValueError for indices of another shape, and for an output_size a stride or more away.
+    """y is (N, C, {new}). By default the lengths are the most likely ones before the pooling, (length - 1) * stride - 2
+    * padding + kernel_size. ValueError for indices of another shape, and for an output_size that differs by a stride or
+    more.
 
     Example:
         >>> x = mn.tensor([5.0]).reshape({shape})
@@ -174,14 +175,14 @@ max_unpool1d, max_unpool2d, max_unpool3d = _unpool
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
 
-    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are parted as planes are.
-    output_size=1 is the global average.
+    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are split like planes. output_size=1 is the
+    global average.
     """
     return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
 
 
 def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> Any:
-    """function(x), for an x without a batch axis too."""
+    """Return function(x), also for an x without a batch axis."""
     floats(name, input=x)
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(f"{name}: input has shape {x.shape}; expected {rank + 2} axes (N, C, ...), or {rank + 1}")
@@ -193,7 +194,7 @@ def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> 
 
 @functools.lru_cache(maxsize=64)
 def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """(*output, k): the places of each part in the plane; a shorter part repeats its last element."""
+    """Return the places (*output, k) of each part in the plane; a shorter part repeats its last element."""
     places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)
     for axis, (n, o) in enumerate(zip(lengths, output, strict=True)):
         i = np.arange(o)

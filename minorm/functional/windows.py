@@ -1,6 +1,6 @@
-"""What convolution and pooling share: one function for each number of axes, and the checks of their windows.
+"""Shared by convolution and pooling: makes a function for each number of axes, and checks windows.
 
-A window has one whole number an axis, within bounds, and fits the input.
+Each option of a window is one int per axis, within bounds, and the window must fit the input.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 def for_each_rank(
     family: str, texts: Mapping[str, str], *formulas: str, example: int, batch: bool = True
 ) -> Callable[[Callable[Concatenate[int, Arguments], Result]], Public[Arguments, Result]]:
-    """Make the public functions `family` 1d, 2d ... out of one that takes the number of axes first.
+    """Make the public functions `family` 1d, 2d ... from one function that takes the number of axes first.
 
-    texts      what the arguments mean; a word of `argument_texts.AXES` in braces is that of the rank
-    formulas   the beginning of each docstring, from rank 1 on; the docstring of the one function continues it
+    texts      the descriptions of the arguments; words in braces come from `argument_texts.AXES`, for each rank
+    formulas   the beginning of each docstring, from rank 1 on; the docstring of the one function follows it
     example    the length of each axis in the docstring's example
-    batch      whether `batches` makes a batch of one sample; False where the function itself takes one sample
+    batch      True lets `batches` turn one sample into a batch; False if the function itself takes one sample
     """
 
     def make(function: Callable[Concatenate[int, Arguments], Result]) -> Public[Arguments, Result]:
@@ -42,7 +42,7 @@ def for_each_rank(
             one: Any = functools.partial(function, rank)
             one.__name__ = one.__qualname__ = f"{family}{rank}d"
             one.__module__, one.__doc__ = function.__module__, function.__doc__ and formula
-            one.__signature__, one.__wrapped__ = inspect.signature(one), function  # where its source is
+            one.__signature__, one.__wrapped__ = inspect.signature(one), function  # the place of its source
             public = batches(rank)(trace.operation(one)) if batch else trace.operation(one)
             meanings = {name: text.format_map(WORDS[rank]) for name, text in texts.items()}
             shape = "1, 1" + f", {example}" * rank
@@ -56,7 +56,7 @@ def for_each_rank(
 def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
     """Decorate a traced function of x (N, C, *spatial) so that it takes one sample (C, *spatial) as well.
 
-    It is a batch of one then, for the trace too: nothing else has to know of it.
+    The sample becomes a batch of one, in a trace too, so no other code handles this case.
     """
 
     def decorate(function: AnyCallable) -> AnyCallable:
@@ -69,15 +69,15 @@ def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
             result = function(batch, *args[1:], **kwargs) if args else function(**{**kwargs, "x": batch})
             return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)
 
-        vars(function)["public"] = run  # what a trace calls the function
+        vars(function)["public"] = run  # the function that a trace calls
         return run  # type: ignore[return-value]
 
     return decorate
 
 
 def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
-    """`value` as one int an axis: an int for all of them, or a tuple of `rank`. TypeError or ValueError otherwise."""
-    if type(value) is tuple and len(value) == rank:  # as layers give it
+    """Return `value`, an int for all axes or `rank` ints, as one int per axis. TypeError or ValueError otherwise."""
+    if type(value) is tuple and len(value) == rank:  # as layers pass it
         for n in value:
             if type(n) is not int or not least <= n <= MOST:
                 break
@@ -98,7 +98,7 @@ def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> In
 
 
 def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
-    """`value` as a (low, high) pair an axis: an int, a tuple of ints (both sides alike), or the pairs themselves."""
+    """Return `value` as a (low, high) pair per axis: it is an int, a tuple of ints (both sides alike), or the pairs."""
     if type(value) is int and 0 <= value <= MOST:
         return ((value, value),) * rank
     kinds = (tuple, list)
@@ -125,9 +125,9 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
 
 
 def channels_elsewhere(x: Ints, channels: Any) -> str:
-    """Where the axis of so many channels seems to be, and how to put it first; empty where that is not to be seen.
+    """Return a hint where the axis of the channels seems to be, and how to move it; "" if the shape gives no hint.
 
-    x is a shape (N, C, *spatial); N is 1 where one sample came, without the first axis.
+    x is a shape (N, C, *spatial); N is 1 if the caller passed one sample without the first axis.
     """
     axis = 1 - len(x)
     if len(x) > 2 and x[-1] == channels != x[1]:
@@ -138,7 +138,7 @@ def channels_elsewhere(x: Ints, channels: Any) -> str:
 
 
 def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> None:
-    """Raise ValueError where the window is larger than the padded input."""
+    """Raise ValueError if the window is larger than the padded input."""
     for n, k, (low, high), d in zip(size, kernel, padding, dilation, strict=True):
         if d * (k - 1) + 1 > n + low + high:
             span = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
@@ -150,7 +150,7 @@ def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation
 
 
 def check_most(operation: str, name: str, value: Any, largest: int) -> None:
-    """Raise ValueError where the largest of the numbers that `value` holds is beyond what kernels take."""
+    """Raise ValueError if the largest number in `value` is larger than kernels accept."""
     if largest > MOST:
         raise ValueError(f"{operation}: {name} is {value!r}; expected at most {MOST}")
 

@@ -59,8 +59,8 @@ One of your own lies in another folder, under shorter names (see own); all else 
    another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/judge/test_cascade.py).
 
    Where the way counts and not only the answer, `follow = Follower()`, `follow.call(student, "f", follow.array(x))` and
-   then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that does
-   what cannot be followed is "not tried". tests/labs/checks/ways_labNN.py has honest ways and cheats for each task.
+   then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that
+   cannot be followed is "not tried". tests/labs/checks/ways/ways_labNN.py has honest ways and cheats for each task.
 
    `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.

@@ -54,7 +54,7 @@ from minorm.nn.norm import (
 from minorm.nn.parameter import Buffer, Parameter
 from minorm.support import lazy
 
-# What is loaded when it is asked for, by the module that has it.
+# Names that are loaded on first use, by the module that defines them.
 LATER = {
     "functional": "",
     "modules": "",

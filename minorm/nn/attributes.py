@@ -1,8 +1,8 @@
-"""What an attribute of a Module is: a parameter, a buffer, a child module, or something of the user's.
+"""Sorts the attributes of a Module: parameters, buffers, child modules, and plain attributes.
 
-Values live where Python puts attributes, in `__dict__`, so reading `self.weight` costs nothing extra; `_kinds`
-remembers, in order of assignment, what each registered name is. A registered name keeps its kind: assigning something
-else to it is a mistake that is named at once.
+Values live where Python puts attributes, in `__dict__`, so reading `self.weight` costs nothing extra; `_kinds` records
+the kind of each registered name, in order of assignment. A registered name keeps its kind: assigning something else to
+it raises an error at once.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from minorm.tensor.tensor import Tensor
 PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
 BUFFERS = (BUFFER, LOCAL_BUFFER)
 MadeBy = Mapping[str, Callable[[Any], Any]]
-COUNTER = "counter"  # a Tensor that moves with the module and is otherwise no part of its state
+COUNTER = "counter"  # a Tensor that moves with the module but is not part of its state
 MOVED = (PARAMETER, *BUFFERS, COUNTER)
 
 
 @documented_methods(METHODS)
 class Attributes(Checked):
-    """The part of Module that files attributes by kind."""
+    """The part of Module that sorts attributes by kind."""
 
     _reserved: ClassVar[frozenset[str]] = frozenset()  # the names of Module's own methods, filled in by module.py
-    # For each setting that decides the shape of parameters: its value, read from the parameters that are there. Only
-    # this value may be assigned.
+    # For each setting that decides the shape of parameters: a function that reads its value from the present
+    # parameters. Only this value may be assigned.
     _made_by: ClassVar[MadeBy] = {}
     _kinds: dict[str, str]
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError where a layer of minorm's is called as if it were a function."""
+        """Raise TypeError if a layer class of minorm is called like a function, with a Tensor."""
         if any(map(is_tensor, args)) and cls.__module__.startswith("minorm."):
             _check_settings(cls, args)
 
@@ -44,7 +44,7 @@ class Attributes(Checked):
         self.__dict__["_kinds"] = {}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter; None keeps the name for an absent one (a layer without bias).
+        """Add a parameter; None reserves the name without a parameter (a layer without bias).
 
         Example:
             >>> layer = nn.Module()
@@ -127,11 +127,11 @@ class Attributes(Checked):
             object.__setattr__(self, name, value)
 
     def _as_setting(self, name: str, value: Any) -> Any:  # noqa: ARG002
-        """The value as the module keeps it: a subclass checks it here, in the constructor and when it is set later."""
+        """Return the value to store: a subclass checks a setting here, in the constructor and when it is set later."""
         return value
 
     def _check_made_by(self, name: str, value: Any) -> None:
-        """Raise ValueError where the parameters that are there do not fit the setting."""
+        """Raise ValueError if the present parameters do not fit the setting."""
         now = self._made_by[name](self)
         if value != now:
             owner = type(self).__name__
@@ -166,7 +166,7 @@ class Attributes(Checked):
 
 
 def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
-    """Raise TypeError where a Tensor stands in the place of a setting that is none."""
+    """Raise TypeError if a Tensor was passed for a setting that is not a Tensor."""
     places = [p for p in signature(layer).parameters.values() if p.kind is not p.KEYWORD_ONLY]
     if any(p.kind is p.VAR_POSITIONAL for p in places):
         return
@@ -181,7 +181,7 @@ def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
 
 
 def _as_a_module(value: Any) -> str:
-    """What makes a module of something that is none."""
+    """Return a hint how to turn `value` into a module, or ""."""
     if isinstance(value, type):
         return f"; make one of the class: {value.__name__}()" if issubclass(value, Attributes) else ""
     if isinstance(value, (list, tuple)):
@@ -198,6 +198,7 @@ def _wrong_value(owner: str, name: str, kind: str, value: Any) -> str:
         PARAMETER: ("an nn.Parameter or None", "wrap it, nn.Parameter(tensor), or change it in place"),
         MODULE: ("an nn.Module or None", "delete the attribute first to use its name for something else"),
     }.get(
-        kind, ("a Tensor that is no Parameter, or None", "delete the attribute first to register it as something else")
+        kind,
+        ("a Tensor (not a Parameter) or None", "delete the attribute first to register it as something else"),
     )
     return f"{owner}.{name} is a {kind}; got {_kind_of(value)}; expected {expected}; {fix}"

@@ -1,4 +1,4 @@
-"""Layers that differ in how many axes they have, as Conv1d, Conv2d and Conv3d do: two lines for each rank."""
+"""Makes families of layers that differ in the number of axes, as Conv1d, Conv2d and Conv3d do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from minorm.support.documented import arguments_of, documented
 
 
 class OfRank(Module):
-    """Base of a family, whose members say their rank: `class MaxPool2d(_MaxPool, rank=2)`.
+    """Base of a family; each member names its rank: `class MaxPool2d(_MaxPool, rank=2)`.
 
-    family     the functions that the members call: "max_pool" is `F.max_pool1d` ...
-    arguments  what the arguments mean; without it, what they mean to the function
+    family     the functions that the members call: "max_pool" means `F.max_pool1d` ...
+    arguments  the descriptions of the arguments; without it, those of the function
 
-    A member's docstring begins with its formula, and goes on with that of its family, in the words of its rank; other
-    keywords are more such words.
+    A member's docstring begins with its formula, followed by its family's docstring with the words of its rank filled
+    in; other keywords add more words.
     """
 
     _rank: ClassVar[int]
@@ -30,7 +30,7 @@ class OfRank(Module):
     def __init_subclass__(cls, rank: int = 0, **words: str) -> None:
         super().__init_subclass__()
         cls._words = {**cls._words, **words}
-        if not rank:  # a family, or a subclass of the user's
+        if not rank:  # a family, or a user's subclass
             return
         cls._rank = rank
         if cls.family:

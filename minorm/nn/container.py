@@ -12,7 +12,7 @@ from minorm.support.masking import printable
 
 
 class _Numbered(Module):
-    """Children in an order, with what a list can do; Sequential and ModuleList differ only in how they are built."""
+    """Base of Sequential and ModuleList: children in order, with the methods of a list."""
 
     def _keys(self) -> list[str]:
         return list(self._kinds)
@@ -75,9 +75,10 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """y = last(... second(first(x))): layers one after the other.
 
-    Sequential(a, b) names them "0" and "1"; Sequential({"conv": a, "act": b}) takes the names of the dict. Indexing
-    gives a layer, slicing a Sequential of the same layers; append, extend, insert, del and assignment are a list's.
-    A normalization and an nn.ReLU behind it run in one pass, unless one of them has a hook; the bits are the same.
+    Sequential(a, b) names them "0" and "1"; Sequential({"conv": a, "act": b}) takes the names of the dict. An index
+    gives a layer, a slice gives a Sequential of the same layers; append, extend, insert, del and assignment work as for
+    a list. A normalization followed by an nn.ReLU runs in one pass, unless one of them has a hook; the bits are the
+    same.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -103,7 +104,7 @@ class Sequential(_Numbered):
             self.extend(args)
 
     def forward(self, x: Any) -> Any:
-        """The last layer's result."""
+        """Return the last layer's result."""
         layers = list(self)
         while layers:
             layer = layers.pop(0)
@@ -115,11 +116,11 @@ class Sequential(_Numbered):
         return x
 
 
-@documented({}, modules="the modules in their order, a list or what else can be looped over")
+@documented({}, modules="the modules in order, a list or another iterable")
 class ModuleList(_Numbered):
-    """A list of modules whose parameters are the parent's: a plain list would hide them. It has no forward of its own.
+    """A list of modules whose parameters the parent module finds; a plain list would hide them. It has no forward.
 
-    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment are a list's.
+    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment work as for a list.
 
     Example:
         >>> class Net(nn.Module):
@@ -140,15 +141,15 @@ class ModuleList(_Numbered):
         self.extend(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """A list is not a function."""
+        """Raise NotImplementedError: a list is not a function."""
         raise NotImplementedError("ModuleList has no forward; loop over it, or use nn.Sequential")
 
 
-@documented({}, modules="names and modules; None is none")
+@documented({}, modules="a dict of names and modules; None is an empty one")
 class ModuleDict(Module):
-    """A dict of modules whose parameters are the parent's: a plain dict would hide them. It has no forward of its own.
+    """A dict of modules whose parameters the parent module finds; a plain dict would hide them. It has no forward.
 
-    Reading, assignment, del, `in`, keys, values, items and update are a dict's; the order is that of assignment.
+    Reading, assignment, del, `in`, keys, values, items and update work as for a dict; the order is that of assignment.
 
     Example:
         >>> heads = nn.ModuleDict({"age": nn.Linear(8, 1), "kind": nn.Linear(8, 5)})
@@ -190,17 +191,17 @@ class ModuleDict(Module):
             self.add_module(name, module)
 
     def keys(self) -> Iterator[str]:
-        """The names, in order."""
+        """Return the names, in order."""
         return iter(self)
 
     def values(self) -> Iterator[Module]:
-        """The modules, in order."""
+        """Return the modules, in order."""
         return iter([self.__dict__[name] for name in self._kinds])
 
     def items(self) -> Iterator[tuple[str, Module]]:
-        """Names and modules, in order."""
+        """Return names and modules, in order."""
         return iter([(name, self.__dict__[name]) for name in self._kinds])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """A dict is not a function."""
+        """Raise NotImplementedError: a dict is not a function."""
         raise NotImplementedError("ModuleDict has no forward; call its modules by name")

@@ -1,6 +1,6 @@
-"""Another type or device for all tensors of a module: every new array is made first, then they change together.
+"""Converts all tensors of a module to another type or device: first makes every new array, then changes them together.
 
-So if memory runs out, or Ctrl-C is pressed, the module stays as it was.
+If memory runs out, or the user presses Ctrl-C, the module stays as it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Conversion:
-    """convert(tensor): the tensor in that float type and on that device; None keeps it, integers keep their type.
+    """convert(tensor) returns the tensor in a float type, on a device; None keeps either. Integers keep their type.
 
     tensors  what will be asked for, with the gradients: their arrays are made at once, and any number of calls gives
              the same ones
@@ -27,8 +27,8 @@ class Conversion:
         self._made = {key: (tensor, self._converted(tensor.array)) for key, tensor in found.items()}
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        """The tensor as it will be."""
-        made = self._made.get(id(tensor))  # None: a tensor that an override of `_apply` keeps beside the parameters
+        """Return the converted tensor."""
+        made = self._made.get(id(tensor))  # None for a tensor that an override of `_apply` keeps beside the parameters
         return Tensor.from_array(self._converted(tensor.array) if made is None else made[1])
 
     def _converted(self, array: Any) -> Any:

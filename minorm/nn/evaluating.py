@@ -1,4 +1,4 @@
-"""A block in which a model is evaluated, and after which it is in its modes again."""
+"""A block that evaluates a model, and restores its modes afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.nn.module import Module
 
 @contextlib.contextmanager
 def evaluating(model: Module) -> Iterator[None]:
-    """Inside, the model is in evaluation and no gradient is recorded; then each module is in its mode again."""
+    """Put the model into evaluation mode without gradients for a block; afterwards restore each module's mode."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()

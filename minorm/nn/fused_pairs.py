@@ -1,8 +1,7 @@
-"""Which neighbours in a Sequential run in one pass: a normalization and the ReLU behind it, if nobody looks between.
+"""Decides which neighbours in a Sequential run in one pass: a normalization and the ReLU behind it.
 
-A hook sees, and may change, what one layer hands to the next; so does a trace, and with it an export and `mn.diagnose`.
-A forward of one's own may do anything. There, and with parameters that are computed, each layer runs by itself. The
-results are the same to the bit.
+Each layer runs separately if a hook or a trace (an export, `mn.diagnose`) needs the result in between, if a layer has a
+custom forward, or if parameters are computed. The results are the same to the bit.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ _relu = ReLU.forward
 
 
 def takes_activation(forward: Forward) -> Forward:
-    """Mark the forward of a layer that takes activation="relu"; one that overrides or wraps it is not marked."""
+    """Mark the forward of a layer that takes activation="relu"; a forward that overrides or wraps it is not marked."""
     vars(forward)["takes_activation"] = forward
     return forward
 
 
 def run_together(layer: Module, follower: Module) -> bool:
-    """Is `layer(x, activation="relu")` what the two do one after the other?"""
+    """Does `layer(x, activation="relu")` give the same result as the two layers in turn?"""
     forward = type(layer).forward
     return (
         type(follower) is ReLU
-        and ReLU.forward is _relu  # somebody may have replaced it, for all layers
+        and ReLU.forward is _relu  # a user may have replaced it, for all layers
         and ReLU.__call__ is Module.__call__
         and getattr(forward, "takes_activation", None) is forward
         and type(layer).__call__ is Module.__call__
@@ -41,6 +40,6 @@ def run_together(layer: Module, follower: Module) -> bool:
 
 
 def _is_changed(layer: Module) -> bool:
-    """Has this one layer a hook, or a forward of its own?"""
+    """Has this layer a hook, or a custom forward as an attribute?"""
     own = vars(layer)
     return "forward" in own or any(own.get("_hooks", {}).values())

@@ -1,8 +1,8 @@
-"""Starting values, written into a tensor in place: a fixed number, or draws scaled by how many inputs a unit has.
+"""Writes starting values into a tensor, in place: a fixed number, or draws scaled by the number of inputs of a unit.
 
 A sum of `fan_in` products keeps the variance of its inputs when each weight has variance 1 / fan_in; `gain` makes up
-for what the activation after it takes away (ReLU halves the second moment, so its gain is sqrt(2)). Kaiming uses
-fan_in or fan_out, Xavier their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
+for the loss in the activation behind it (ReLU halves the second moment, so its gain is sqrt(2)). Kaiming uses fan_in or
+fan_out, Xavier their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
 
 Names and meaning are PyTorch's; draws come from `minorm.random.generator()`, or from `generator`.
 """
@@ -21,11 +21,11 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 ARGUMENTS = {
-    "tensor": "what is written into, a Parameter too",
-    "generator": "where draws come from, an mn.Generator; None is minorm's own, which `mn.manual_seed` sets",
-    "gain": "a factor; `calculate_gain` gives that of an activation",
-    "mode": '"fan_in" keeps the size of what flows forward, "fan_out" that of the gradients',
-    "nonlinearity": "what comes after the weights, for the gain: see `calculate_gain`",
+    "tensor": "the Tensor or Parameter to write into",
+    "generator": "the mn.Generator that draws; None is minorm's generator, which `mn.manual_seed` sets",
+    "gain": "a factor; `calculate_gain` returns it for an activation",
+    "mode": '"fan_in" keeps the size of the values in forward, "fan_out" the size of the gradients',
+    "nonlinearity": "the activation behind the weights, which decides the gain: see `calculate_gain`",
 }
 SLOPE = "the slope below 0, for leaky_relu"
 
@@ -40,7 +40,7 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
     return tensor
 
 
-@documented(ARGUMENTS, val="what every element becomes")
+@documented(ARGUMENTS, val="the value of every element")
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """tensor[...] = val, in place. Returns the tensor.
 
@@ -75,7 +75,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 @documented(ARGUMENTS, a="the lower end", b="the upper end")
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws from the uniform distribution on [a, b), in place. Returns the tensor.
+    """Fills the tensor with draws from the uniform distribution on [a, b). Returns the tensor.
 
     Example:
         >>> x = nn.init.uniform_(mn.empty(1000), -2.0, 2.0)
@@ -85,9 +85,9 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return _fill(tensor, draws.uniform(tensor.shape, dtypes.float64, tensor.device, generator, a, b))
 
 
-@documented(ARGUMENTS, mean="its mean", std="its standard deviation")
+@documented(ARGUMENTS, mean="the mean of the distribution", std="its standard deviation")
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws from the normal distribution, in place. Returns the tensor.
+    """Fills the tensor with draws from the normal distribution. Returns the tensor.
 
     Example:
         >>> x = nn.init.normal_(mn.empty(10000), mean=5.0)
@@ -99,7 +99,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 @documented(
     ARGUMENTS,
-    mean="of the normal distribution",
+    mean="the mean of the normal distribution",
     std="its standard deviation",
     a="the smallest draw",
     b="the largest draw",
@@ -107,9 +107,9 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Draws from the normal distribution, each one outside [a, b] drawn again, in place. Returns the tensor.
+    """Fills the tensor with draws from the normal distribution, and repeats draws outside [a, b]. Returns it.
 
-    ValueError for an [a, b] that is empty, or that the distribution does not reach.
+    ValueError if [a, b] is empty, or if the distribution does not reach it.
 
     Example:
         >>> x = nn.init.trunc_normal_(mn.empty(1000), a=-1.0, b=1.0)
@@ -131,9 +131,9 @@ def trunc_normal_(
 
 @documented({}, nonlinearity="the activation behind the weights", param="the slope of leaky_relu; None is 0.01")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """gain = 1 / the root of what an activation leaves of the second moment: sqrt(2) for ReLU, which leaves half.
+    """gain = 1 / sqrt(the share of the second moment that an activation keeps): sqrt(2) for ReLU, which keeps half.
 
-    Weights with standard deviation gain / sqrt(fan_in) keep the size of what flows through the layers. linear, conv
+    Weights with standard deviation gain / sqrt(fan_in) keep the size of values from layer to layer. linear, conv
     and sigmoid have gain 1, tanh 5 / 3, leaky_relu sqrt(2 / (1 + slope^2)), selu 3 / 4. ValueError for other words.
 
     Example:
@@ -159,7 +159,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """(fan_in, fan_out) of a weight (out, in, *kernel): the products per output, and the uses of each input."""
+    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the products per output, and the uses per input."""
     if tensor.ndim < 2:
         raise ValueError(
             f"init: fan_in and fan_out need a weight of at least 2 dimensions (out, in, ...); shape is {tensor.shape}; "
@@ -179,7 +179,7 @@ def _fan(tensor: Tensor, mode: str) -> int:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform on (-b, b), b = gain * sqrt(3 / fan), in place: what flows through ReLU layers keeps its size.
+    """Fills the tensor uniformly on (-b, b), b = gain * sqrt(3 / fan): values keep their size through ReLU layers.
 
     Returns the tensor. ValueError for fewer than two axes.
 
@@ -199,7 +199,8 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal with standard deviation gain / sqrt(fan), in place: what flows through ReLU layers keeps its size.
+    """Fills the tensor from a normal distribution with std gain / sqrt(fan): values keep their size through ReLU
+    layers.
 
     Returns the tensor. ValueError for fewer than two axes.
 
@@ -216,7 +217,7 @@ def kaiming_normal_(
 
 @documented(ARGUMENTS)
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform on (-b, b), b = gain * sqrt(6 / (fan_in + fan_out)), in place: between forward's fan and backward's.
+    """Fills the tensor uniformly on (-b, b), b = gain * sqrt(6 / (fan_in + fan_out)): it uses both fans.
 
     Returns the tensor. ValueError for fewer than two axes.
 
@@ -234,8 +235,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 @documented(ARGUMENTS)
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)), in place: between forward's fan and
-    backward's.
+    """Fills the tensor from a normal distribution with std gain * sqrt(2 / (fan_in + fan_out)).
 
     Returns the tensor. ValueError for fewer than two axes.
 
@@ -252,10 +252,11 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 @documented(ARGUMENTS)
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """gain * Q, Q Q^T = 1 or Q^T Q = 1, of the tensor seen as (out, the rest), in place: drawn evenly from all such.
+    """tensor = gain * Q, seen as a matrix (out, the rest), with a random Q such that Q Q^T = 1 or Q^T Q = 1.
 
-    Such a weight keeps the length of what it multiplies. Q is what Gram and Schmidt make of normal draws, each
-    vector cleared of those before it twice. Returns the tensor. ValueError for fewer than two axes.
+    All such Q are equally likely. The weight keeps the length of vectors. Q comes from normal draws by the method of
+    Gram and Schmidt, which here clears each vector of the earlier ones twice. Returns the tensor. ValueError for fewer
+    than two axes.
 
     Example:
         >>> w = nn.init.orthogonal_(mn.empty(2, 5))
@@ -280,7 +281,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @documented(ARGUMENTS)
 def eye_(tensor: Tensor) -> Tensor:
-    """1 on the diagonal, 0 elsewhere, in place: a Linear layer that passes its input on. Returns the tensor.
+    """tensor[i, i] = 1, and 0 elsewhere: a Linear layer with this weight passes its input on. Returns the tensor.
 
     ValueError unless the tensor has two axes.
 
@@ -294,13 +295,12 @@ def eye_(tensor: Tensor) -> Tensor:
     return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
-@documented(ARGUMENTS, groups="the groups of the convolution")
+@documented(ARGUMENTS, groups="the number of groups of the convolution")
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The weight (out, in / groups, *kernel) of a convolution that passes its channels on, in place. Returns the
-    tensor.
+    """Fills a weight (out, in / groups, *kernel) so that the convolution passes its channels on. Returns the tensor.
 
-    Output channel i of each group is its input channel i, 0 where there is none. ValueError for other than 3 to 5
-    axes, and for groups that do not divide out.
+    Output channel i of each group is its input channel i, or 0 if the group has fewer inputs. ValueError unless the
+    tensor has 3 to 5 axes, and groups divides out.
 
     Example:
         >>> conv = nn.Conv1d(2, 2, 3, padding=1, bias=False)
@@ -322,7 +322,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:
-    """PyTorch's default for linear and convolution layers: weight and bias uniform on (-b, b), b = 1 / sqrt(fan_in)."""
+    """Fill as PyTorch's linear and convolution layers do: weight and bias uniform on (-b, b), b = 1 / sqrt(fan_in)."""
     kaiming_uniform_(weight, a=math.sqrt(5))  # gain sqrt(2 / 6), so b = sqrt(1 / 3) * sqrt(3 / fan_in)
     if bias is not None:
         fan_in = _fan(weight, "fan_in")

@@ -1,6 +1,6 @@
 """A Module is a tree of attributes that knows which are parameters, buffers and child modules.
 
-attributes.py files them; everything here (parameters(), state_dict(), train(), to() ...) is a walk over the tree.
+attributes.py sorts them; the methods here (parameters(), state_dict(), train(), to() ...) walk over the tree.
 Names and keys are PyTorch's.
 """
 
@@ -28,11 +28,10 @@ Self = TypeVar("Self", bound="Module")
 
 @documented_methods(METHODS)
 class Module(Attributes):
-    """y = forward(x), of a tree of layers: the base of all layers and models.
+    """y = forward(x): the base of all layers and models, which form a tree.
 
-    Assign parameters and layers as attributes, and write `forward`. `training` is what `train()` and `eval()` set.
-    `frozen` is what `freeze()` and `unfreeze()` set: a frozen module computes as in evaluation whatever `train()`
-    says.
+    Assign parameters and layers as attributes, and write `forward`. `train()` and `eval()` set `training`; `freeze()`
+    and `unfreeze()` set `frozen`. A frozen module computes as in evaluation, whatever `train()` says.
 
     Example:
         >>> class Net(nn.Module):
@@ -49,10 +48,10 @@ class Module(Attributes):
         ['fc.weight', 'fc.bias']
     """
 
-    training: bool = True  #: What `train()` and `eval()` set.
-    frozen: bool = False  #: What `freeze()` and `unfreeze()` set.
-    ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers: `load_state_dict` passes over them.
-    _optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files lack: what the module has stays.
+    training: bool = True  #: Set by `train()` and `eval()`.
+    frozen: bool = False  #: Set by `freeze()` and `unfreeze()`.
+    ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers, which `load_state_dict` skips.
+    _optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files may lack: the module keeps its values.
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +59,7 @@ class Module(Attributes):
         self.__dict__["frozen"] = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass writes its own, and layer(x) calls it between the hooks.
+        """Compute the module's result; every subclass defines it, and layer(x) calls it between the hooks.
 
         Example:
             >>> nn.Linear(4, 2).forward(mn.randn(3, 4)).shape
@@ -69,7 +68,7 @@ class Module(Attributes):
         raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What `forward` returns, or what hooks make of it."""
+        """Return the result of `forward`, after the hooks."""
         if capture.watches and (watch := capture.watch()) is not None:
             watch.modules.append(self)
         registered = self.__dict__.get("_hooks")
@@ -82,9 +81,9 @@ class Module(Attributes):
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, args, output) after every `forward`; what it returns, unless None, replaces the output.
+        """Call hook(module, args, output) after every `forward`; its result, unless None, replaces the output.
 
-        The handle's `remove()` takes the hook away.
+        The handle's `remove()` removes the hook.
 
         Example:
             >>> layer = nn.Linear(4, 2)
@@ -98,9 +97,9 @@ class Module(Attributes):
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, args) before every `forward`; what it returns, unless None, replaces the arguments.
+        """Call hook(module, args) before every `forward`; its result, unless None, replaces the arguments.
 
-        With with_kwargs it is hook(module, args, kwargs), and returns both.
+        With with_kwargs it is called as hook(module, args, kwargs), and returns both.
 
         Example:
             >>> layer = nn.Linear(4, 2)
@@ -114,9 +113,9 @@ class Module(Attributes):
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, grad_input, grad_output) in backward; what it returns, unless None, replaces grad_input.
+        """Call hook(module, grad_input, grad_output) in backward; its result, unless None, replaces grad_input.
 
-        Both are tuples, None where there is no gradient.
+        Both are tuples, with None in place of a missing gradient.
 
         Example:
             >>> layer = nn.Linear(4, 2)
@@ -132,16 +131,16 @@ class Module(Attributes):
     # Walks over the tree
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules one level down, each once."""
+        """Yield the modules one level down, each once."""
         yield from _once(self._own(MODULE))
 
     def children(self) -> Iterator[Module]:
-        """The modules one level down, each once."""
+        """Yield the modules one level down, each once."""
         for _, module in self.named_children():
             yield module
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module (under `prefix`) and all below it, parents first, each once."""
+        """Yield this module (under `prefix`) and all below it, parents first, each once."""
         yield from _once(self._named_modules(prefix))
 
     def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
@@ -150,7 +149,7 @@ class Module(Attributes):
             yield from child._named_modules(_join(prefix, name))
 
     def modules(self) -> Iterator[Module]:
-        """This module and all below it, parents first, each once."""
+        """Yield this module and all below it, parents first, each once."""
         for _, module in self.named_modules():
             yield module
 
@@ -160,7 +159,7 @@ class Module(Attributes):
                 yield _join(path, name), value
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """All parameters with their state_dict keys; one that is shared appears once, under its first name.
+        """Yield all parameters with their state_dict keys; a shared one appears once, under its first name.
 
         Example:
             >>> [name for name, _ in nn.Sequential(nn.Linear(4, 2)).named_parameters(prefix="model")]
@@ -169,12 +168,12 @@ class Module(Attributes):
         yield from _once(self._named(prefix, recurse, PARAMETER))
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """All parameters, each once."""
+        """Yield all parameters, each once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """All buffers with their state_dict keys, saved or not, each once.
+        """Yield all buffers with their state_dict keys, saved or not, each once.
 
         Example:
             >>> [name for name, _ in nn.Sequential(nn.BatchNorm1d(4)).named_buffers()]
@@ -183,12 +182,12 @@ class Module(Attributes):
         yield from _once(self._named(prefix, recurse, *BUFFERS))
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All buffers, each once."""
+        """Yield all buffers, each once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def get_submodule(self, target: str) -> Module:
-        """The module at a dotted path: `model.get_submodule("layer1.0.conv")`; "" is the module itself."""
+        """Return the module at a dotted path: `model.get_submodule("layer1.0.conv")`; "" is the module itself."""
         module = self
         for name in target.split(".") if target else []:
             if module._kinds.get(name) != MODULE:
@@ -199,7 +198,7 @@ class Module(Attributes):
         return module
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter of that name: `model.get_parameter("layer1.0.conv.weight").requires_grad_(False)`.
+        """Return the parameter of that name: `model.get_parameter("layer1.0.conv.weight").requires_grad_(False)`.
 
         Example:
             >>> nn.Sequential(nn.Linear(4, 2)).get_parameter("0.bias").shape
@@ -208,7 +207,7 @@ class Module(Attributes):
         return self._get("get_parameter", "parameter", target, self.named_parameters(), PARAMETER)
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer of that name, saved or not: `model.get_buffer("bn.running_mean")`.
+        """Return the buffer of that name, saved or not: `model.get_buffer("bn.running_mean")`.
 
         Example:
             >>> nn.Sequential(nn.BatchNorm1d(2)).get_buffer("0.running_var")
@@ -217,7 +216,7 @@ class Module(Attributes):
         return self._get("get_buffer", "buffer", target, self.named_buffers(), *BUFFERS)
 
     def _get(self, operation: str, what: str, target: str, named: Iterable[tuple[str, Any]], *kinds: str) -> Any:
-        found = {**dict(self._named("", True, *kinds)), **dict(named)}  # a shared one has several names
+        found = {**dict(self._named("", True, *kinds)), **dict(named)}  # a shared tensor has several names
         if target not in found:
             import difflib  # late: only a wrong name needs it
 
@@ -238,11 +237,11 @@ class Module(Attributes):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Every parameter and saved buffer by name, detached, sharing memory with the module.
+        """Return every parameter and saved buffer by name, detached; they share memory with the module.
 
         Keys and order are PyTorch's: a module's parameters, its buffers, then its children's. A shared parameter
-        appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict` says what is
-        saved of it.
+        appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict` decides what is
+        saved for it.
 
         Example:
             >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
@@ -253,7 +252,7 @@ class Module(Attributes):
         return entries
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """This module's own entries, without those below it; prefix ends with a dot."""
+        """Save this module's entries, without the modules below it; prefix ends with a dot."""
         for kind in (PARAMETER, BUFFER):
             for name, value in self._own(kind):
                 destination[prefix + name] = value if keep_vars else value.detach()
@@ -261,14 +260,14 @@ class Module(Attributes):
             destination[prefix + offer.EXTRA] = self.get_extra_state()
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
-        """Add what is saved of this module as part of a larger one."""
+        """Save this module as part of a larger one."""
         if type(self).state_dict is Module.state_dict:
             state_dicts.save(self, destination, path, keep_vars)
         else:
             destination.update({f"{path}.{key}": value for key, value in self.state_dict().items()})
 
     def _loadable(self) -> dict[str, Tensor]:
-        """What `load_state_dict` fills, by key."""
+        """Return the tensors that `load_state_dict` fills, by key."""
         places = self._named_modules("")
         own = [(path, kind, place) for path, place in places for kind in (PARAMETER, BUFFER)]
         return {_join(path, name): value for path, kind, place in own for name, value in place._own(kind)}
@@ -286,26 +285,28 @@ class Module(Attributes):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Take what is this module's own from the state, and report its keys that are missing and unexpected.
+        """Take this module's entries from the state, and report missing and unexpected keys.
 
-        Called for each module, with the keys below it, before anything is copied. An override may rename keys before it
-        calls this, change the lists afterwards, and add to error_msgs. Without this call nothing is loaded here.
+        It is called for each module, with the keys below it, before anything is copied. An override may rename keys
+        before it calls this method, change the lists afterwards, and add to error_msgs. Without the call this module
+        loads nothing.
         """
         offer.take(self, state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
 
     def get_extra_state(self) -> Any:
-        """What a subclass wants in its state_dict beside Tensors, under the key "_extra_state"."""
+        """Return the extra state that a subclass adds to its state_dict, under the key "_extra_state"."""
         raise NotImplementedError(f"{type(self).__name__} has no get_extra_state; write it, and set_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take back what `get_extra_state` gave."""
+        """Restore the state that `get_extra_state` returned."""
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state; write it beside get_extra_state")
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
-        """Copy a state into the parameters and buffers; a ValueError lists all that does not fit, and changes nothing.
+        """Copy a state into the parameters and buffers. If it does not fit, a ValueError lists all problems and nothing
+        changes.
 
-        Problems are missing keys, unexpected keys, other shapes and other types. The result lists the keys that were
-        missing and unexpected. Ctrl-C, and a `set_extra_state` that raises, leave nothing half done either.
+        Problems are missing keys, unexpected keys, other shapes and other types. The result lists missing and
+        unexpected keys. After Ctrl-C, or an error in `set_extra_state`, the module is unchanged too.
 
         Example:
             >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
@@ -319,7 +320,7 @@ class Module(Attributes):
     # Modes
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Training mode for this module and all below it; modules that are frozen stay frozen."""
+        """Switch this module and all below it to training mode; frozen modules stay frozen."""
         if not isinstance(mode, bool):
             raise TypeError(f"train: mode is {mode!r}; expected a bool")
         self.training = mode
@@ -328,7 +329,7 @@ class Module(Attributes):
         return self
 
     def eval(self: Self) -> Self:
-        """Evaluation mode: normalizations use their running statistics, dropout does nothing."""
+        """Switch to evaluation mode: normalizations use their running statistics, dropout does nothing."""
         return self.train(False)
 
     def freeze(self: Self) -> Self:
@@ -349,7 +350,7 @@ class Module(Attributes):
         return self.requires_grad_(not frozen)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Whether the parameters collect gradients."""
+        """Choose whether the parameters collect gradients; returns the module."""
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
         return self
@@ -374,13 +375,13 @@ class Module(Attributes):
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
-        TypeError for a type that is no float's. Where one tensor cannot be converted, none is.
+        TypeError for a type that is not a float type. If one tensor cannot be converted, none is.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
             dtype('float64')
         """
-        if any(type(value) is bool for value in args):  # PyTorch's non_blocking, by its place
+        if any(type(value) is bool for value in args):  # PyTorch's non_blocking, by position
             args, _ = split_flags("Module.to", args, "non_blocking")
         for value in args:
             if isinstance(value, Tensor):
@@ -400,7 +401,9 @@ class Module(Attributes):
         return self
 
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Every parameter, buffer and gradient becomes fn of it, in the same objects: what `to` does, with an fn."""
+        """Replace the array of every parameter, buffer and gradient by fn's result, as `to` does, and keep the
+        objects.
+        """
         for child in self.children() if recurse else ():
             child._apply(fn)
         for _, tensor in self._own(*MOVED):
@@ -410,7 +413,7 @@ class Module(Attributes):
         return self
 
     def cuda(self: Self, device: Any = None) -> Self:
-        """Move to the GPU of this number or name; to the current one unless told otherwise."""
+        """Move to the GPU of this number or name; by default to the current one."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
     def cpu(self: Self) -> Self:
@@ -432,11 +435,11 @@ class Module(Attributes):
     # Printing
 
     def extra_repr(self) -> str:
-        """What a layer shows between its brackets."""
+        """Return the text that `repr` shows between the brackets."""
         return ""
 
     def _get_name(self) -> str:
-        """What stands before the brackets, as PyTorch's programs may override it."""
+        """Return the name that `repr` shows before the brackets; PyTorch's programs may override it."""
         return type(self).__name__
 
     def __repr__(self) -> str:

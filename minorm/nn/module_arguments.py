@@ -1,43 +1,43 @@
-"""What the arguments of a Module's methods mean: texts for `documented_methods`."""
+"""Texts for `documented_methods`: the arguments of a Module's methods."""
 
 from __future__ import annotations
 
 METHODS = {
     # attributes
-    "name": "of the attribute, without a dot",
+    "name": "the name of the attribute, without a dot",
     "param": "the Parameter, or None",
-    "tensor": "the Tensor, or None, which keeps the name for an absent one",
+    "tensor": "the Tensor, or None, which only reserves the name",
     "persistent": "False keeps it out of the state_dict",
     "module": "the Module, or None",
     # hooks
     "hook": "the function to call",
-    "prepend": "True calls it before the hooks that are there already",
-    "with_kwargs": "True hands it the named arguments as well, after args",
+    "prepend": "True calls it before the hooks registered so far",
+    "with_kwargs": "True also passes the named arguments, after args",
     # walks over the tree
-    "prefix": "what the names begin with, and a dot",
-    "state_dict.prefix": "what the keys begin with; a dot follows, unless it ends with one",
-    "recurse": "True goes through all modules below, False stays at this one",
-    "target": 'a dotted path, as "layer1.0.conv"; "" is the module itself',
-    "get_parameter.target": 'its name in the state_dict, as "layer1.0.conv.weight"',
-    "get_buffer.target": 'its name, as "layer1.0.bn.running_mean"',
-    "fn": "a function of a module; what it returns is not used",
+    "prefix": "the beginning of the names; a dot follows it",
+    "state_dict.prefix": "the beginning of the keys; a dot follows it, unless it ends with one",
+    "recurse": "True includes all modules below, False only this one",
+    "target": 'a dotted path such as "layer1.0.conv"; "" is the module itself',
+    "get_parameter.target": 'its name in the state_dict, such as "layer1.0.conv.weight"',
+    "get_buffer.target": 'its name, such as "layer1.0.bn.running_mean"',
+    "fn": "a function of a module; its result is not used",
     # state
-    "state_dict": "by key Tensors, NumPy arrays, or what else np.asarray takes",
-    "destination": "a dict to add to, which is returned; None makes one",
-    "keep_vars": "True gives the Parameters themselves, in the graph",
+    "state_dict": "Tensors, NumPy arrays, or anything else that np.asarray takes, by key",
+    "destination": "a dict to add to, which is returned; None makes a new one",
+    "keep_vars": "True returns the Parameters themselves, in the graph",
     "strict": "False accepts missing and unexpected keys, and reports them in the result",
-    "assign": "True takes the arrays themselves, whose type may then be another one",
-    "state": "what `get_extra_state` gave",
+    "assign": "True stores the given arrays themselves, whose type may differ",
+    "state": "the value that `get_extra_state` returned",
     # modes
     "mode": "True for training, False for evaluation",
     "requires_grad": "True collects gradients, False does not",
     "set_to_none": "False fills them with zeros instead",
-    "device": 'where to move, "cpu", "cuda" or "cuda:1"; None stays',
-    "cuda.device": "number or name of the GPU; None is the current one",
+    "device": 'the device to move to, "cpu", "cuda" or "cuda:1"; None stays',
+    "cuda.device": "the number or name of the GPU; None is the current one",
     "dtype": "the float type to convert to; None keeps it",
-    "non_blocking": "taken, without effect",
-    "memory_format": "taken, without effect: parameters keep their order in memory",
+    "non_blocking": "accepted but ignored",
+    "memory_format": "accepted but ignored: parameters keep their order in memory",
     "args": "device and dtype in any order",
-    "forward.args": "what the module is called with",
-    "forward.kwargs": "the same by name",
+    "forward.args": "the arguments that the module is called with",
+    "forward.kwargs": "the named arguments that the module is called with",
 }

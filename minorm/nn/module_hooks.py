@@ -1,10 +1,10 @@
-"""Hooks: functions that a module calls before and after `forward`, and when its gradient passes.
+"""Hooks: functions that a module calls before and after `forward`, and in backward.
 
     handle = module.register_forward_hook(lambda module, inputs, output: print(output.shape))
     handle.remove()
 
-A backward hook needs to know when the gradient enters a module and when it leaves: `GradientProbe`, the identity, is
-put around what goes in and what comes out, and its backward tells.
+A backward hook must know when the gradient enters a module and when it leaves. So the inputs and the outputs pass
+through `GradientProbe`, the identity, whose backward reports the gradient.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ BEFORE, AFTER, BACKWARD = "before", "after", "backward"
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook away; so does the end of a `with` block."""
+    """The handle of a registered hook: `remove()` removes the hook; so does the end of a `with` block."""
 
     def __init__(self, hooks: dict[int, Any], number: int) -> None:
         self._hooks, self.id = hooks, number
 
     def remove(self) -> None:
-        """The hook is not called any more."""
+        """Remove the hook, so that it is not called any more."""
         self._hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -39,23 +39,23 @@ class RemovableHandle:
 
 
 def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool, **options: bool) -> RemovableHandle:
-    """Add a hook to those of a module."""
+    """Add a hook to a module's hooks."""
     if not callable(hook):
         raise TypeError(f"register hook: hook is a {type(hook).__name__}; expected a function")
     own, number = hooks.setdefault(when, {}), next(_numbers)
     number = -number if first else number
-    own[number] = hook, options  # one step: a thread that runs the module meanwhile sees all the others
+    own[number] = hook, options  # one step: a thread that runs the module at this moment sees all other hooks
     return RemovableHandle(own, number)
 
 
 def _in_order(hooks: dict[str, dict[int, Any]], when: str) -> list[Any]:
-    """The hooks by their numbers: those that asked to be first have negative ones, the latest the lowest."""
+    """Return the hooks in order of their numbers: hooks with prepend have negative numbers, the latest the lowest."""
     own = hooks.get(when)
     return [entry for _, entry in sorted(own.copy().items())] if own else []
 
 
 def call(module: Any, hooks: dict[str, dict[int, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """forward between the hooks."""
+    """Call the hooks before forward, forward, and the hooks after it."""
     for hook, options in _in_order(hooks, BEFORE):
         result = hook(module, args, kwargs) if options["with_kwargs"] else hook(module, args)
         if options["with_kwargs"] and result is not None:
@@ -73,7 +73,7 @@ def call(module: Any, hooks: dict[str, dict[int, Any]], args: tuple[Any, ...], k
 
 
 class Watch:
-    """One call of a module with backward hooks."""
+    """Watches one call of a module with backward hooks."""
 
     def __init__(self, module: Any, hooks: list[Any]) -> None:
         self.module, self.hooks = module, hooks
@@ -82,13 +82,13 @@ class Watch:
         self.coming: tuple[Any, ...] = ()
 
     def entering(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, watched where they require grad."""
+        """Return the arguments, and watch those that require grad."""
         self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
         self.inputs = len(args)
         return _replaced(args, self.places, self._left)
 
     def leaving(self, result: Any) -> Any:
-        """The results, watched."""
+        """Return the results, and watch them."""
         parts = result if isinstance(result, tuple) else (result,)
         places = [i for i, x in enumerate(parts) if isinstance(x, Tensor) and x.requires_grad]
         self.outputs, self.out_places = len(parts), places

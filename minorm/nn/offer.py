@@ -1,7 +1,7 @@
-"""A state that is offered to the modules of a model: each takes what is its own, and says what it lacks.
+"""Offers a state to the modules of a model: each takes its entries, and reports missing and unexpected keys.
 
-PyTorch's programs override `_load_from_state_dict`. An override may rename keys first, leave out the module's own part,
-and change the lists of missing and unexpected keys. So what is taken and reported is what the overrides let through.
+PyTorch's programs override `_load_from_state_dict`. An override may rename keys first, leave out the module's part, and
+change the lists of missing and unexpected keys. So the overrides decide what is taken and reported.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ EXTRA = "_extra_state"
 
 
 class Offer:
-    """What the modules have taken, and their lists.
+    """Collects the entries that the modules take, and their lists of problems.
 
-    taken       key -> value, to be copied
-    missing     keys of theirs that the state lacks; unexpected: keys that none of them takes
-    errors      what else overrides say against the state
+    taken       the entries to copy, key -> value
+    missing     the modules' keys that the state lacks; unexpected: keys that no module takes
+    errors      other problems that overrides report
     """
 
     def __init__(self, places: Iterable[tuple[str, Any]], own: Iterable[str]) -> None:
-        self.places = list(places)  # prefix, module; a module stands before those below it
+        self.places = list(places)  # (prefix, module); a module comes before the modules below it
         self.taken: dict[str, Any] = {}
         self.missing, self.unexpected, self.errors = Lines(self), Lines(self), Lines(self)
         self._prefixes = {prefix for prefix, _ in self.places}
@@ -30,7 +30,7 @@ class Offer:
             self._own.setdefault(self._prefix(key), []).append(key)
 
     def show(self, state: Mapping[str, Any]) -> None:
-        """Show each module the part of the state that is below it, parents first; the state itself stays as it is."""
+        """Show each module its part of the state, parents first, without changing the state."""
         parts = {"": Part(self, state)}
         for prefix, place in self.places:
             part = parts.pop(prefix, None) or Part(self)
@@ -41,7 +41,7 @@ class Offer:
                     parts.setdefault(f"{prefix}{head}.", Part(self))[key] = value
 
     def part(self, place: Any, state: Mapping[str, Any], prefix: str) -> tuple[list[str], list[str]]:
-        """Take this module's own keys; (missing, unexpected)."""
+        """Take this module's keys; return (missing, unexpected)."""
         own = self._own.get(prefix, [])
         extra = [prefix + EXTRA] if place._has_extra_state() else []
         self.taken.update({key: state[key] for key in (*own, *extra) if key in state})
@@ -51,7 +51,7 @@ class Offer:
         return [key for key in own if key not in state and key not in optional], more
 
     def _prefix(self, key: Any) -> str:
-        """The longest prefix of a module that the key begins with."""
+        """Return the longest prefix of a module that begins the key."""
         head = key if isinstance(key, str) else ""
         while head:
             head = head.rstrip(".").rpartition(".")[0]
@@ -62,7 +62,9 @@ class Offer:
 
 
 class Part(dict[str, Any]):
-    """What a module is shown of the state. It knows the offer, and so do the lists: an override may pass on others."""
+    """A module's part of the state. It refers to the offer, as the lists do, since an override may pass on other
+    ones.
+    """
 
     def __init__(self, offer: Offer, state: Mapping[str, Any] | None = None) -> None:
         super().__init__(state or {})
@@ -70,7 +72,7 @@ class Part(dict[str, Any]):
 
 
 class Lines(list[str]):
-    """One of the lists that a module may add to."""
+    """A list that modules may add problems to."""
 
     def __init__(self, offer: Offer) -> None:
         super().__init__()
@@ -86,7 +88,7 @@ def take(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """`Module._load_from_state_dict`: take what is the module's own, and add to the lists unless strict is False."""
+    """`Module._load_from_state_dict`: take the module's entries, and add to the lists unless strict is False."""
     given = (state, missing, unexpected, errors)
     offer = next((one.offer for one in given if isinstance(one, Part | Lines)), None)
     if offer is None:

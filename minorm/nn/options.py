@@ -1,4 +1,4 @@
-"""A layer that holds the arguments of a function, and calls it with them: most layers without weights are that."""
+"""Base of most layers without weights: holds the options of a function, and calls the function with them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from minorm.tensor.tensor import Tensor
 
 
 class Options(Module):
-    """forward(*inputs) = function(*inputs, **options): a subclass names the function, and hands over the options.
+    """forward(*inputs) = function(*inputs, **options): a subclass names the function, and passes the options.
 
-    The options are attributes, and may be changed. `shown` names those that `repr` shows, `as_buffers` those that
-    are Tensors and move with the model, such as the weights of classes.
+    The options are attributes, and may be changed. `shown` names the options that `repr` shows, `as_buffers` the
+    Tensors that move with the model, such as class weights.
     """
 
     function: ClassVar[Callable[..., Any]]
@@ -29,32 +29,32 @@ class Options(Module):
             setattr(self, name, value)
 
     def forward(self, *inputs: Any) -> Any:
-        """The function of the inputs."""
+        """Call the function with the inputs and the options."""
         return type(self).function(*inputs, **self._arguments())
 
     def _arguments(self) -> dict[str, Any]:
-        """What the function is called with."""
+        """Return the options for the function."""
         held = vars(self)
         return {name: held[name] for name in self._options}
 
     def extra_repr(self) -> str:
-        """The options that matter."""
+        """Return the options in `shown`."""
         held = {name: getattr(self, name) for name in type(self).shown.split()}
         return ", ".join(f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}"
                          for name, value in held.items())  # fmt: skip
 
 
 class OfOne(Options):
-    """Options of a function of one Tensor, x."""
+    """Base for a function of one Tensor, x."""
 
     def forward(self, x: Tensor) -> Any:
-        """The function of x."""
+        """Call the function with x and the options."""
         return type(self).function(x, **self._arguments())
 
 
 class Random(Options):
-    """Options of a function that draws in training: not in evaluation, and not where the module is frozen."""
+    """Base for a function that draws random numbers in training, unless the module is frozen."""
 
     def _arguments(self) -> dict[str, Any]:
-        """With `training`."""
+        """Return the options, with `training`."""
         return {**super()._arguments(), "training": self.training and not self.frozen}

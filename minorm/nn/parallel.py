@@ -1,4 +1,4 @@
-"""PyTorch's place of DataParallel, so that `import minorm.nn.parallel` runs; what it holds there is not here."""
+"""An empty module at the place of PyTorch's DataParallel, so that `import minorm.nn.parallel` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Parameter is a Tensor that a Module lists and an optimizer changes; nothing else is special about it."""
+"""Parameter and Buffer: Tensors that a Module registers, and lists for optimizers and state_dict."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from minorm.tensor.tensor import Tensor
     requires_grad="False keeps it from being trained",
 )
 class Parameter(Tensor):
-    """A Tensor that is learned: it requires grad, and a Module registers it when it is assigned to an attribute.
+    """A learned Tensor: it requires grad, and a Module registers it when it is assigned to an attribute.
 
-    TypeError for data that are not floats and require grad.
+    TypeError if data is not of a float type and requires grad.
 
     Example:
         >>> layer = nn.Module()
@@ -48,7 +48,7 @@ class Parameter(Tensor):
             )
         super().__init__(array, requires_grad=requires_grad)
         if isinstance(data, Tensor):
-            self.version = data.version  # one memory, one count of its changes
+            self.version = data.version  # the memory is shared, and so is the count of its changes
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -60,9 +60,9 @@ class Parameter(Tensor):
     persistent="False keeps it out of the state_dict",
 )
 class Buffer(Tensor):
-    """A Tensor that is kept but not learned: a Module registers it as a buffer when it is assigned to an attribute.
+    """A Tensor that is saved but not learned: a Module registers it as a buffer when it is assigned to an attribute.
 
-    It goes where the model goes (`to`), and into the state_dict.
+    It moves with the model (`to`), and is in the state_dict.
 
     Example:
         >>> layer = nn.Module()
@@ -82,7 +82,7 @@ class Buffer(Tensor):
 
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
-    """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
+    """Return a Parameter of this shape without initial values; of the default type unless dtype is given."""
     with devices.on(device) as xp:
         return Parameter(xp.empty(shape, dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)))
 

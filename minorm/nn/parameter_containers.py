@@ -1,4 +1,4 @@
-"""ParameterList and ParameterDict: parameters in a list or a dict that the module around it knows of."""
+"""ParameterList and ParameterDict: a list and a dict of parameters that the parent module finds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor
 
 
-@documented({}, values="Tensors or other values, in their order; None is none")
+@documented({}, values="Tensors or other values, in order; None is an empty list")
 class ParameterList(Module):
-    """A list of parameters that are the parent's too: a plain list would hide them. It has no forward of its own.
+    """A list of parameters that the parent module finds; a plain list would hide them. It has no forward.
 
-    A Tensor that is put in becomes a Parameter; anything else stays what it is. The names are "0", "1" ...
+    A Tensor that is added becomes a Parameter; other values stay unchanged. The names are "0", "1" ...
 
     Example:
         >>> scales = nn.ParameterList([mn.ones(3), mn.zeros(2)])
@@ -51,13 +51,13 @@ class ParameterList(Module):
         setattr(self, self._place(index), _parameter(value))
 
     def append(self, value: Any) -> ParameterList:
-        """Add one at the end; returns the list."""
+        """Add a value at the end; returns the list."""
         setattr(self, str(len(self)), _parameter(value))
         self.__dict__["_length"] += 1
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Add several at the end; returns the list."""
+        """Add several values at the end; returns the list."""
         for value in values:
             self.append(value)
         return self
@@ -65,19 +65,19 @@ class ParameterList(Module):
     __iadd__ = extend
 
     def extra_repr(self) -> str:
-        """A line for each."""
+        """Return one line for each parameter."""
         return _lines((str(i), value) for i, value in enumerate(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """A list is not a function."""
+        """Raise NotImplementedError: a list is not a function."""
         raise NotImplementedError("ParameterList has no forward; loop over it")
 
 
-@documented({}, parameters="names and values, a dict or pairs; a plain dict's in the order of the names. None is none")
+@documented({}, parameters="names and values, a dict or pairs; a plain dict is sorted by name. None is an empty dict")
 class ParameterDict(Module):
-    """A dict of parameters that are the parent's too: a plain dict would hide them. It has no forward of its own.
+    """A dict of parameters that the parent module finds; a plain dict would hide them. It has no forward.
 
-    A Tensor that is put in becomes a Parameter; anything else stays what it is.
+    A Tensor that is added becomes a Parameter; other values stay unchanged.
 
     Example:
         >>> scales = nn.ParameterDict({"left": mn.ones(3)})
@@ -107,7 +107,7 @@ class ParameterDict(Module):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self and (not isinstance(name, str) or hasattr(self, name)):
-            raise KeyError(f"ParameterDict: the name is {name!r}; expected a str that names nothing of a Module")
+            raise KeyError(f"ParameterDict: the name is {name!r}; expected a str that is not a name of nn.Module")
         self.__dict__["_names"][name] = None
         setattr(self, name, _parameter(value))
 
@@ -117,40 +117,40 @@ class ParameterDict(Module):
         delattr(self, name)
 
     def keys(self) -> Iterator[str]:
-        """The names, in order."""
+        """Return the names, in order."""
         return iter(self)
 
     def values(self) -> Iterator[Any]:
-        """The parameters, in order."""
+        """Return the parameters, in order."""
         return iter([self[name] for name in self])
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Names and parameters, in order."""
+        """Return names and parameters, in order."""
         return iter([(name, self[name]) for name in self])
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The parameter, or `default` where there is none of that name."""
+        """Return the parameter, or `default` if the dict lacks the name."""
         return self.__dict__[name] if name in self.__dict__["_names"] else default
 
     def pop(self, name: str) -> Any:
-        """Take one out."""
+        """Remove a parameter and return it."""
         value = self[name]
         del self[name]
         return value
 
     def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
-        """Add or replace by name; those of a plain dict in the order of the names, as PyTorch does."""
+        """Add or replace parameters by name; a plain dict is sorted by name first, as in PyTorch."""
         pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
         ordered = isinstance(parameters, (OrderedDict, ParameterDict)) or not isinstance(parameters, Mapping)
         for name, value in pairs if ordered else sorted(pairs, key=operator.itemgetter(0)):
             self[name] = value
 
     def extra_repr(self) -> str:
-        """A line for each."""
+        """Return one line for each parameter."""
         return _lines(self.items())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """A dict is not a function."""
+        """Raise NotImplementedError: a dict is not a function."""
         raise NotImplementedError("ParameterDict has no forward; read its parameters by name")
 
 

@@ -1,7 +1,7 @@
-"""Saving and loading a state_dict. Loading compares everything first, so that a failed load changes nothing.
+"""Saves and loads a state_dict. Loading checks everything first, so that a failed load changes nothing.
 
-PyTorch's programs override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer: a model that
-holds the layer asks it.
+PyTorch's programs override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer. A model that
+holds the layer calls these overrides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class LoadResult(NamedTuple):
-    """What `load_state_dict(strict=False)` left out."""
+    """The result of `load_state_dict`: the missing and the unexpected keys."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -32,14 +32,14 @@ class LoadResult(NamedTuple):
 
 
 def save(module: Any, entries: dict[str, Any], path: str, keep_vars: bool) -> None:
-    """Add what the module and those below it save, under keys that begin with its path."""
+    """Add the entries of the module and the modules below it, under keys that begin with its path."""
     module._save_to_state_dict(entries, f"{path}." if path else "", keep_vars)
     for name, child in module._own(MODULE):
         child._save_below(entries, f"{path}.{name}" if path else name, keep_vars)
 
 
 def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
-    """`Module.load_state_dict`: a ValueError lists all that does not fit, and changes nothing."""
+    """`Module.load_state_dict`: if the state does not fit, a ValueError lists all problems and nothing changes."""
     if not isinstance(given, Mapping):
         raise TypeError(
             f"load_state_dict: state is a {type(given).__name__}; expected a mapping of names to tensors; "
@@ -65,7 +65,7 @@ def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
 
 
 def load_into(owner: str, own: Mapping[str, Tensor], offer: Offer, strict: bool, assign: bool = False) -> None:
-    """Copy what was taken into the tensors of `own`, or raise one ValueError that lists every mismatch."""
+    """Copy the taken entries into the tensors of `own`, or raise one ValueError that lists every mismatch."""
     state, missing, unexpected = offer.taken, offer.missing, offer.unexpected
     arrays: dict[str, Any] = {}
     problems = []
@@ -78,7 +78,7 @@ def load_into(owner: str, own: Mapping[str, Tensor], offer: Offer, strict: bool,
         if key in state:
             try:
                 arrays[key] = array = _array(state[key])
-            except Exception as error:  # noqa: BLE001  whatever np.asarray of a foreign object raises
+            except Exception as error:  # noqa: BLE001  np.asarray of a foreign object can raise anything
                 problems.append(
                     f"{printable(key)}: a {type(state[key]).__name__} that does not convert to an array ({error})"
                 )
@@ -107,14 +107,14 @@ def load_into(owner: str, own: Mapping[str, Tensor], offer: Offer, strict: bool,
 
 
 def fill(tensor: Tensor, array: Any) -> None:
-    """Copy an array into a tensor's own."""
+    """Copy an array into a tensor's array."""
     with devices.on_device_of(tensor.array):
         tensor.array[...] = array
     tensor.version.count += 1
 
 
 def restore(before: Iterable[tuple[Tensor, Any, Any]]) -> None:
-    """Give each tensor its array again, with the contents of a copy."""
+    """Restore each tensor's array, and its contents from a copy."""
     for tensor, array, contents in before:
         tensor.set_array(array)
         fill(tensor, contents)

@@ -1,4 +1,4 @@
-"""summary: a model as a table, a line for each layer, in the order in which they run."""
+"""summary: shows a model as a table with a line for each layer, in the order in which the layers run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class Row(NamedTuple):
-    """One layer: its name and kind, the shape of what it gives, its parameters, its multiplications, a norm's axes."""
+    """One layer: its name and kind, the shape of its output, its parameters, its multiplications, and the axes of a
+    norm.
+    """
 
     layer: str
     output_shape: str
@@ -27,7 +29,7 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """What `summary` returns: `rows`, the sums, and a table when it is printed."""
+    """The result of `summary`: `rows` and the sums; it prints as a table."""
 
     def __init__(self, rows: list[Row], total_parameters: int, trainable_parameters: int) -> None:
         self.rows, self.total_parameters, self.trainable_parameters = rows, total_parameters, trainable_parameters
@@ -53,16 +55,15 @@ class Summary:
 @documented(
     {},
     model="the Module",
-    input_size="its shape, or a list of shapes, with the batch axis",
+    input_size="the shape of the input, or a list of shapes, with the batch axis",
     dtype="the type of the zeros",
 )
 def summary(model: Module, input_size: Sequence[Any], dtype: Any = dtypes.float32) -> Summary:
-    """A model as a table: run it once on zeros of this size, and say what each layer does, a line each, in their
-    order.
+    """Runs a model once on zeros of this size, and lists its layers in a table, in the order in which they run.
 
-    The model runs in evaluation mode and keeps its own. Multiplications are those of Linear and convolution layers;
-    "norm over" are the axes over which a normalization takes its mean and variance. Returns a Summary, which prints
-    as the table; `rows` and the sums are its attributes.
+    The model runs in evaluation mode, and its mode is restored afterwards. Multiplications are those of Linear and
+    convolution layers; "norm over" shows the axes over which a normalization takes its mean and variance. Returns a
+    Summary, which prints as the table; `rows` and the sums are its attributes.
 
     Example:
         >>> nn.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4))
@@ -78,7 +79,7 @@ def summary(model: Module, input_size: Sequence[Any], dtype: Any = dtypes.float3
     rows: list[Row] = []
     handles = []
     for name, module in model.named_modules():
-        computed = "parametrizations" in name.split(".")  # what a weight is computed by is part of its layer
+        computed = "parametrizations" in name.split(".")  # a parametrization is part of its layer
         if not computed and all(child == "parametrizations" for child, _ in module.named_children()):
 
             def note(module: Module, inputs: Any, output: Any, name: str = name) -> None:
@@ -116,7 +117,7 @@ def _row(name: str, module: Module, inputs: tuple[Any, ...], output: Any) -> Row
 
 
 def _axes(kind: str, module: Any, rank: int) -> str:
-    """The axes that a norm reduces over."""
+    """Return the axes that a norm reduces over."""
     if kind.startswith(("BatchNorm", "BatchRenorm", "SyncBatchNorm")):
         return str((0, *range(2, rank)))
     if kind == "GhostBatchNorm":

@@ -1,4 +1,4 @@
-"""minorm.onnx: models out to ONNX and in. Needs: pip install onnx onnxruntime.
+"""Export models to ONNX and load them. Needs: pip install onnx onnxruntime.
 
 minorm.onnx.export(model, x, "model.onnx")
 model = minorm.onnx.load("model.onnx")

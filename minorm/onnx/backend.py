@@ -1,11 +1,11 @@
-"""The interface of `onnx.backend.base`: how conformance suites run a model.
+"""Implement the interface of `onnx.backend.base`, through which conformance suites run a model.
 
     import minorm.onnx.backend as backend
 
     outputs = backend.prepare(model).run([array, ...])
 
-A run is what ONNX says it is, a function of its inputs: running statistics that a training graph updates are results
-here, and the next run starts from those of the file again.
+As ONNX defines it, a run is a function of its inputs: running statistics that a training graph updates are results
+here, and the next run starts again from those in the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
         self.device = device
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:  # noqa: ARG002  the interface's
-        """The outputs as arrays; inputs are arrays in the graph's order, or by name."""
+        """Run the model on arrays, given in the graph's order or by name, and return the outputs as arrays."""
         if isinstance(inputs, Mapping):
             inputs = [inputs[name] for name in self.module.input_names]
         elif isinstance(inputs, np.ndarray):
@@ -53,7 +53,7 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
                 buffer.copy_(contents)
 
     def _given(self, value: Any, entry: Input) -> Any:
-        """An input as the graph takes it."""
+        """Convert an input to the form that the graph takes."""
         if value is None and entry.optional:
             return None
         if entry.form == "sequence":
@@ -62,14 +62,14 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
 
 
 def _arrays(result: Any) -> Any:
-    """A Tensor as an array, a sequence as a list of arrays, None where an optional value is absent."""
+    """Convert a Tensor to an array and a sequence to a list of arrays; None stands for an absent optional value."""
     if isinstance(result, list):
         return [_arrays(x) for x in result]
     return None if result is None else np.array(result.cpu().array)
 
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
-    """Arrays as they are; numbers and lists in the type the graph declares."""
+    """Make a Tensor: arrays keep their type, numbers and lists get the type that the graph declares."""
     return narrow.tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
 
 
@@ -78,7 +78,7 @@ class MinormBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Prepared:
-        """A model to be run many times; options are those of `load`."""
+        """Load a model to run it many times; the options are those of `load`."""
         if not cls.supports_device(device):
             raise ValueError(f"prepare: device is {device!r}; minorm computes on 'CPU' here{_or_cuda()}")
         module = load(model, **options) if "outputs" in options else load_whole(model, **options)
@@ -86,7 +86,7 @@ class MinormBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
-        """The outputs of a model for these inputs."""
+        """Run a model once and return its outputs."""
         return cls.prepare(model, device, **options).run(inputs)
 
     @classmethod
@@ -98,14 +98,14 @@ class MinormBackend(Backend):  # type: ignore[misc]
         outputs_info: Sequence[tuple[Any, Sequence[int]]] | None = None,  # noqa: ARG003  the interface's
         **options: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of one node; `opset_version` says which version of the operator is meant, the newest by default.
+        """Run one node and return its outputs; `opset_version` chooses the operator's version, the newest by default.
 
         outputs_info    (dtype, shape) of each output; not needed
         """
         opset = options.pop("opset_version", min(versions.NEWEST, onnx.defs.onnx_opset_version()))
         arrays = [np.asarray(array) for array in (inputs.values() if isinstance(inputs, Mapping) else inputs)]
         names = [name for name in node.input if name]
-        if len(arrays) < len(names):  # one array for a name that stands there twice
+        if len(arrays) < len(names):  # a name that appears twice gets one array
             names = list(dict.fromkeys(names))
         feeds = dict(zip(names, arrays, strict=True))
         graph = helper.make_graph(
@@ -126,7 +126,7 @@ class MinormBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **options: Any) -> bool:
-        """Whether `prepare` takes the model."""
+        """Return whether `prepare` accepts the model."""
         try:
             cls.prepare(model, device, **options)
         except ValueError:
@@ -135,7 +135,7 @@ class MinormBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """True for "CPU", and for "CUDA" where there is a GPU."""
+        """Return True for "CPU", and for "CUDA" if there is a GPU."""
         kind = device.partition(":")[0]
         return kind == "CPU" or (kind == "CUDA" and cuda.is_available())
 

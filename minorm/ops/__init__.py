@@ -1,1 +1,1 @@
-"""Differentiable operations, one Function each: forward, and backward directly below it."""
+"""Differentiable operations, one Function each, with backward directly below forward."""

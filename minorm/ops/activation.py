@@ -1,7 +1,7 @@
-"""Activations: one function applied to every element; and softmax, along one axis.
+"""Activations, element by element, and softmax along one axis.
 
-The formulas, each gradient directly below its function, stand in kernels/reference/elementwise.py. What a gradient
-needs is kept: the output where the formula allows it (the next operation keeps it anyway), otherwise the input.
+The formulas are in kernels/reference/elementwise.py, each gradient directly below its function. A Function keeps its
+output for the gradient if the formula allows it (the next operation keeps it anyway), otherwise its input.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Gelu(Function):
     def gradient(self, dy):
         x = self.input(0, self.x, dy)
         if self.approximate == "tanh":
-            x = x.clip(-20.0, 20.0)  # beyond, the slope is its limit, and x^3 may overflow
+            x = x.clip(-20.0, 20.0)  # outside, the slope is at its limit, and x^3 may overflow
             c, cubic = math.sqrt(2 / math.pi), 0.044715
             t = ((x + x * x * x * cubic) * c).tanh()
             normal, slope = (t + 1) * 0.5, (1 - t * t) * (x * x * (3 * cubic) + 1) * (0.5 * c)

@@ -1,6 +1,6 @@
-"""Functions that are applied again and again to arrays alone: one after the other, or several in one pass.
+"""Applications: Functions that run repeatedly on arrays, one after the other or several in one pass.
 
-`fusing.py` finds what can be one: a convolution with what follows it, maps in a chain, views of views.
+`fusing.py` finds Functions that can run as one: a convolution and its followers, chains of maps, views of views.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from minorm.ops.indexing import GetItem, viewing
 from minorm.ops.matmul import MatMul
 from minorm.ops.shape import Expand, Permute, Reshape
 
-SMALL = 4096  # numbers that are copied to be compared
+SMALL = 4096  # arrays up to this size are compared as copied bytes
 
 
 class Application:
-    """One Function that a run applies: which registers it reads, which it fills, and which are not read after it."""
+    """One Function of a run, with the registers that it reads, fills, and empties because no later Function reads
+    them.
+    """
 
     __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")
 
@@ -39,13 +41,13 @@ class Application:
         self.dropped: tuple[int, ...] = ()
 
     def compute(self, *arrays: Any) -> Any:
-        """The result, or a tuple of several."""
+        """Return the result, or a tuple of several results."""
         function = self.kind()
         function.needs = self.needs
         return function.forward(*arrays, **self.options)
 
     def run(self, registers: list[Any]) -> None:
-        """Fill the outputs' registers from the inputs', and empty those that are not read after it."""
+        """Fill the output registers from the input registers, and empty registers that no later Function reads."""
         result = self.compute(*[registers[i] for i in self.inputs])
         if type(result) is np.ndarray:
             registers[self.outputs[0]] = result
@@ -60,7 +62,7 @@ class Application:
 
 
 class Convolved(Application):
-    """A convolution with what follows it as its epilogue."""
+    """A convolution with the following Functions as its epilogue."""
 
     __slots__ = ("bounds", "channels", "dtype", "equation", "known", "name")
 
@@ -81,7 +83,7 @@ class Convolved(Application):
         return backend(x).conv.forward(x, w, b, o["stride"], o["padding"], o["dilation"], o["groups"], table)
 
     def _table(self, given: Sequence[Any]) -> Any:
-        """The epilogue of these arrays: mean, var, scale, bias. It is kept until one of them has other bytes."""
+        """Return the epilogue for these arrays: mean, var, scale, bias. It is kept until one of them changes."""
         key = tuple([None if x is None else x.tobytes() for x in given])
         before, table = self.known
         if key != before:
@@ -98,7 +100,7 @@ class Convolved(Application):
 
 
 class Affine(Application):
-    """A product with the bias behind it, and perhaps the relu."""
+    """A matrix product followed by a bias, and perhaps a relu."""
 
     __slots__ = ("name", "relu")
 
@@ -117,14 +119,14 @@ class Affine(Application):
 
 
 class Prepared(Application):
-    """Runs a Function on bytes that prepares all but its first arguments once, and again when these have changed."""
+    """A Function on bytes that prepares all but its first arguments once, and again when they change."""
 
     __slots__ = ("known", "moving")
 
     def __init__(self, application: Application) -> None:
         super().__init__(application.kind, application.inputs, application.options, application.outputs)
-        self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # how many come with each run
-        # The other arguments (copies of arrays that can change), and the function that was prepared of them.
+        self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # how many arguments change
+        # The other arguments (copies of arrays that can change), and the function prepared from them.
         self.known: tuple[list[Any] | None, Any] = (None, None)
 
     def compute(self, *arrays: Any) -> Any:
@@ -138,7 +140,7 @@ class Prepared(Application):
 
 
 def _are_equal(a: Any, b: Any) -> bool:
-    """Whether two arrays are of one type and shape, and equal; or both absent."""
+    """Are two arrays equal, with the same type and shape, or both None?"""
     if a is b:  # an array that is kept cannot change
         return True
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
@@ -147,7 +149,7 @@ def _are_equal(a: Any, b: Any) -> bool:
 
 
 class Chained(Application):
-    """Maps, one after the other."""
+    """A chain of maps, one after the other."""
 
     __slots__ = ("links", "name", "shape")
 
@@ -172,7 +174,7 @@ class Chained(Application):
 
 
 class Viewed(Application):
-    """Views, each of the one before."""
+    """A chain of views, each of the one before."""
 
     __slots__ = ("name", "steps")
 
@@ -194,7 +196,7 @@ class Viewed(Application):
 
 
 def bounds_of(application: Application) -> tuple[float | None, float | None] | None:
-    """What an activation cuts off below and above; None where it does anything else."""
+    """Return the lower and the upper bound of an activation that only clips; None for other Functions."""
     if application.kind is activation.Relu:
         return 0.0, None
     if application.kind is activation.Relu6:
@@ -224,7 +226,7 @@ MAPS: dict[type[Function], Callable[[dict[str, Any]], tuple[str, float | None]]]
 
 
 def map_of(application: Application) -> tuple[str, float | None] | None:
-    """The map that it is, and its option."""
+    """Return the map that a Function computes, and its option; None if it is not a map."""
     rule = MAPS.get(application.kind)
     return None if rule is None else rule(application.options)
 

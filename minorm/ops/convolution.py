@@ -1,13 +1,13 @@
-"""Convolution and its transpose: one kernel read forward, backward for the input, and backward for the weights.
+"""Convolution and its transpose: one operation, used forward, backward for the input, and backward for the weights.
 
     y  = W * x          forward(x, W)
     dx = W^T * dy       grad_input(dy, W)
     dW = dy * x         grad_weight(dy, x)
-    dx, dW, db          backward(dy, x, W): both, and what they share is done once
+    dx, dW, db          backward(dy, x, W): both at once, which shares their common work
 
-All three are linear in each argument, so the transposed convolution needs nothing new: its forward is grad_input, the
-gradient for its input is forward, and for its weights the two sides change places. That takes a convolution which makes
-x's size of y's: see `_back_to`.
+All three are linear in each argument, so the transposed convolution needs no new kernel: its forward is grad_input, the
+gradient for its input is forward, and for its weights the two arguments swap. It needs a convolution that maps y's size
+to x's: see `_back_to`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Convolution(Function):
 class ConvolutionTranspose(Function):
     """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
 
-    `size` is the spatial shape of the result: several sizes lead to one x when the stride is above 1, and a kernel that
-    is dilated further than the stride leaves room for more.
+    `size` is the spatial shape of the result: with a stride above 1 several sizes lead to the same x, and a dilation
+    above the stride allows even more.
     """
 
     def forward(
@@ -121,12 +121,12 @@ def _named(how: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _over_channels(dy: Any) -> Any:
-    """The gradient of a bias: a sum for each channel."""
+    """Return the gradient of a bias: a sum for each channel."""
     return dy.sum((0, *range(2, dy.ndim)))
 
 
 class CastLaidOut(Cast):
-    """Images or weights in the type of a convolution, and in the order of memory in which it reads them."""
+    """Casts images or weights to the type of a convolution, and to the order in memory that it reads."""
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype, self.rows = x.dtype, x.flags.c_contiguous
@@ -137,10 +137,11 @@ class CastLaidOut(Cast):
 
 
 def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
-    """The padding with which a convolution takes y_size to x_size.
+    """Return the padding with which a convolution maps y_size to x_size.
 
-    An output_padding of a stride or more makes y so long that the convolution would have results beyond x. They meet
-    places that no element of x reached, so the padding at the end is less by their strides; below 0 it cuts y off.
+    An output_padding of a stride or more makes y so long that the convolution would have results beyond x. These
+    results read places that no element of x reached, so the padding at the end shrinks by their strides; below 0 it
+    cuts y off.
     """
     results = output_shape(y_size, kernel, stride, padding, dilation)
     return tuple(

@@ -1,8 +1,9 @@
 """CTC: the probability of a text, summed over all ways to spread its letters over the steps of a sequence.
 
-A way visits the extended text, blank l1 blank l2 ... blank, from its first two places to its last two; each step stays,
-goes one on, or goes two on where that skips a blank between different letters. alpha[t, s] is the log-probability of
-all ways to be at place s after step t, beta[t, s] of all to go on from there. Graves et al. 2006.
+A way walks through the extended text, blank l1 blank l2 ... blank, from one of its first two places to one of its last
+two. Each step stays, moves one place, or moves two places if that skips a blank between different letters. alpha[t, s]
+is the log-probability of all ways to be at place s after step t, beta[t, s] of all ways to continue from there. Graves
+et al. 2006.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from minorm.ops.shape import Cat, Unbind, stacked
 class CTC(Function):
     """-log P(text) for each example: x (steps, batch, classes) of log-probabilities, texts (batch, longest) of classes.
 
-    Texts and lengths are NumPy arrays. Computed on the CPU, in float64 or float32, all examples of a batch at once.
+    Texts and lengths are NumPy arrays. It computes on the CPU, in float64 or float32, all examples of a batch at once.
     """
 
     def forward(self, x, *, texts, steps, lengths, blank, zero_infinity):
@@ -43,12 +44,15 @@ class CTC(Function):
         return to_device(np.where(self.zeroed, 0, -self.log).astype(x.dtype), self.device)
 
     def backward(self, dy):
-        """dx = exp(x) - (share of the ways that take a class at a step), as PyTorch has it: of x that sums to one."""
+        """dx = exp(x) - (share of the ways that take a class at a step), as in PyTorch, for probabilities exp(x) that
+        sum to one.
+        """
         log = to_device(self.x, "cpu").astype(self.alpha.dtype, copy=False)
-        exp = backend(log).elementwise.exp  # not NumPy's, whose last bits depend on the processor
+        exp = backend(log).elementwise.exp  # not np.exp: its last bits depend on the processor
         batch = len(self.places)
         rows = np.arange(batch)[:, None]
-        # Backwards in time and in place is the same walk: turn both, so that the end of each example comes first.
+        # The walk backwards in time and place is the same walk on reversed arrays, where the end of each example comes
+        # first.
         time, width = np.arange(len(log))[:, None], self.places.shape[1]
         turned_time = (self.steps - 1 - time) % max(1, len(log))
         turned_place = (2 * self.lengths[:, None] - np.arange(width)) % width
@@ -69,7 +73,7 @@ class CTC(Function):
     def gradient(self, dy):
         """The shares are the derivative of log P, so they have derivatives of every order.
 
-        An example that no way leads to has P = 0, and log 0 has no derivative: its dx is the constant of `backward`.
+        An impossible example has P = 0, and log 0 has no derivative: its dx is the constant of `backward`.
         """
         wide, lost = self.alpha.dtype, np.isinf(self.log) & ~self.zeroed
         x, weights = (a.to("cpu").to(wide) for a in (self.input(0, self.x, dy), dy))
@@ -82,7 +86,7 @@ class CTC(Function):
         return dx.to(self.dtype).to(self.device)
 
     def loss(self, x):
-        """The forward pass with Tensors; 0 for an example that no way leads to."""
+        """Compute the forward pass with Tensors; 0 for an impossible example."""
         rows, width = np.arange(len(self.places)), self.places.shape[1]
 
         def nothing(count):
@@ -103,7 +107,7 @@ class CTC(Function):
 
     @staticmethod
     def _walk(seen, skips):
-        """alpha, step by step, for all examples."""
+        """Yield alpha, step by step, for all examples."""
         alpha = np.full(seen.shape, -np.inf, seen.dtype)
         if not len(seen):
             return alpha
@@ -122,5 +126,5 @@ def added(a, b):
 
 
 def added_up(*tensors):
-    """The same of Tensors."""
+    """log(sum of exp(t)) for Tensors."""
     return LogSumExp.apply(stacked(tensors, 0), axes=(0,), keepdims=False)

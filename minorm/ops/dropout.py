@@ -1,4 +1,4 @@
-"""Dropout: each element is set to zero with probability p, the others grow by 1 / (1 - p), so the mean stays."""
+"""Dropout: sets each element to zero with probability p, and scales the others by 1 / (1 - p), so the mean stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.kernels import select
 
 
 class Dropout(Function):
-    """x * m / (1 - p), m 0 with probability p and else 1, made from `blocks` (draws.take_blocks).
+    """x * m / (1 - p), where m is 0 with probability p, else 1, and comes from `blocks` (draws.take_blocks).
 
     Without blocks m is drawn on the CPU, from `generator`.
     """

@@ -1,4 +1,4 @@
-"""Functions of one number or of two, each with its slope."""
+"""Functions of one number or two, with their gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.ops.elementwise import gradient_of
 
 
 def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
-    """formula(*arrays), element by element; 16-bit floats are computed in float32 and rounded once."""
+    """Return formula(*arrays), element by element; 16-bit floats compute in float32 and are rounded once."""
     kind = arrays[0].dtype
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         wide = in_order(formula, *[a.astype(dtypes.compute_type(a.dtype), copy=False) for a in arrays])
@@ -24,7 +24,9 @@ def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def in_wide_tensors(of: Function, dy: Any, *arrays: Any) -> tuple[Any, ...]:
-    """dy and the inputs of a Function as Tensors, for the formula of its gradient; 16-bit floats as float32."""
+    """Return dy and the inputs of a Function as Tensors, for the formula of its gradient; 16-bit floats become
+    float32.
+    """
     wide = dtypes.compute_type(dy.dtype)
     return dy.to(wide), *[of.input(i, array, dy).to(wide) for i, array in enumerate(arrays)]
 
@@ -176,9 +178,9 @@ class Atanh(Function):
 
 
 class Logit(Function):
-    """log(x / (1 - x)); x is brought into eps to 1 - eps before, where the slope is 0 if it lies outside.
+    """log(x / (1 - x)); eps first clips x to eps ... 1 - eps, with slope 0 outside.
 
-    For an eps of None the slope is NaN outside of 0 to 1, as the value is.
+    With eps=None both value and slope are NaN outside of 0 to 1.
     """
 
     def forward(self, x: Any, *, eps: float | None) -> Any:
@@ -193,7 +195,7 @@ class Logit(Function):
         return np.log(x / (one - x))
 
     def outside(self, x: Any) -> Any:
-        """Where x lies outside of eps to 1 - eps."""
+        """Return where x lies outside of eps to 1 - eps."""
         low = x.dtype.type(self.eps or 0)
         return (x < low) | (x > x.dtype.type(1) - low)
 
@@ -202,7 +204,7 @@ class Logit(Function):
 
     def sloped(self, dy: Any, x: Any) -> Any:
         beyond = dy.dtype.type(np.nan if self.eps is None else 0)
-        return np.where(self.outside(x), beyond, dy / np.abs(x * (x.dtype.type(1) - x)))  # also of a 0 with a minus
+        return np.where(self.outside(x), beyond, dy / np.abs(x * (x.dtype.type(1) - x)))  # for -0.0 too
 
     def gradient(self, dy: Any) -> Any:
         g, x = in_wide_tensors(self, dy, self.x)
@@ -215,7 +217,7 @@ class Logit(Function):
 class Atan2(Function):
     """The angle in radians, -pi to pi, of the point with the coordinates b to the right and a upwards.
 
-    At the origin, which lies in no direction, the gradients are 0.
+    At the origin, which has no direction, the gradients are 0.
     """
 
     def forward(self, a: Any, b: Any) -> Any:
@@ -260,7 +262,7 @@ class LogAddExp(Function):
 
     @staticmethod
     def value(a: Any, b: Any) -> Any:
-        apart = np.where(a == b, a.dtype.type(0), np.abs(a - b))  # of two equal infinities too
+        apart = np.where(a == b, a.dtype.type(0), np.abs(a - b))  # 0 for two equal infinities too
         return np.maximum(a, b) + np.log1p(np.exp(-apart))
 
     @staticmethod

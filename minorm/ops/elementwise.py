@@ -1,7 +1,7 @@
 """Arithmetic, element by element, on operands that broadcast against each other.
 
-The gradient of a broadcast operand is the sum of the full gradient over the axes it was stretched along.
-`gradient_of` takes that sum block by block, so that reducing a 100 MB gradient to a bias needs no 100 MB product.
+The gradient of a broadcast operand is the sum of the full gradient over the axes that were broadcast. `gradient_of`
+computes that sum block by block, so that reducing a 100 MB gradient to a bias needs no 100 MB product.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the sec
 
 
 def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
-    """`array` summed over the axes along which an operand of `shape` was broadcast to it."""
+    """Sum `array` over the axes along which an operand of `shape` was broadcast to it."""
     return array if array.shape == shape else backend(array).elementwise.sum_to(array, shape)
 
 
 def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
-    """`rule(*arrays)` summed to `shape`; a large one in blocks along its longest axis, in a fixed order."""
+    """Return `rule(*arrays)` summed to `shape`; a large result is summed in blocks along its longest axis, in a fixed
+    order.
+    """
     if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
         return sum_to(in_order(rule, *arrays).astype(arrays[0].dtype, copy=False), shape)
     full = np.broadcast_shapes(*[a.shape for a in arrays])
@@ -37,7 +39,7 @@ def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) 
     length = full[axis]
     step = max(1, BLOCK * length // int(np.prod(full, dtype=np.int64)))
     arrays = tuple(np.broadcast_to(a, full) for a in arrays)
-    kept = axis - (len(full) - len(shape))  # where that axis lies in `shape`, if it does
+    kept = axis - (len(full) - len(shape))  # the position of that axis in `shape`, if it is there
     summed = kept < 0 or shape[kept] != length
     accumulate = dtypes.compute_type(arrays[0].dtype)
     total: Any = np.zeros(shape, accumulate)
@@ -85,9 +87,9 @@ class Sub(Function):
 
 
 class Deviation(Sub):
-    """x - mean, where b is the mean of x over the axes in which its length is 1, and what follows adds up to 0 there.
+    """x - mean, where b is the mean of x over the axes in which its length is 1, and the gradient sums to 0 there.
 
-    Then the mean's part of the gradient is 0, and backward leaves it out; the gradient's own gradient has it.
+    Then the mean's part of the gradient is 0, so backward leaves it out; the second derivative includes it.
     """
 
     def gradient(self, dy: Any) -> Any:
@@ -100,7 +102,7 @@ class Mul(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.shapes = a.shape, b.shape
-        self.a = a if self.needs[1] else None  # each factor is kept only for the other's gradient
+        self.a = a if self.needs[1] else None  # each factor is only needed for the other's gradient
         self.b = b if self.needs[0] else None
         return backend(a).elementwise.mul(a, b)
 
@@ -125,7 +127,7 @@ class Div(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.shape, self.b = a.shape, b
-        self.a = a if self.needs[1] else None  # kept for the gradient of b alone
+        self.a = a if self.needs[1] else None  # only needed for the gradient of b
         return backend(a).elementwise.div(a, b)
 
     def backward(self, dy: Any) -> Any:
@@ -144,14 +146,14 @@ class Div(Function):
 
 
 def power(a: Any, b: Any) -> Any:
-    """a ** b. One exponent of 1/2 or -1/2 for all is the square root, as in PyTorch: NaN for -inf, not infinity."""
+    """a ** b. A single exponent of 1/2 or -1/2 means the square root, as in PyTorch: NaN for -inf, not infinity."""
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
         return in_order(np.sqrt, a) if b > 0 else in_order(lambda a: 1 / np.sqrt(a), a)
     return backend(a).elementwise.power(a, b)
 
 
 class Pow(Function):
-    """a ** b; where b = 0 the gradient for a is 0, and that for b is 0 where a = 0 <= b."""
+    """a ** b. The gradient for a is 0 where b = 0, and the gradient for b is 0 where a = 0 <= b."""
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
@@ -188,7 +190,7 @@ class Pow(Function):
 
 
 class Maximum(Function):
-    """max(a, b), NaN if either is. Of equals each gets half the gradient; where one is NaN both get all of it."""
+    """max(a, b), NaN if either is. Equal elements get half the gradient each; if one is NaN both get all of it."""
 
     ufunc: Any = np.maximum
     loses: Any = np.less
@@ -257,7 +259,7 @@ class Clip(Function):
 
     def clipped(self, x: Any) -> Any:
         low, high = self.low, self.high
-        wide = x.astype(dtypes.compute_type(x.dtype), copy=False)  # np.clip widens bfloat16, CuPy's does not take it
+        wide = x.astype(dtypes.compute_type(x.dtype), copy=False)  # np.clip widens bfloat16, CuPy's clip refuses it
         bound = wide.dtype.type
         clipped = np.clip(wide, None if low is None else bound(low), None if high is None else bound(high))
         return clipped.astype(x.dtype, copy=False)
@@ -291,7 +293,7 @@ class Neg(Function):
 
 
 def sign(x: Any) -> Any:
-    """1 above 0, -1 below, 0 at 0 and, unlike NumPy's, at NaN."""
+    """1 above 0, -1 below, 0 at 0 and, unlike in NumPy, at NaN."""
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
@@ -353,7 +355,7 @@ class Sqrt(Function):
 
 
 class Root(Sqrt):
-    """Square root of a sum of squares: its slope is 0 at 0, where all that is squared is 0 and has no direction."""
+    """The square root of a sum of squares; its slope is 0 at 0, where the squared vector has no direction."""
 
     def backward(self, dy: Any) -> Any:
         return in_order(self.sloped, dy, self.y)
@@ -399,7 +401,7 @@ class Cos(Function):
 
 
 class Cast(Function):
-    """The same values in another element type; the gradient is cast back."""
+    """Casts to another element type; the gradient is cast back."""
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype = x.dtype
@@ -413,7 +415,7 @@ class Cast(Function):
 
 
 class Move(Function):
-    """The same values on another device; the gradient is moved back."""
+    """Moves to another device; the gradient is moved back."""
 
     def forward(self, x: Any, *, device: str) -> Any:
         self.device = devices.device_of(x)
@@ -427,7 +429,7 @@ class Move(Function):
 
 
 class Copy(Function):
-    """The same values in memory of their own: in the order in which they lie ("K"), or row-major ("C")."""
+    """Copies the values to new memory, in their present order ("K") or row-major ("C")."""
 
     def forward(self, x: Any, *, order: str) -> Any:
         return backend(x).copying.copy(x, order)

@@ -1,17 +1,18 @@
-"""Functions that are applied again and again to arrays alone; what follows each other is one pass, to the same bits.
+"""Fuses Functions that run repeatedly on arrays into fewer passes, with the same bits.
 
 An `Application` is a Function with its options and the numbers of the registers that it reads and fills. `fused` takes
-a list of them, in order, and puts together
+a list of Applications, in order, and combines
 
-- a convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
-  sums before they are stored (kernels/epilogue.py); of 16 bits in one pass behind it. The weights stay as they are.
-- a product with a matrix, the row that is added to it alone, the Relu of that; not of 16 bits.
+- a convolution, the BatchNorm that alone reads its result, and the Relu or Clip that alone reads that result: they are
+  applied to the sums before these are stored (kernels/epilogue.py), or, for 16-bit floats, in one pass behind it. The
+  weights stay as they are.
+- a product with a matrix, a row that is added to its result, and a Relu of the sum; not for 16-bit floats.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
-- the preparation of weights and scales for a product or sum of bytes: it is done once, until they change.
-- views of views: Reshape, Permute, Expand and slices, which move nothing.
+- the preparation of weights and scales for a product or sum of bytes, which runs once, until they change.
+- views of views: Reshape, Permute, Expand and slices, which move no data.
 
-This is for the CPU's arrays.
+It works on arrays on the CPU.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from minorm.ops.matmul import MatMul
 from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd, ToIntegers
 
 ON_BYTES = (IntegerConvolution, IntegerMatMul, QuantizedAdd)
-FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16 bits are rounded between the product and its bias
+FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16-bit floats are rounded between the product and its bias
 
 
 class Values:
-    """What is known of the registers of a plan: shapes, types, which each run fills, and how often each is read."""
+    """The known facts of a plan's registers: shapes, types, which of them each run fills, and how often each is
+    read.
+    """
 
     def __init__(
         self,
@@ -62,11 +65,11 @@ def fused(
     ends: Collection[int],
     inputs: Collection[int] = (),
 ) -> list[Application]:
-    """The same with fewer passes.
+    """Return the same applications in fewer passes.
 
     known     the shape and type of each register
-    ends      the registers that a run is asked for
-    inputs    those that it is given; the others are the graph's
+    ends      the registers that a run returns
+    inputs    the registers that a run is given; the others belong to the graph
     """
     values = Values(applications, known, ends, inputs)
     for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
@@ -74,7 +77,7 @@ def fused(
     return list(applications)
 
 
-# What follows
+# Followers
 
 Fits = Callable[[Application, Values], bool]
 
@@ -86,12 +89,13 @@ def _with_followers(
     follow: Sequence[Fits],
     make: Callable[[Sequence[Application]], Application | None],
 ) -> list[Application]:
-    """Each that `begins`, together with those that follow: each alone reads the one before, in this order.
+    """Combine each application that `begins` with its followers; each follower alone reads the one before, in this
+    order.
 
-    make    the one that stands for them, in the place of the last; None leaves them as they are
+    make    makes the application that replaces them, at the place of the last; None leaves them separate
     """
     reader = {register: application for application in applications for register in application.inputs}
-    found: dict[int, Application] = {}  # by the id of the last part, in whose place it stands
+    found: dict[int, Application] = {}  # by the id of the last part, whose place it takes
     absorbed: set[int] = set()
     for application in applications:
         if not begins(application, values):
@@ -110,7 +114,7 @@ def _with_followers(
 
 
 def _read(application: Application) -> tuple[int, ...]:
-    """The registers of which it may be what follows: that of its first argument, or both of a sum."""
+    """Return the registers that it may follow: that of its first argument, or both of a sum."""
     return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 
 
@@ -118,20 +122,20 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Prepares all but the first arguments of a Function on bytes once, where these belong to the graph."""
+    """Prepare all but the first arguments of a Function on bytes once, if they belong to the graph."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:
         rounds = part.kind is ToIntegers and weights[part.outputs[0]] == values.reads[part.outputs[0]]
         if (rounds or part.kind in ON_BYTES) and moving.isdisjoint(_held(part)):
             part = Prepared(part)
-            moving.difference_update(part.outputs if rounds else ())  # the same array in every run
+            moving.difference_update(part.outputs if rounds else ())  # the same array in each run
         result.append(part)
     return result
 
 
 def _held(application: Application) -> tuple[int, ...]:
-    """The registers of a Function on bytes that need not come with each run."""
+    """Return the registers of a Function on bytes that stay the same from run to run."""
     return application.inputs[application.kind.moving :]  # type: ignore[attr-defined]
 
 
@@ -152,7 +156,7 @@ def _is_convolution(application: Application, values: Values) -> bool:
 
 
 def _is_norm(application: Application, values: Values) -> bool:
-    """Is it BatchNorm with one number a channel?"""
+    """Is it a BatchNorm with one number per channel?"""
     if application.kind is not NormalizeWith or any(application.inputs[5:]):
         return False
     call, shape = application.options["call"], values.shape(application.inputs[0])
@@ -181,7 +185,7 @@ def _with_biases(applications: Sequence[Application], values: Values) -> list[Ap
 
 
 def _is_product(application: Application, values: Values) -> bool:
-    """Is it one of rows with one matrix?"""
+    """Is it a product of rows with one matrix?"""
     if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FUSED_PRODUCTS:
         return False
     a, b = (values.shape(register) for register in application.inputs)
@@ -221,7 +225,7 @@ def _with_chains(applications: Sequence[Application], values: Values) -> list[Ap
 
 
 def _chain_from(applications: Sequence[Application], values: Values) -> list[Application]:
-    """The longest chain that begins here: each link reads one before it, and nobody else reads any but the last."""
+    """Return the longest chain that begins here: each link reads one before it, and only the last has other readers."""
     parts: list[Application] = []
     longest = 0
     inside: Counter[int] = Counter()
@@ -237,7 +241,7 @@ def _chain_from(applications: Sequence[Application], values: Values) -> list[App
 
 
 def _is_link(application: Application, values: Values, parts: Sequence[Application]) -> bool:
-    """Is it a map to the shape and type of those before, of whole operands, numbers, and rows that repeat?"""
+    """Is it a map that keeps the shape and type of the parts before, with full operands, numbers, and repeated rows?"""
     if map_of(application) is None:
         return False
     shape, dtype = values.known[application.outputs[0]]
@@ -250,7 +254,7 @@ def _is_link(application: Application, values: Values, parts: Sequence[Applicati
 
 
 def _is_broadcast_of_halves(application: Application, values: Values) -> bool:
-    """Is it a map of 16 bits that NumPy would have to broadcast? One pass of a chain is many times as fast."""
+    """Is it a map of 16-bit floats that NumPy would have to broadcast? One pass of a chain is many times as fast."""
     shape, dtype = values.known[application.outputs[0]]
     return dtype in dtypes.HALVES and any(values.shape(register) != shape for register in application.inputs)
 
@@ -268,7 +272,7 @@ def _is_row(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
 
 
 def _with_views(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Joins each view with the views before it that it alone reads."""
+    """Join each view with the views before it that it alone reads."""
     parts: dict[int, list[Application]] = {}  # by the register of the last result
     absorbed: set[int] = set()
     for application in applications:

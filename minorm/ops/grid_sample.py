@@ -1,8 +1,8 @@
-"""GridSample: images, or volumes, read at positions that lie between their elements.
+"""GridSample: reads images or volumes at positions between their elements.
 
 Along each axis a position p reads a few elements (taps), each with a weight: the nearest one; the two beside it, with
-weights 1 - t and t, t = p - floor(p); or four, with a cubic's. An element of the result is the sum over all
-combinations of taps of the product of their weights times x there. The slopes of the weights give the gradient of p.
+weights 1 - t and t, t = p - floor(p); or four, with the weights of a cubic. An element of the result is a sum over all
+combinations of taps: the product of their weights times x there. The slopes of the weights give the gradient of p.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.graph.recorded import expressed
 from minorm.kernels.select import backend
 from minorm.ops.indexing import Take
 
-A = -0.75  # of the cubic's family, as in PyTorch and ONNX
+A = -0.75  # the parameter of the cubic, as in PyTorch and ONNX
 
 
 class GridSample(Function):
@@ -64,7 +64,7 @@ class GridSample(Function):
         return expressed(self.expression, inputs, [dy])
 
     def expression(self, x, grid):
-        """The forward pass with Tensors."""
+        """Compute the forward pass with Tensors."""
         positions = [passing(g, np.isfinite(g.array)) for g in self._positions(grid.to(self.wide))]
         moved = [g - g.detach() for g in positions]
         axes = [_along(g.array, n, *self.options, bends=True) for g, n in zip(positions, x.shape[2:], strict=True)]
@@ -77,11 +77,11 @@ class GridSample(Function):
         return y.reshape(len(x), *grid.shape[1:-1], x.shape[1]).movedim(-1, 1).to(x.dtype)
 
     def _rows(self, a):
-        """a (batch, channels, ...) as (batch * positions, channels)."""
+        """Return a (batch, channels, ...) as (batch * positions, channels)."""
         return np.moveaxis(a.astype(self.wide, copy=False), 1, -1).reshape(prod((len(a), *a.shape[2:])), a.shape[1])
 
     def _taps(self):
-        """For each combination of taps: rows of x, and along each axis the weight and its slope."""
+        """Yield for each combination of taps the rows of x, and along each axis the weight and its slope."""
         positions = self._positions(self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False))
         axes = [_along(g, n, *self.options) for g, n in zip(positions, self.x.shape[2:], strict=True)]
         for places, combination in self._combined(axes):
@@ -92,12 +92,12 @@ class GridSample(Function):
             )
 
     def _positions(self, grid):
-        """The positions along each axis of x, an array or a Tensor each, all samples one after the other."""
+        """Return the positions along each axis of x, an array or a Tensor each, all samples one after the other."""
         axes = self.x.ndim - 2
         return [grid[..., axes - 1 - k].reshape(-1) for k in range(axes)]
 
     def _combined(self, axes):
-        """Each combination of taps, and which rows of x it reads."""
+        """Yield each combination of taps, and the rows of x that it reads."""
         lengths = self.x.shape[2:]
         first = constant_of(np.arange(len(self.x)).repeat(prod(self.grid.shape[1:-1])), self.x)
         for combination in itertools.product(*axes):
@@ -107,7 +107,9 @@ class GridSample(Function):
             yield places, combination
 
     def _weight(self, tap, moved):
-        """The weight of a tap as a Tensor, by Taylor's series, which ends; `moved` is 0 and has the gradient."""
+        """Return the weight of a tap as a Tensor, from its finite Taylor series; `moved` is 0 and carries the
+        gradient.
+        """
         _, weight, *slopes = tap
         total = 0
         for order in range(len(slopes), 0, -1):
@@ -116,9 +118,9 @@ class GridSample(Function):
 
 
 def _along(g, n, mode, padding_mode, align_corners, bends=False):
-    """The taps along an axis of n elements: for each the element, its weight, and the weight's slope.
+    """Return the taps along an axis of n elements: for each the element, its weight, and the weight's slope.
 
-    bends: whether the slopes of a cubic's slope follow.
+    bends: True appends the higher derivatives of a cubic's weight.
     """
     position = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
     slope = np.full_like(g, (n - 1) / 2 if align_corners else n / 2)
@@ -130,7 +132,7 @@ def _along(g, n, mode, padding_mode, align_corners, bends=False):
         slope = slope * ((position > 0) & (position < n - 1))
         position = np.clip(position, 0, n - 1)
     elif padding_mode != "reflection":
-        position = np.clip(position, -4, n + 3)  # beyond, nothing changes
+        position = np.clip(position, -4, n + 3)  # further out, nothing changes
     if mode == "nearest":
         found = [(np.rint(position), np.ones_like(g), np.zeros_like(g))]
     else:
@@ -146,7 +148,7 @@ def _along(g, n, mode, padding_mode, align_corners, bends=False):
 
 
 def _inside(tap, n, padding_mode, align_corners):
-    """A tap whose element is one of the n, or whose weight is 0."""
+    """Return a tap whose element is one of the n, or whose weight is 0."""
     place, *weights = tap
     if padding_mode == "reflection":
         place, _ = reflected(place, n, align_corners)
@@ -157,7 +159,7 @@ def _inside(tap, n, padding_mode, align_corners):
 
 
 def _cubic(i, t, slope):
-    """The weight of the element at distance d = |t - i|: Keys 1981, with a = A; and its slope."""
+    """Return the weight of the element at distance d = |t - i| and its slope: Keys 1981, with a = A."""
     d = abs(t - i)
     sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
     if i in (0, 1):
@@ -166,7 +168,7 @@ def _cubic(i, t, slope):
 
 
 def _cubic_bends(i, t, slope):
-    """The second and the third derivative of that weight."""
+    """Return the second and the third derivative of that weight."""
     d = abs(t - i)
     sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
     if i in (0, 1):
@@ -175,7 +177,7 @@ def _cubic_bends(i, t, slope):
 
 
 def reflected(position, n, align_corners):
-    """A position mirrored at the ends of n elements as often as needed, and -1 where it runs backwards.
+    """Return a position mirrored at the ends of n elements as often as needed, and -1 where it runs backwards, else 1.
 
     The ends are the centres of the outer elements, or their outer edges.
     """

@@ -1,10 +1,11 @@
 """Reading and writing elements by position.
 
-The gradient of reading is zero but for the positions read, where it is added up. Writing splits the gradient: the
-positions written belong to the value, the rest to what was there before.
+The gradient of reading is zero except at the positions read, where it adds up. Writing splits the gradient: the
+positions written belong to the value, the rest to the old elements.
 
-An array of positions is copied first, and only the copy is read, in backward too. NumPy checks positions before it
-uses them, and lets other threads run in between: one that wrote to the caller's array would lead it out of bounds.
+An array of positions is copied first, and only the copy is read, in backward too. NumPy checks positions before it uses
+them, and lets other threads run in between: a thread that writes to the caller's array could make it read out of
+bounds.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from minorm.support.argument_errors import outside
 
 
 def is_basic(index: Any) -> bool:
-    """True where `index` holds only integers, slices, `...` and None: then NumPy returns a view."""
+    """Return True if `index` holds only integers, slices, `...` and None: then NumPy returns a view."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(p is None or p is Ellipsis or isinstance(p, (int, np.integer, slice)) for p in parts)
 
 
 def viewing(index: Any) -> tuple[Any, ...]:
-    """The same basic index with `...` in it: NumPy then gives an array without axes where it would give a number."""
+    """Return the same basic index with `...` in it: NumPy then returns an array without axes instead of a number."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if any(part is Ellipsis for part in parts) else (*parts, ...)
 
 
 def as_masks(index: Any) -> Any:
-    """The index with masks of bools in place of arrays of uint8: those are masks in PyTorch too."""
+    """Replace arrays of uint8 in the index by masks of bools, since they are masks in PyTorch too."""
     if isinstance(index, tuple):
         return tuple([as_masks(part) for part in index])
     if not is_array(index) or index.dtype != dtypes.uint8:
@@ -50,9 +51,10 @@ def as_masks(index: Any) -> Any:
 
 
 def in_two_steps(index: Any) -> tuple[Any, Any] | None:
-    """(basic, rest) with x[index] = x[basic][rest], where integers stand apart from arrays; else None.
+    """Return (basic, rest) with x[index] = x[basic][rest] if integers and arrays are separated in the index; else None.
 
-    PyTorch takes the integers first. NumPy takes them for arrays: x[0, :, i] has i's axis first there, and last here.
+    PyTorch applies the integers first. NumPy treats them as arrays: x[0, :, i] has i's axis first in NumPy, and last
+    here.
     """
     if not isinstance(index, tuple):
         return None
@@ -76,7 +78,7 @@ def in_two_steps(index: Any) -> tuple[Any, Any] | None:
 
 
 def _is_single(part: Any) -> bool:
-    """An integer, as a number or as an array without axes?"""
+    """Is it an integer, as a number or as an array without axes?"""
     if is_array(part):
         return part.ndim == 0 and part.dtype.kind in "iu"
     return isinstance(part, (int, np.integer)) and not isinstance(part, bool)
@@ -94,7 +96,7 @@ class GetItem(Function):
     def forward(self, x: Any, *, index: Any) -> Any:
         self.shape, self.index = x.shape, index
         y = x[index]
-        if isinstance(y, np.generic):  # NumPy copies a single element, unless it is asked for an array without axes
+        if isinstance(y, np.generic):  # NumPy copies a single element, unless it returns an array without axes
             y = x[viewing(index)]
         return y
 
@@ -135,7 +137,7 @@ class Take(Function):
 
 
 def _only_axis(index: Any) -> int | None:
-    """The axis of x[:, :, places], which keeps all axes of x; None for any other index."""
+    """Return the axis of x[:, :, places], which keeps all axes of x; None for any other index."""
     if not isinstance(index, tuple) or not index or not is_array(index[-1]):
         return None
     places, before = index[-1], index[:-1]
@@ -150,7 +152,7 @@ def _along(axis: int, places: Any) -> Any:
 class SetItem(Function):
     """x[index] = value, in x's own memory; or v[index] = value where `steps` lead from x to v, a view of it.
 
-    steps: (function, options) of the views, each one's forward applied to the result of the one before.
+    steps: (function, options) of the views; each forward is applied to the result of the one before.
     """
 
     def forward(self, x: Any, value: Any, *, steps: tuple[Any, ...], index: Any) -> Any:
@@ -163,7 +165,7 @@ class SetItem(Function):
         return self._parts(dy, self.needs[0], self.needs[1])
 
     def _parts(self, dy: Any, kept: bool, written: bool) -> tuple[Any, Any]:
-        """What of dy belongs to x, and what to the value."""
+        """Split dy into the part of x and the part of the value."""
         dx = self._like_x(dy, dy.shape)
         dx[...] = dy
         window = _follow(dx, self.steps)
@@ -197,7 +199,7 @@ class SetItem(Function):
         )
 
     def _like_x(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """An array with its axes in memory as those of x: so what was a view of x is a view of it."""
+        """Return an array with the memory order of x, so that a view of x is a view of it too."""
         lengths = [shape[axis] for axis in self.order]
         made = np.empty_like(like, order="C", shape=(1, *lengths))[0, ...]
         return made.transpose([self.order.index(axis) for axis in range(len(shape))])
@@ -210,7 +212,9 @@ def _follow(array: Any, steps: tuple[Any, ...]) -> Any:
 
 
 def own(index: Any) -> Any:
-    """The index with copies of its arrays, which the caller and other threads may change at any time."""
+    """Return the index with copies of its arrays, since the caller and other threads may change the originals at any
+    time.
+    """
     if isinstance(index, tuple):
         return tuple(own(part) for part in index)
     if not is_array(index):

@@ -1,7 +1,7 @@
-"""Losses: one number an example, then none of them, their mean or their sum.
+"""Losses: one number per example, then their mean, their sum, or no reduction.
 
 16-bit inputs are widened to float32 and the result is rounded once, after the reduction. Sums are taken in float64.
-Targets of integers are inputs without a gradient. Every argument has been checked by the functional.
+Integer targets are inputs without a gradient. The functional has checked all arguments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from minorm.ops.operands import full_type
 
 
 def wide(x):
-    """x in the type arithmetic is done in."""
+    """Convert x to the type that computes."""
     return x.astype(np.float32) if x.dtype in dtypes.HALVES else x
 
 
 def reduced(losses, reduction, count, dtype):
-    """The losses, their sum, or their sum / count (0 / 0 is NaN, as in PyTorch)."""
+    """Return the losses, their sum, or their sum / count (0 / 0 is NaN, as in PyTorch)."""
     if reduction == "none":
         return losses.astype(dtype, copy=False)
     total = losses.sum(dtype=np.float64)
@@ -37,7 +37,9 @@ def reduced(losses, reduction, count, dtype):
 
 
 def over(total, count):
-    """total / count, where 0 / 0 is NaN and no warning. On a GPU count may be an array: the host never asks for it."""
+    """total / count, where 0 / 0 is NaN and no warning. On a GPU count may be an array, so that the host need not
+    wait.
+    """
     if backend(total) is not cpu:
         return total / (count.astype(total.dtype) if hasattr(count, "dtype") else total.dtype.type(count))
     if count:
@@ -47,9 +49,9 @@ def over(total, count):
 
 
 def share(dy, reduction, count):
-    """What each loss receives of the gradient `dy` of the reduced loss, in the compute type.
+    """Return the share of each loss in the gradient `dy` of the reduced loss, in the compute type.
 
-    A mean over nothing passes nothing on: its NaN stays with the loss, and no parameter becomes NaN.
+    A mean over no losses passes no gradient: the loss is NaN, but no parameter becomes NaN.
     """
     if reduction != "mean":
         return wide(dy)
@@ -59,7 +61,7 @@ def share(dy, reduction, count):
 
 
 def shared(dy, reduction, count):
-    """`share` of a Tensor."""
+    """`share` for a Tensor."""
     if reduction != "mean":
         return dy
     parts: Any = functools.partial(share, reduction="mean", count=count)
@@ -72,13 +74,13 @@ def shared(dy, reduction, count):
 class CrossEntropy(Function):
     """loss = log sum exp(x) - (1 - s) * x[target] - s * mean(x) along axis 1, s = label_smoothing.
 
-    x (N, C, d1, ...), target (N, d1, ...) of classes. Where target == ignore_index the loss is 0 and is not counted.
+    x (N, C, d1, ...), target (N, d1, ...) of classes. Where target == ignore_index the loss is 0 and does not count.
     """
 
     def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
         self.x, self.count, maths = x, None, backend(x).elementwise
         self.options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        # a copy: the caller may fill its array again
+        # a copy: the caller may refill its array
         self.classes = backend(target).copying.cast(target.reshape(-1), dtypes.int64)
         losses, self.lse = maths.cross_entropy(class_rows(x), self.classes, **self.options)
         dtype, mean = full_type(x), reduction == "mean"
@@ -105,7 +107,7 @@ class CrossEntropy(Function):
         return passing(dlosses * p, counted).to(self.x.dtype), None
 
     def expected(self, classes, axis, dtype):
-        """The probability that each class should have."""
+        """Return the probability that each class should have."""
         smoothing, places = self.options["label_smoothing"], np.arange(self.x.shape[axis])
         shape = [-1 if i == axis else 1 for i in range(self.x.ndim)]
         hits = np.expand_dims(classes, axis) == constant_of(places, self.x).reshape(shape)
@@ -113,14 +115,14 @@ class CrossEntropy(Function):
 
 
 def class_rows(x):
-    """x (N, C, d1, ...) as (N * d1 * ..., C); a vector (C) is one row."""
+    """Return x (N, C, d1, ...) as (N * d1 * ..., C); a vector (C) is one row."""
     if x.ndim <= 2:
         return contiguous(x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x)
     return contiguous(np.moveaxis(x, 1, -1)).reshape(x.size // max(1, x.shape[1]), x.shape[1])
 
 
 def class_axis(rows, shape):
-    """What `class_rows` made rows of, back at `shape`."""
+    """Undo `class_rows`: return the rows in the original `shape`."""
     if len(shape) <= 2:
         return rows.reshape(shape)
     return np.moveaxis(rows.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
@@ -129,7 +131,7 @@ def class_axis(rows, shape):
 class SoftCrossEntropy(Function):
     """loss = - sum over axis 1 of q * log softmax(x): q is a weight for each class of each example, 0 * -inf is 0.
 
-    The mean divides by `count`. Examples that are not `counted` cost nothing and learn nothing, whatever their logits.
+    The mean divides by `count`. Examples that are not `counted` have loss 0 and no gradient, whatever their logits.
     """
 
     def forward(self, x, q, *, reduction, count, counted=None):
@@ -175,24 +177,24 @@ class SoftCrossEntropy(Function):
 
 
 def weighted(q, values):
-    """q * values, with 0 * inf = 0: a masked class (-inf) that is not asked for costs nothing. NaN stays NaN."""
+    """q * values, with 0 * inf = 0: a masked class (-inf) with weight 0 costs nothing. NaN stays NaN."""
     return q * np.where((q == 0) & np.isinf(values), q, values)
 
 
 class NLL(Function):
     """loss = -weight[target] * x[target] along axis 1; the mean divides by the sum of weight[target].
 
-    x (N, C, d1, ...) of log-probabilities, target (N, d1, ...), weight (C) or None. Ignored targets weigh 0; on a GPU
-    those that are no class weigh NaN.
+    x (N, C, d1, ...) of log-probabilities, target (N, d1, ...), weight (C) or None. Ignored targets have weight 0; on a
+    GPU, targets that are not a class have weight NaN.
     """
 
     def forward(self, x, target, weight, *, reduction, ignore_index):
         self.shape, self.dtype, self.reduction = x.shape, x.dtype, reduction
         self.axis = min(1, x.ndim - 1)
-        target = target.copy()  # it is read several times, and the caller may change it meanwhile
+        target = target.copy()  # it is read several times, and the caller may change it in between
         counted = target != ignore_index
         wrong = None if backend(x) is cpu else counted & ((target < 0) | (target >= x.shape[self.axis]))
-        if wrong is not None:  # on a GPU nobody has checked
+        if wrong is not None:  # on a GPU the labels are unchecked
             target = np.where(wrong, 0, target)
         self.index = np.expand_dims(np.where(counted, target, 0).astype(np.int64), self.axis)
         weights = np.where(counted, 1 if weight is None else wide(weight)[self.index.squeeze(self.axis)], 0)
@@ -215,7 +217,7 @@ class NLL(Function):
         return LinearMap.apply(dy, of=self, there=lambda dy: self.backward(dy)[0], back=self.gathered), None, None
 
     def gathered(self, dx):
-        """The transposed map: of dx what each loss sees, reduced as the losses are."""
+        """Apply the transposed map: collect the part of dx that belongs to each loss, and reduce it like the losses."""
         seen = np.take_along_axis(wide(dx), self.index, self.axis).squeeze(self.axis)
         terms = np.where(self.counted, -self.weights * seen, 0)
         if self.reduction == "none":
@@ -359,7 +361,7 @@ def softplus_of_minus(z):
 
 
 class LogOfProbabilities(Function):
-    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y; the logarithms end at -100."""
+    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y; logarithms are at least -100."""
 
     def forward(self, p, target):
         self.p, self.target = p, target
@@ -385,7 +387,7 @@ class LogOfProbabilities(Function):
 
     @staticmethod
     def bounded(p):
-        """log for a Tensor; constant where it ends."""
+        """log for a Tensor, constant below its lower bound."""
         low = p.array < math.exp(-100)
         return p.masked_fill(p.from_array(low), 1.0).log().masked_fill(p.from_array(low), -100.0)
 

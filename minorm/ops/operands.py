@@ -1,9 +1,9 @@
-"""What the arguments of an operation mean: the element type that operands share, axes, sizes.
+"""Interprets the arguments of an operation: the common element type of operands, axes, sizes.
 
-Scalars take the tensors' float type, integers promote to the float, and two float types raise, naming both:
-a model must not change its precision because somebody wrote a constant.
+Scalars take the tensors' float type, integers promote to the float, and two float types raise an error that names both:
+a constant in a program must not change a model's precision.
 
-A Tensor is told by its `from_array`; this module does not know the class.
+This module recognizes a Tensor by its `from_array`, without importing the class.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from minorm.ops.elementwise import Cast
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
 
 _VALUES = (numbers.Number, np.generic, list, tuple)  # operands besides Tensors and arrays
-MOST_ELEMENTS = 1 << 60  # of 8 bytes: an address has 63 bits
+MOST_ELEMENTS = 1 << 60  # of 8 bytes each: an address has 63 bits
 
 
 def operands(operation: str, *values: Any, real: bool = False, broadcast: bool = True) -> tuple[Any, ...]:
-    """Tensors, arrays and scalars as Tensors of one element type whose shapes broadcast; one must be a Tensor.
+    """Return Tensors, arrays and scalars as Tensors of one element type whose shapes broadcast; one must be a Tensor.
 
-    real=True wants a float result: integers alone become float32.
+    real=True asks for a float result: integers alone become float32.
     """
     first, last = values[0], values[-1]
-    if type(first) is type(last) and len(values) == 2:  # two Tensors, since one is; mostly they agree already
+    if type(first) is type(last) and len(values) == 2:  # two Tensors, since one must be; usually they agree already
         a, b = first.array, last.array
         if a.dtype is b.dtype and a.shape == b.shape and not (real and a.dtype not in dtypes.FLOATS):
             return values
@@ -55,7 +55,7 @@ def operands(operation: str, *values: Any, real: bool = False, broadcast: bool =
 
 
 def _agrees(value: Any, dtype: Any) -> bool:
-    """True where `value` leaves the type of the operation as it is: of that type already, or a scalar."""
+    """Return True if `value` does not change the operation's type: it has that type, or is a scalar."""
     return getattr(value, "dtype", dtype) == dtype or (isinstance(value, np.generic) and value.dtype.kind != "c")
 
 
@@ -76,9 +76,9 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def full_type(x: Any) -> Any:
-    """The type of the result of an operation that computes in float32 whatever it reads: that of the array x.
+    """Return the result type, that of the array x, for an operation that computes in float32 for any input.
 
-    Inside autocast it is float32 for 16 bits. Other operations that give float32 there get their inputs cast.
+    Inside autocast it is float32 for 16-bit floats. Other operations that return float32 there get their inputs cast.
     """
     state = trace.state
     if state.cast is None or x.dtype not in dtypes.HALVES:
@@ -94,7 +94,7 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
         raise TypeError(f"{operation}: operand is {kind_of(value)}; expected a Tensor, an array or a number{fix}")
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.from_array(np.asarray(value, dtype))
-    if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
+    if not select.is_array(value) and np.ndim(value) == 0:  # made on the device, so nothing is copied
         return like.from_array(_scalar(value, dtype, like.array))
     array = select.as_array(value)
     if (there := devices.device_of(array)) != like.device:
@@ -107,9 +107,10 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
 
 
 def others_turn(error: TypeError, other: Any, method: str) -> Any:
-    """NotImplemented where `other` is no operand, so that Python asks its `method`; else the error goes on.
+    """Return NotImplemented if `other` is not an operand, so that Python calls its `method`; else raise the error.
 
-    With == and != everything is asked, and x is unequal to what knows no better. A text's `%` and the like are not.
+    With == and != Python asks any object, and by default x is unequal to it. Methods of built-in types, such as a
+    text's `%`, are not asked.
     """
     if not _is_operand(other) and (
         method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))
@@ -119,7 +120,7 @@ def others_turn(error: TypeError, other: Any, method: str) -> Any:
 
 
 def _is_operand(value: Any) -> bool:
-    """Whether an operator takes the value, or refuses it with advice, as another library's array."""
+    """Does an operator take the value, or refuse it with advice, such as another library's array?"""
     return hasattr(value, "from_array") or isinstance(value, _VALUES) or select.is_array(value) or is_foreign(value)
 
 
@@ -128,13 +129,13 @@ def _has_own(value: Any, method: str) -> bool:
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """An array without axes on the device of `like`, where it is made: nothing is copied there."""
+    """Make an array without axes directly on the device of `like`, so nothing is copied."""
     with devices.on_device_of(like):
         return select.backend(like).copying.full((), value, dtype)
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:
-    """`dim` counted from the front; IndexError where x has no such axis."""
+    """Return `dim` counted from the front; IndexError if x has no such axis."""
     if not -x.ndim <= dim < x.ndim:
         raise IndexError(
             f"{operation}: dim={dim} is out of range for shape {x.shape}; expected {-x.ndim} to {x.ndim - 1}"
@@ -143,7 +144,7 @@ def axis_of(operation: str, dim: int, x: Any) -> int:
 
 
 def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
-    """One axis, several, or for None all of them, counted from the front."""
+    """Return one axis, several, or for None all axes, counted from the front."""
     if dim is None:
         return tuple(range(x.ndim))
     axes = tuple([axis_of(operation, d, x) for d in ((dim,) if isinstance(dim, int) else dim)])
@@ -153,17 +154,17 @@ def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[
 
 
 def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """The integers of f(2, 3) and of f((2, 3)) alike."""
+    """Return the integers of f(2, 3) or of f((2, 3))."""
     if len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer)):
         sizes = tuple(sizes[0])
     try:
         return tuple([n.__index__() for n in sizes])
     except AttributeError:
-        raise TypeError(f"{operation}: {sizes} holds something that is no integer") from None
+        raise TypeError(f"{operation}: {sizes} holds something that is not an integer") from None
 
 
 def check_room(operation: str, shape: Sequence[int]) -> None:
-    """ValueError for a result that no memory can hold, before sizes overflow on the way to it."""
+    """Raise ValueError for a result too large for any memory, before its sizes overflow."""
     if max(shape, default=0) >= MOST_ELEMENTS or math.prod(shape) >= MOST_ELEMENTS:
         raise ValueError(f"{operation}: the result would have shape {tuple(shape)}; expected fewer than 2^60 elements")
 
@@ -176,7 +177,7 @@ def shape_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
-    """The axes that `dim` names: all for None, () and []; none of a 0-d tensor, where 0 and -1 name nothing."""
+    """Return the axes that `dim` names: all for None, () and []; no axis for a 0-d tensor with 0 or -1."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(x.ndim))
     if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):
@@ -185,7 +186,7 @@ def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Arrays in place of the Tensors of an index or a value."""
+    """Replace the Tensors of an index or a value by their arrays."""
     if hasattr(value, "from_array"):
         return value.array
     return tuple(plain(v) for v in value) if isinstance(value, tuple) else value

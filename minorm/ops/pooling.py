@@ -10,7 +10,7 @@ import numpy as np
 from minorm.devices import constant_of, dtypes
 from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
-from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
+from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for checks elsewhere
     has_channels_last,
     output_shape,
     reached,
@@ -49,7 +49,7 @@ class MaxPool(Function):
         return LinearMap.apply(dy, of=self, there=self.backward, back=self.read)
 
     def read(self, dx: Any) -> Any:
-        """The elements of dx at the places of the largest."""
+        """Return the elements of dx at the places of the maxima."""
         places = self.indices.astype(np.int64).reshape(*self.shape[:2], -1)
         return np.take_along_axis(dx.reshape(*self.shape[:2], -1), places, -1).reshape(self.indices.shape)
 
@@ -87,8 +87,8 @@ class AvgPool(Function):
 class AdaptiveAvgPool(Function):
     """Along every axis, y[i] is the mean of x from floor(i * n / o) to before ceil((i + 1) * n / o).
 
-    That is y = A_0 x A_1^T with matrices of averages; but a product takes 0 times what lies outside a part, and 0 * NaN
-    is NaN. So the parts are added up by themselves, all at once: first elements, second ones, and so on.
+    That is y = A_0 x A_1^T with matrices of averages, but a product multiplies elements outside a part by 0, and 0 *
+    NaN is NaN. So the parts are summed separately, all at once: first elements, second elements, and so on.
     """
 
     def forward(self, x: Any, *, output: Ints) -> Any:
@@ -106,7 +106,7 @@ class AdaptiveAvgPool(Function):
 
 
 def _averaged(x: Any, sizes: Ints, output: Ints, step: Any) -> Any:
-    """`step` along one axis after the other."""
+    """Apply `step` along one axis after the other."""
     y = x.astype(dtypes.compute_type(x.dtype), copy=False)
     for axis, (n, o) in enumerate(zip(sizes, output, strict=True), start=2):
         y = step(y, n, o, axis)
@@ -123,7 +123,7 @@ def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
 
 
 def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
-    """The sums of the o parts of an axis, from the first element of every part to the last."""
+    """Return the sums of the o parts of an axis, added from the first element of every part to the last."""
     y: Any = None
     for parts, places in _steps(x.shape[axis], o):
         step = x.take(constant_of(places, x), axis)
@@ -135,21 +135,23 @@ def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
 
 
 def _lengths(n: int, o: int, like: Any, axis: int) -> Any:
-    """How long the parts are, along `axis`, in the type and on the device of `like`."""
+    """Return the lengths of the parts along `axis`, in the type and on the device of `like`."""
     first, end = _bounds(n, o)
     shape = [-1 if i == axis else 1 for i in range(like.ndim)]
     return constant_of((end - first).astype(like.dtype), like).reshape(shape)
 
 
 def _bounds(n: int, o: int) -> tuple[Any, Any]:
-    """Where each part begins, and where the next element after it is."""
+    """Return the first element of each part, and the next element behind it."""
     i = np.arange(o)
     return i * n // o, -(-(i + 1) * n // o)
 
 
 @functools.lru_cache(maxsize=64)
 def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
-    """For k = 0, 1, ...: which parts have an element k, a slice where all have it, and where these elements are."""
+    """Return for k = 0, 1, ... the parts that have an element k (a slice if all have it), and the places of these
+    elements.
+    """
     first, end = _bounds(n, o)
     steps = []
     for k in range((end - first).max()):

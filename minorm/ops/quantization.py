@@ -1,16 +1,16 @@
 """Quantization: floats as small integers q with a scale and a zero point, and back: x ~ (q - zero) * scale.
 
-Rounding has no slope. Quantize lets the gradient through as if it did not round (straight-through: Bengio et al. 2013,
-arXiv:1308.3432), and none where q is cut off at the ends of its type; with Dequantize behind it the scale gets the
+Rounding has no slope. Quantize passes the gradient as if it did not round (straight-through: Bengio et al. 2013,
+arXiv:1308.3432), except where q is clipped to the range of its type; with Dequantize behind it the scale gets the
 gradient of Esser et al. 2020, arXiv:1902.08153.
 
 A scale is one number; or one for each place along an axis; or, with a block, one for each `block` places.
 
-Products of bytes are int32 sums, or bytes again where the scale of the result is given:
+Products of bytes are int32 sums, or bytes again if the scale of the result is given:
 
     q = round(sums * (x_scale * w_scale / y_scale)) + y_zero, cut off at the ends of the type
 
-in float32, half way to the even number: onnxruntime's integers. `relu` cuts off below the zero point too. No gradient
+in float32, with ties to even: the same integers as onnxruntime's. `relu` also clips below the zero point. No gradient
 passes them. Scales and zero points are arrays of the run; the common forms go to the kernels, others are computed here.
 """
 
@@ -29,14 +29,14 @@ from minorm.kernels.reference.integers import Form, Requantization, add_factors
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 
-# Types of ml_dtypes that a file may store integers and floats in, an element a byte.
+# Types of ml_dtypes in which a file may store integers and floats, one byte per element.
 _NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn",
           "int4", "uint4", "int2", "uint2")  # fmt: skip
 NARROW = frozenset(np.dtype(getattr(dtypes.ml_dtypes, name)) for name in _NAMES if hasattr(dtypes.ml_dtypes, name))
 
 
 def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any:
-    """A scale or zero point as it broadcasts to x of this shape."""
+    """Return a scale or zero point in a form that broadcasts to x of this shape."""
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())
     if not block:
@@ -46,12 +46,12 @@ def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any
 
 
 def _length(block, n):
-    """Of a block: no longer than the axis, so that a file cannot ask for a huge one."""
+    """Return the length of a block, at most that of the axis, so that a file cannot ask for a huge one."""
     return max(1, min(block, n))
 
 
 def gathered(gradient, parameter, axis, block):
-    """The gradient of x's shape summed to that of the scale."""
+    """Sum a gradient of x's shape to the shape of the scale."""
     if parameter.size == 1 and parameter.ndim <= 1:
         return gradient.sum().reshape(parameter.shape)
     if not block:
@@ -65,7 +65,7 @@ def gathered(gradient, parameter, axis, block):
 
 
 def spread_tensor(scale, shape, axis, block):
-    """`spread` of a Tensor, to the whole shape of x."""
+    """`spread` for a Tensor, to the full shape of x."""
     array = scale.array
     return LinearMap.apply(
         scale,
@@ -75,7 +75,7 @@ def spread_tensor(scale, shape, axis, block):
 
 
 def gathered_tensor(gradient, parameter, axis, block):
-    """`gathered` of a Tensor, for the scale `parameter`, an array."""
+    """`gathered` for a Tensor, with the scale `parameter`, an array."""
     shape = gradient.shape
     return LinearMap.apply(
         gradient,
@@ -85,13 +85,13 @@ def gathered_tensor(gradient, parameter, axis, block):
 
 
 class IntegerFunction(Function):
-    """A Function with integers as its result: no gradient passes, also where a scale requires one."""
+    """Base of Functions that return integers: no gradient passes, even if a scale requires one."""
 
     differentiable = False
 
 
 class Quantize(Function):
-    """round(x / scale) + zero, cut off at the ends of `dtype`; half way goes to the even one. As floats."""
+    """round(x / scale) + zero as floats, clipped to the range of `dtype`; ties round to even."""
 
     def forward(self, x, scale, zero, *, dtype, axis, block):
         self.x, self.scale, self.axis, self.block = x, scale, axis, block
@@ -105,7 +105,7 @@ class Quantize(Function):
         ends = (dtypes.finfo if floats else dtypes.iinfo)(dtype)
         low, high = float(ends.min), float(ends.max)
         if dtype == dtypes.int32 and self.wide == float32:
-            high = 2.0**31 - 128  # the largest below 2^31, which would come in again at the other end
+            high = 2.0**31 - 128  # the largest float32 below 2^31, which would wrap around
         self.inside = (q >= low) & (q <= high)
         q = np.clip(np.nan_to_num(q, nan=0), low, high)
         return (q.astype(dtype) if floats else q).astype(self.wide)
@@ -131,7 +131,7 @@ class Quantize(Function):
 
 
 class ToIntegers(IntegerFunction):
-    """Quantize with integers as its result, without a gradient."""
+    """Quantize to integers, without a gradient."""
 
     moving = 0
 
@@ -142,14 +142,16 @@ class ToIntegers(IntegerFunction):
 
     @staticmethod
     def prepared(x, scale, zero, **options):
-        """A function of nothing: the integers of weights, the same array until they change."""
+        """Return a function without arguments that returns the integers of weights, the same array until they
+        change.
+        """
         q = ToIntegers().forward(x, scale, zero, **options)
         q.flags.writeable = False
         return lambda: q
 
 
 def _is_plain(floats, scale, zero):
-    """Whether all is float32, with one scale for the whole array."""
+    """Is everything float32, with one scale for the whole array?"""
     return (
         is_host(floats)
         and floats.dtype == scale.dtype == float32
@@ -188,7 +190,7 @@ class Dequantize(Function):
         return dq, ds, None
 
     def gradient(self, dy):
-        """As if Quantize did not round, in every derivative: steps are q less a constant."""
+        """Differentiate as if Quantize did not round, in every order: steps are q minus a constant."""
         dy = dy.to(self.wide)
         dq = ds = None
         if self.needs[0]:
@@ -201,10 +203,10 @@ class Dequantize(Function):
 
 
 class FakeQuantize(Function):
-    """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one, all of it floats.
+    """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one step, in floats.
 
-    dx = dy where x was not cut off, else 0. The scale's gradient is that of Esser et al. 2020, arXiv:1902.08153: a
-    step of scale moves y by round(x / scale) - x / scale inside, and by (low or high) - zero where x was cut off.
+    dx = dy where x was not clipped, else 0. The scale's gradient is that of Esser et al. 2020, arXiv:1902.08153:
+    dy/dscale is round(x / scale) - x / scale inside, and (low or high) - zero where x was clipped.
     """
 
     def forward(self, x, scale, zero, *, low, high, axis):
@@ -258,7 +260,7 @@ class IntegerConvolution(IntegerFunction):
         x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, form: Form, relu: bool = False,
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """`forward` as a function of arrays that are like x."""
+        """Prepare `forward` as a function of arrays like x."""
         how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
         zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
         return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)
@@ -281,7 +283,7 @@ class IntegerMatMul(IntegerFunction):
         a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """`forward` as a function of arrays that are like a."""
+        """Prepare `forward` as a function of arrays like a."""
         b = b.swapaxes(-1, -2) if turned else b
         if not all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) or not all(
             p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
@@ -296,11 +298,13 @@ def _matmul(
     a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any, a_scale: Any, b_scale: Any, y_scale: Any, y_zero: Any,
     relu: bool,
 ) -> Any:  # fmt: skip
-    """The rare forms, where each row has parameters, or each column of a stack: sums in float64, exact up to 2^53."""
+    """Compute rare forms, with parameters for each row, or for each column of a stack: sums in float64, exact up to
+    2^53.
+    """
     left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
     right = b.astype(np.float64) - (0 if b_zero is None else one(b_zero))
     sums = backend(a).matmul.matmul(left, right) + (0 if bias is None else bias)
-    sums = sums.astype(np.int64).astype(np.int32)  # what lies beyond its ends comes in again at the other
+    sums = sums.astype(np.int64).astype(np.int32)  # sums beyond int32 wrap around
     if y_scale is None:
         return sums
     scale = along_rows(a_scale, a).astype(float32) * one(b_scale).astype(float32)
@@ -311,7 +315,7 @@ def _matmul(
 
 
 class QuantizedAdd(IntegerFunction):
-    """The bytes of the sum of what two arrays of bytes stand for, rounded as onnxruntime rounds it."""
+    """Adds the numbers that two arrays of bytes stand for, and returns bytes, rounded as in onnxruntime."""
 
     moving = 2
 
@@ -323,7 +327,7 @@ class QuantizedAdd(IntegerFunction):
         a: Any, _: Any, a_scale: Any, a_zero: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
         *, relu: bool = False,
     ) -> Callable[[Any, Any], Any]:  # fmt: skip
-        """`forward` as a function of arrays that are like a and b."""
+        """Prepare `forward` as a function of arrays like a and b."""
         zeros = [0 if zero is None else int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
         how = Requantization.of(1.0, host(y_zero), zeros[2] if relu else None)
         factors = add_factors([host(scale) for scale in (a_scale, b_scale, y_scale)], zeros)
@@ -332,7 +336,7 @@ class QuantizedAdd(IntegerFunction):
 
 
 def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: bool) -> Requantization | None:
-    """How sums become bytes; None where they stay sums."""
+    """Return the rule by which sums become bytes; None if they stay sums."""
     if y_scale is None:
         return None
     x, w, y = (host(scale).astype(float32, copy=False) for scale in (x_scale, w_scale, y_scale))
@@ -342,21 +346,21 @@ def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: 
 
 
 def host(array: Any) -> Any:
-    """A scale or zero point as a NumPy array: one number without axes, or a row of them."""
+    """Return a scale or zero point as a NumPy array: one number without axes, or a row of numbers."""
     found = to_device(array, "cpu")
     return found.reshape(()) if found.size == 1 else found
 
 
 def on_host(array: Any) -> Any:
-    """A bias as a NumPy array."""
+    """Return a bias as a NumPy array."""
     return None if array is None else to_device(array, "cpu")
 
 
 def along_rows(parameter: Any, a: Any) -> Any:
-    """A scale or zero point of the left factor: one number, one for each row, or shaped (..., M, 1)."""
+    """Return a scale or zero point of the left factor in its shape: one number, one for each row, or (..., M, 1)."""
     return parameter[:, None] if parameter.shape == a.shape[-2:-1] and parameter.size > 1 else one(parameter)
 
 
 def one(parameter: Any) -> Any:
-    """A parameter that is one number without its axes."""
+    """Return a parameter, without its axes if it is one number."""
     return parameter.reshape(()) if parameter.size == 1 else parameter

@@ -1,10 +1,10 @@
-"""Recurrent layers: an RNN, an LSTM or a GRU is one Function, with its backward pass through time.
+"""Recurrent layers: RNN, LSTM and GRU, each as one Function with its backward pass through time.
 
-x (steps, batch, in) is multiplied by W for all steps at once; what each step adds to that is the walk of
-kernels/reference/recurrent.py. On the way back the walk leaves the gradients of all pre-activations, and again one
-product over all steps gives those of W, R and x. All directions lie in one tensor: w (directions, gates * hidden, in).
+One product multiplies x (steps, batch, in) by W for all steps; then the loop in kernels/reference/recurrent.py runs the
+steps. In backward the loop gives the gradients of all pre-activations, and again one product over all steps gives those
+of W, R and x. One tensor holds all directions: w (directions, gates * hidden, in).
 
-A sequence of no steps ends in state 0, as in onnxruntime.
+A sequence without steps ends in state 0, as in onnxruntime.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ cell_of = functools.lru_cache(maxsize=64)(Cell)
 
 
 class Recurrent(Function):
-    """The layer; a subclass says of which kind."""
+    """Base of the recurrent layers; a subclass sets the kind."""
 
     kind = ""
     states = 1  # an LSTM has two
 
     def forward(self, x, w, r, b, h, c=None, p=None, *, gates, activations, clip, direction, lengths, variant):
-        """y (steps, directions, batch, hidden) and the last states. Absent: b, h, c (zeros), p; clip, lengths."""
+        """Return y (steps, directions, batch, hidden) and the last states. b, h, c (zeros), p, clip and lengths may be
+        None.
+        """
         self.dtype = x.dtype
         wide = dtypes.compute_type(x.dtype)
         if x.dtype != wide:
             x, w, r, b, h, c, p = (None if a is None else a.astype(wide) for a in (x, w, r, b, h, c, p))
         self.x, self.w, self.r, self.p = x, w, r, p
-        self.b, self.h, self.c = b, h, c  # small, and what `gradient` begins with
+        self.b, self.h, self.c = b, h, c  # small, and `gradient` starts from them
         self.lengths = lengths
         self.reversed = [direction == "reverse"] if len(w) == 1 else [False, True]
         self.cells = [cell_of(self.kind, gates, tuple(own), clip, variant) for own in activations]
@@ -54,7 +56,7 @@ class Recurrent(Function):
         return results if self.dtype == wide else tuple([a.astype(self.dtype) for a in results])
 
     def backward(self, dy, dh=None, dc=None):
-        """Of x, w, r, b, h, and of c and p where they were given."""
+        """Return the gradients of x, w, r, b, h, and of c and p if they were given."""
         wide = self.w.dtype
         dy, dh, dc = (None if g is None else g.astype(wide, copy=False) for g in (dy, dh, dc))
         shape = (len(self.w), self.x.shape[1], self.r.shape[2])
@@ -67,7 +69,7 @@ class Recurrent(Function):
         return tuple([None if g is None else g.astype(self.dtype, copy=False) for g in gradients[: len(self.needs)]])
 
     def gradient(self, *gradients):
-        """From the steps written with Tensors: all of them are recorded, and each is differentiated."""
+        """Differentiate the steps written with Tensors, which are all recorded."""
         like = next(g for g in gradients if g is not None)
         kept = self.x, self.w, self.r, self.b, self.h, self.c, self.p
         inputs = [
@@ -77,7 +79,7 @@ class Recurrent(Function):
         return expressed(self.expression, inputs, gradients)
 
     def expression(self, x, w, r, b, h, c=None, p=None):
-        """The forward pass with Tensors."""
+        """Compute the forward pass with Tensors."""
         wide = self.w.dtype
         x, w, r, b, h, c, p = (None if a is None else a.to(wide) for a in (x, w, r, b, h, c, p))
         directions = range(len(self.cells))
@@ -88,7 +90,7 @@ class Recurrent(Function):
         return tuple([result.to(self.dtype) for result in results])
 
     def _steps(self, d, x, w, r, b, h, c, p):
-        """y (steps, batch, hidden) of one direction, and its last states."""
+        """Return y (steps, batch, hidden) of one direction, and its last states."""
         cell, (steps, batch), hidden = self.cells[d], self.x.shape[:2], self.r.shape[2]
         turn = _turn(x, self.reversed[d], self.lengths)
         a = (turn(x) @ w.mT).unbind(0) if steps else ()
@@ -112,11 +114,11 @@ class Recurrent(Function):
         return [y, *[state if alive is None else passing(state, alive) for state in (h, c)[: self.states]]]
 
     def step_expression(self, cell, a, h, c, r, br, p):
-        """The next h and c, Tensors; a is the step's W x with its bias."""
+        """Return the next h and c as Tensors; a is the step's W x with its bias."""
         raise NotImplementedError
 
     def _walk(self, d, b, y, h, c=None):
-        """One direction forward."""
+        """Run one direction forward."""
         x, w, kernels = self.x, self.w[d], backend(self.x)
         bias = between = None
         if b is not None:
@@ -129,7 +131,7 @@ class Recurrent(Function):
         return kernels.recurrent.forward(self.cells[d], a, self.r[d], between, p, h, c, y, *how)
 
     def _walk_back(self, d, dy, dh, dc=None):
-        """One direction backward: the gradients of x, w, r, b and p; dh and dc become those of h and c."""
+        """Run one direction backward: return the gradients of x, w, r, b and p; dh and dc become those of h and c."""
         kernels, memory = backend(self.x), self.memories[d]
         p = None if self.p is None else self.p[d]
         own = None if dy is None else dy[:, d]
@@ -146,17 +148,17 @@ class Recurrent(Function):
         return dx, dw, dr, db, dp
 
     def _recurrent_gradients(self, linear_grads, cell, memory, dq):
-        """dR, and the gradient of the bias that is added to R h."""
+        """Return dR, and the gradient of the bias that is added to R h."""
         flat = as_rows(dq)
         if self.kind != "GRU" or cell.variant:
             return linear_grads(flat, as_rows(memory.h), self.needs[3])
-        early = 2 * memory.h.shape[2]  # the product of n is with r * h
+        early = 2 * memory.h.shape[2]  # the product for n is with r * h
         found = linear_grads(flat[:, :early], as_rows(memory.h), self.needs[3])
         late = linear_grads(flat[:, early:], as_rows(memory.e), self.needs[3])
         return [None if g is None else np.concatenate([g, n]) for g, n in zip(found, late, strict=True)]
 
     def _alive(self, state):
-        """0 for sequences without a step."""
+        """Return the state, with 0 for sequences without steps."""
         if self.lengths is None or self.lengths.all():
             return state
         return np.where(constant_of((self.lengths > 0)[:, None], state), state, state.dtype.type(0))
@@ -213,12 +215,12 @@ class GRU(Recurrent):
 
 
 def _started(state, like, shape):
-    """A copy of a state, which the walk may change; zeros for None."""
+    """Return a copy of a state, which the loop may change; zeros for None."""
     return np.zeros_like(like, order="C", shape=shape) if state is None else state.copy("C")
 
 
 def _peephole_gradient(cell, memory, da):
-    """dp (i, o, f): i and f see the state before the step, o the one after it."""
+    """Return dp (i, o, f): i and f see the state before the step, o the state after it."""
     hidden = memory.c.shape[2]
     part = {gate: slice(i * hidden, (i + 1) * hidden) for i, gate in enumerate(cell.gates)}
     v, before = memory.v, memory.c
@@ -231,7 +233,7 @@ def _peephole_gradient(cell, memory, da):
 
 
 def _turn(like, backwards, lengths):
-    """Turns a Tensor (steps, batch, ...) into the order in which a direction reads its steps, and back."""
+    """Reorder the steps of a Tensor (steps, batch, ...) to the order of a direction, or back."""
     if not backwards:
         return lambda a: a
     if lengths is None:
@@ -244,18 +246,18 @@ def _turn(like, backwards, lengths):
 
 
 def _part(cell, a, gate, hidden):
-    """The columns of one gate."""
+    """Return the columns of one gate."""
     i = cell.gates.index(gate)
     return a[..., i * hidden : (i + 1) * hidden]
 
 
 def _active(cell, kind, a):
-    """Activation number `kind` of a Tensor, after the clip."""
+    """Apply activation number `kind` to a Tensor, after the clip."""
     return activated(cell.activations[kind], a if cell.clip is None else a.clip(-cell.clip, cell.clip))
 
 
 def activated(gate, x):
-    """The activation of a Tensor x, recorded."""
+    """Apply an activation to a Tensor x, recorded in the graph."""
     name, alpha, beta = gate
     if name in ("Sigmoid", "Tanh", "Relu"):
         return getattr(activation, name).apply(x)

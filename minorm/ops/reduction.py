@@ -1,6 +1,6 @@
-"""Sums, means, products and extremes over some axes: x.shape loses the reduced axes, or keeps them as ones.
+"""Sums, means, products and extremes over axes: the result loses the reduced axes, or keeps them with length 1.
 
-Floats are added up in float64 and rounded once; NumPy alone sums 10,000 bfloat16 ones to 256.
+Floats are summed in float64 and rounded once; NumPy alone sums 10,000 bfloat16 ones to 256.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from minorm.ops.shape import Cat, Flip
 
 
 def spread(reduced: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """A reduced array back at the full `shape`: its value repeated along `axes` (a view)."""
+    """Expand a reduced array to the full `shape`: repeat its values along `axes` (a view)."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return np.broadcast_to(reduced.reshape(kept), shape)
 
 
 def maximum_of(x: Any, axes: tuple[int, ...], nothing: float) -> Any:
-    """The largest element over `axes`, each of length 1 then; `nothing` where they have no elements."""
+    """Return the largest element over `axes`, which keep length 1; `nothing` if they have no elements."""
     if all(x.shape[axis] for axis in axes):
         return np.max(x, axis=axes, keepdims=True)
     return np.full_like(x, nothing, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
 
-SHORT = 16  # elements of rows for which NumPy takes as long as for many
+SHORT = 16  # rows this short take NumPy as long as long ones
 
 
 def of_short_rows(larger: Any, x: Any) -> Any:
-    """larger, np.maximum or np.minimum, of the elements of each row, which are few: column after column."""
+    """Apply np.maximum or np.minimum (`larger`) to the few elements of each row, column by column."""
     y = x[..., :1].copy()
     for i in range(1, x.shape[-1]):
         larger(y, x[..., i : i + 1], out=y)
@@ -44,7 +44,7 @@ def of_short_rows(larger: Any, x: Any) -> Any:
 
 
 class Sum(Function):
-    """The sum over `axes`; int64 of bools and integers, as a difference of sums may be below 0."""
+    """The sum over `axes`; int64 for bools and integers, since a difference of sums may be below 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
@@ -59,7 +59,7 @@ class Sum(Function):
 
 
 class Mean(Function):
-    """The mean over `axes`; NaN over nothing."""
+    """The mean over `axes`; NaN without elements."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
@@ -77,7 +77,7 @@ class Mean(Function):
 class Max(Function):
     """The largest element over `axes`, NaN if one is; equal ones share the gradient, as in PyTorch's amax.
 
-    Where it is NaN so is the gradient of all: nobody knows which is the largest.
+    Where it is NaN, all gradients are NaN: the largest element is unknown.
     """
 
     extreme: Any = staticmethod(np.max)
@@ -93,16 +93,18 @@ class Max(Function):
             self.y = self.extreme(x, axis=axes, keepdims=True)
         if keepdims:
             return self.y
-        return self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes]).copy()  # a view would not be watched
+        return self.y.reshape(
+            [n for i, n in enumerate(x.shape) if i not in axes]
+        ).copy()  # changes of a view would go unnoticed
 
     def hits(self) -> Any:
-        """Which elements are the extreme."""
+        """Return where the elements equal the extreme."""
         return self.x == self.y
 
     def backward(self, dy: Any) -> Any:
         hit = self.hits()
         count = hit.sum(axis=self.axes, keepdims=True)
-        with np.errstate(invalid="ignore"):  # 0 / 0 of no hit
+        with np.errstate(invalid="ignore"):  # 0 / 0 without a hit
             share = np.where(hit, spread(dy, self.x.shape, self.axes), dy.dtype.type(0)) / count
         return share.astype(dy.dtype, copy=False)
 
@@ -122,21 +124,21 @@ class Min(Max):
 
 
 class MaxOfAll(Max):
-    """The largest element of all, or NaN: the NaNs then share the gradient, as in PyTorch's max without a dim."""
+    """The largest of all elements, or NaN: then the NaNs share the gradient, as in PyTorch's max without a dim."""
 
     def hits(self) -> Any:
         return (self.x == self.y) | ((self.x != self.x) & (self.y != self.y))
 
 
 class MinOfAll(MaxOfAll):
-    """The smallest element of all, or NaN."""
+    """The smallest of all elements, or NaN."""
 
     extreme = staticmethod(np.min)
     larger = np.minimum
 
 
 class Prod(Function):
-    """The product over `axes`; each gradient is the product of the others, also where one of them is 0."""
+    """The product over `axes`; each gradient is the product of the others, even if one of them is 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
@@ -164,14 +166,14 @@ class Prod(Function):
 
 
 def products_before(rows: Any) -> Any:
-    """For each element along the last axis of a Tensor the product of those before it."""
+    """Return, for each element along the last axis of a Tensor, the product of the elements before it."""
     ones = rows.from_array(np.ones_like(rows.array[..., :1]))
     last = rows.ndim - 1
     return CumProd.apply(Cat.apply(ones, rows[..., :-1], axis=last), axis=last)
 
 
 def products_of_others(rows: Any) -> Any:
-    """For each element along the last axis of a Tensor the product of the others, without a division."""
+    """Return, for each element along the last axis of a Tensor, the product of the others, without a division."""
     if rows.shape[-1] == 0:
         return rows
     last = (rows.ndim - 1,)
@@ -180,7 +182,7 @@ def products_of_others(rows: Any) -> Any:
 
 
 class LogSumExp(Function):
-    """log of the sum of e^x over `axes`, from x - max(x), so that nothing overflows."""
+    """log of the sum of e^x over `axes`, computed from x - max(x), so that nothing overflows."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
@@ -190,7 +192,7 @@ class LogSumExp(Function):
         maps = backend(x).elementwise
         self.y = maps.log(maps.exp(wide - largest).sum(axis=axes, keepdims=True)) + largest
         y = self.y if keepdims else self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
-        return y.astype(x.dtype)  # a copy: a view of what is kept would not be watched
+        return y.astype(x.dtype)  # a copy: later changes of a view would go unnoticed
 
     def backward(self, dy: Any) -> Any:
         slope = backend(dy).elementwise.exp(self.x - np.where(np.isfinite(self.y), self.y, 0))
@@ -213,7 +215,7 @@ class ArgMax(Function):
         if x.size:
             return self.search(x, axis=axis, keepdims=keepdims)
         kept = [1 if i == axis else n for i, n in enumerate(x.shape) if keepdims or i != axis]
-        return np.empty_like(x, np.int64, shape=kept)  # of nothing, but not over nothing
+        return np.empty_like(x, np.int64, shape=kept)  # empty, but not reduced over an empty axis
 
 
 class ArgMin(ArgMax):
@@ -223,13 +225,13 @@ class ArgMin(ArgMax):
 
 
 class TopPlaces(Function):
-    """Where the `count` largest (or smallest) elements along `axis` are, the best first, of equals the first; int64."""
+    """The places of the `count` largest (or smallest) elements along `axis`, best first, equal ones in order; int64."""
 
     differentiable = False
 
     def forward(self, x: Any, *, count: int, axis: int, largest: bool) -> Any:
         x = x.astype(dtypes.compute_type(x.dtype), copy=False)  # CuPy does not sort bfloat16
-        if largest:  # the last of the reversed axis, read backwards, so that of equals the first comes first
+        if largest:  # sort the reversed axis and read it backwards, so that equal elements keep their order
             order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
         else:
             order = np.argsort(x, axis, kind="stable")
@@ -237,7 +239,7 @@ class TopPlaces(Function):
 
 
 class CumSum(Function):
-    """The sums of all elements up to each along `axis`: without itself if exclusive, from the end if reverse."""
+    """Running sums along `axis`: without the element itself if exclusive, from the end if reverse."""
 
     def forward(self, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
         self.how = axis, exclusive, reverse
@@ -253,7 +255,7 @@ class CumSum(Function):
 
 
 def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Cumulative sums, in float32 for 16-bit floats, in x's order of memory."""
+    """Return running sums, in float32 for 16-bit floats, in x's memory order."""
     return in_order_along(axis, lambda x, axis: _running_sum(x, axis, exclusive, reverse), x)
 
 
@@ -269,9 +271,9 @@ def _running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
 
 
 class CumProd(Function):
-    """The product of all elements up to each along `axis`.
+    """Running products along `axis`.
 
-    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]: nothing is divided, so zeros do no harm.
+    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]: without a division, so zeros do no harm.
     """
 
     def forward(self, x: Any, *, axis: int) -> Any:

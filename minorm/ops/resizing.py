@@ -1,7 +1,7 @@
-"""Resizing along one axis: where each element of the result looks, and what it takes there.
+"""Resizing along one axis: the coordinate of each element of the result, and the weights of the inputs there.
 
-Element i of the result looks at a coordinate x of the input (`coordinates`). What it takes there are the elements j
-near x, each with weight kernel(j - x), the weights of a row adding up to one: a matrix of `resized` by `length`.
+Element i of the result reads the input at a coordinate x (`coordinates`). It is a weighted sum of the elements j near
+x, with weights kernel(j - x) that add up to one: a matrix of `resized` by `length`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
-REACH = {"linear": 1, "cubic": 2}  # how far the kernel goes
+REACH = {"linear": 1, "cubic": 2}  # the radius of the kernel
 
 
 def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float, dtype: Any = np.float64) -> Any:
-    """Where in an axis of n elements each of m elements of the result looks; start and end: of the region, 0 to 1."""
+    """Return the coordinate in an axis of n elements for each of m elements of the result; start and end of the region,
+    0 to 1.
+    """
     i = np.arange(m, dtype=dtype)
     if kind == "asymmetric":
         return i / scale
     if kind == "tf_half_pixel_for_nn":
         return (i + 0.5) / scale
-    if kind == "align_corners":  # scale * n is the length of the result before it is rounded
+    if kind == "align_corners":  # scale * n is the length of the result before rounding
         return i * 0 if m == 1 else i * (n - 1) / (scale * n - 1)
     if kind == "tf_crop_and_resize":
         return i * 0 + (start + end) * (n - 1) / 2 if m == 1 else (start + i * (end - start) / (m - 1)) * (n - 1)
@@ -43,7 +45,9 @@ ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 
 
 def kernel(mode: str, distance: Any, a: float) -> Any:
-    """The weight at a distance: a triangle, or a cubic with slope `a` at 1 (Keys 1981, 10.1109/TASSP.1981.1163711)."""
+    """Return the weight at a distance: a triangle, or a cubic with slope `a` at 1 (Keys 1981,
+    10.1109/TASSP.1981.1163711).
+    """
     d = abs(distance)
     if mode == "linear":
         return np.maximum(1 - d, 0)
@@ -52,7 +56,9 @@ def kernel(mode: str, distance: Any, a: float) -> Any:
 
 
 def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, exclude_outside: bool) -> Any:
-    """Row i weighs the n elements of the axis for a result that looks at x[i]. antialias: wider kernel to shrink."""
+    """Return a matrix whose row i weights the n elements for the coordinate x[i]. antialias widens the kernel to
+    shrink.
+    """
     shrink = min(scale, 1.0) if antialias else 1.0
     span = reach(mode, scale, antialias)
     nearest = np.floor(x).astype(np.intp)[:, None] + np.arange(1 - span, span + 1)
@@ -66,5 +72,5 @@ def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, e
 
 
 def reach(mode: str, scale: float, antialias: bool) -> int:
-    """To how many elements on either side a result may look."""
+    """Return the number of elements on either side that a result may read."""
     return math.ceil(REACH[mode] / (min(scale, 1.0) if antialias else 1.0)) + 1

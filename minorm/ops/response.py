@@ -1,7 +1,7 @@
-"""The two normalizations without a mean: by the energy of neighbouring channels, and by an Lp norm.
+"""The two normalizations without a mean: they divide by the energy of neighbouring channels, or by an Lp norm.
 
-Both divide x by a norm n of some of its elements, so backward has two terms: dy / n, and what each element did to n.
-16-bit floats are computed in float32 and rounded once.
+Both divide x by a norm n of some of its elements, so backward has two terms: dy / n, and the effect of each element on
+n. 16-bit floats compute in float32 and are rounded once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.kernels.select import backend
 from minorm.ops.elementwise import Where
 from minorm.ops.reduction import maximum_of
 
-LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32
+LARGE = 1e15  # up to here squares, their sums and the powers of these sums fit float32
 
 
 def power(a: Any, exponent: float) -> Any:
@@ -28,7 +28,7 @@ def power(a: Any, exponent: float) -> Any:
 
 
 def window_sum(a: Any, before: int, after: int) -> Any:
-    """The sum of channels c - before ... c + after, for every channel c; axis 1 is the channel axis."""
+    """Return the sum of channels c - before ... c + after, for every channel c; axis 1 is the channel axis."""
 
     def total_along(a: Any, axis: int) -> Any:
         total, channels = np.zeros_like(a), a.shape[axis]
@@ -44,8 +44,8 @@ def window_sum(a: Any, before: int, after: int) -> Any:
 class LocalResponse(Function):
     """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2).
 
-    Where a square could leave float32's range, all is computed in float64: y of 1e30 is small, not 0. On a GPU that is
-    always so, because the host would have to wait for the answer.
+    If a square could leave float32's range, it computes in float64, so that y of 1e30 is small, not 0. On a GPU it
+    always does, because the host would have to wait to check.
     """
 
     def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
@@ -63,7 +63,7 @@ class LocalResponse(Function):
         dy = dy.astype(x.dtype, copy=False)
         share = in_order(lambda dy, D: dy * power(D, -self.beta), dy, D)
         parts = in_order(lambda share, x, D: share * x / D, share, x, D)
-        through_D = window_sum(parts, (self.size - 1) // 2, self.size // 2)  # who has c in its window: mirrored
+        through_D = window_sum(parts, (self.size - 1) // 2, self.size // 2)  # windows that contain c: mirrored
         factor = number(2 * self.alpha * self.beta / self.size)
         return in_order(
             lambda share, x, through: (share - factor * x * through).astype(self.dtype, copy=False), share, x, through_D
@@ -86,9 +86,10 @@ class LocalResponse(Function):
 
 
 class LpNormalize(Function):
-    """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; taken of x / max |x|, so that no power overflows.
+    """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; computed from x / max |x|, so that no power
+                             overflows.
 
-    With eps=0 a vector of zeros stays one, and gets no gradient.
+    With eps=0 a vector of zeros stays zero, and gets no gradient.
     """
 
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
@@ -124,7 +125,7 @@ class LpNormalize(Function):
         return expressed(self.expression, [x], [dy])[0]
 
     def expression(self, x: Any) -> Any:
-        """The forward pass with Tensors: where the norm is not below eps, it is taken of x / max |x|."""
+        """Compute the forward pass with Tensors; a norm of at least eps is computed from x / max |x|."""
         x = x.to(self.n.dtype)
         size = maximum_of(abs(x.array), (self.axis,), 0)
         scale = x.from_array(np.where((size > 0) & np.isfinite(size), size, 1).astype(x.dtype))

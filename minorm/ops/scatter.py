@@ -1,4 +1,4 @@
-"""Elements put at positions of a copy of x, or combined there with what x has; the positions are the second input."""
+"""Writes elements to positions of a copy of x, or combines them with x there; the positions are the second input."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from minorm.ops.shape import Cat
 
 
 class Scatter(Function):
-    """y = x, and then y[places] = updates, or y[places] += updates, *=, min or max; a subclass knows the places.
+    """y = x, and then y[places] = updates, or y[places] += updates, *=, min or max; a subclass computes the places.
 
-    Where several are the largest (or smallest) at a place, x's own among them, they share the gradient. Of several
-    that are put at one place ("none"), which ONNX forbids, each gets the gradient of that place.
+    If several elements are the largest (or smallest) at a place, x's element included, they share the gradient. If
+    several are written to one place ("none"), which ONNX forbids, each gets the gradient of that place.
     """
 
     def forward(self, x, index, updates, *, reduction, axis=None):
@@ -57,9 +57,9 @@ class Scatter(Function):
         return dy * ours, None, there * theirs
 
     def product(self, x, _, updates):
-        """The forward pass of "mul" with Tensors: the factors of a place are multiplied in pairs until one is left.
+        """Compute the forward pass of "mul" with Tensors: multiply the factors of a place in pairs until one is left.
 
-        Pairs have a derivative where a factor is 0, too, and take log2(the most factors) rounds.
+        Pairs have a derivative even if a factor is 0, and take log2(largest number of factors) rounds.
         """
         targets = self.targets(x)
         touched = np.unique(targets)
@@ -69,7 +69,7 @@ class Scatter(Function):
         while len(places) > len(touched):
             order = np.argsort(places, kind="stable")
             ordered = places[order]
-            number = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # of a factor at its place
+            number = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # the number of a factor at its place
             first = np.flatnonzero(number % 2 == 0)
             paired = np.append(number[1:] % 2 == 1, False)[first]
             pairs = factors[order[first[paired]]] * factors[order[first[paired] + 1]]
@@ -83,7 +83,7 @@ class Scatter(Function):
         return LinearMap.apply(x, there=self.outside, back=self.outside) + put.reshape(x.shape)
 
     def targets(self, x):
-        """Where in x each update goes: its number in x's elements, in the order of the updates' elements."""
+        """Return the flat index in x of each update, in the order of the updates' elements."""
         places = np.broadcast_arrays(*[to_device(a, "cpu") for a in self.places])
         n = len(places)
         index = np.ravel_multi_index(places, x.shape[:n], mode="wrap")
@@ -91,13 +91,13 @@ class Scatter(Function):
         return (index[..., None] * rest + np.arange(rest)).reshape(-1)
 
     def outside(self, dy):
-        """dy where nothing was put."""
+        """Return dy, with 0 where elements were written."""
         dx = dy.copy()
         dx[self.places] = 0
         return dx
 
     def of_extreme(self):
-        """1 / (how many are the extreme), or 0, for x and for the updates."""
+        """Return 1 / (the number of elements that are the extreme), or 0, for x and for the updates."""
         ours, theirs = self.x == self.y, self.updates == self.y[self.places]
         wide = dtypes.compute_type(self.x.dtype)
         count = self._combined(ours.astype(wide), theirs.astype(wide), "add")
@@ -105,7 +105,7 @@ class Scatter(Function):
         return share * ours, share[self.places] * theirs
 
     def of_product(self):
-        """For each factor the product of the others at its place; it may be 0 itself, or one of the others."""
+        """Return, for each factor, the product of the others at its place; any of them may be 0."""
         wide = dtypes.compute_type(self.x.dtype)
         x, updates = self.x.astype(wide), self.updates.astype(wide)
         zeros = self._combined((x == 0).astype(wide), (updates == 0).astype(wide), "add")
@@ -120,7 +120,7 @@ class Scatter(Function):
         return backend(x).indexing.scatter(x, self.places, updates, reduction)
 
     def places_of(self, index: Any, x: Any, axis: int) -> Any:
-        """What selects the places from x."""
+        """Return the index that selects the places from x."""
         raise NotImplementedError
 
 

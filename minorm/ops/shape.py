@@ -1,4 +1,4 @@
-"""Operations that move elements and compute nothing: the gradient is moved back the same way."""
+"""Operations that move elements without computing; the gradient moves back the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.ops.elementwise import sum_to
 
 
 class Reshape(Function):
-    """The same elements, in row-major order, under another shape: a view, or a copy where no strides give that one."""
+    """The same elements, in row-major order, in another shape: a view, or a copy if no strides give that shape."""
 
     view = True
 
@@ -81,7 +81,7 @@ class Flip(Function):
 
 
 class Cat(Function):
-    """Several arrays joined along an existing axis."""
+    """Joins several arrays along an existing axis."""
 
     def forward(self, *arrays: Any, axis: int) -> Any:
         self.axis, self.lengths = axis, [a.shape[axis] for a in arrays]
@@ -97,12 +97,12 @@ class Cat(Function):
 
 
 def stacked(tensors: Sequence[Any], axis: int) -> Any:
-    """Tensors of one shape side by side along a new axis."""
+    """Join Tensors of one shape along a new axis."""
     return Cat.apply(*[x.unsqueeze(axis) for x in tensors], axis=axis)
 
 
 class Unbind(Function):
-    """The slices of a copy of x along `axis`: their gradients make one array, where those of x[i] are one each."""
+    """The slices of a copy of x along `axis`; their gradients form one array, while x[i] needs an array for each."""
 
     def forward(self, x: Any, *, axis: int) -> Any:
         self.shape, self.axis = x.shape, axis
@@ -145,12 +145,12 @@ class Pad(Function):
 
 
 class Repeat(Function):
-    """The whole array laid `counts[i]` times one after the other along axis i."""
+    """Repeats the whole array `counts[i]` times along axis i."""
 
     def forward(self, x: Any, *, counts: tuple[int, ...]) -> Any:
         self.shape = (1,) * (len(counts) - x.ndim) + x.shape
         self.original, self.counts = x.shape, counts
-        if 0 in counts:  # np.tile would lay out the other axes first
+        if 0 in counts:  # np.tile would repeat the other axes first
             return np.empty_like(x, shape=[m * n for m, n in zip(counts, self.shape, strict=True)])
         return np.tile(x, counts)
 
@@ -164,7 +164,7 @@ class Repeat(Function):
 
 
 class Diagonal(Function):
-    """y[i, j] = x[i, j, i] for the letters "iji": one axis for each letter, in the order in which they first stand."""
+    """y[i, j] = x[i, j, i] for the letters "iji": one axis for each letter, in the order of first occurrence."""
 
     def forward(self, x, *, letters):
         lengths = dict(zip(letters, x.shape, strict=True))
@@ -190,7 +190,7 @@ class MatrixDiagonal(Function):
     def forward(self, x, *, offset):
         self.shape, self.offset = x.shape, offset
         y = np.diagonal(x, offset, -2, -1)
-        if type(y) is np.ndarray:  # NumPy's is read-only
+        if type(y) is np.ndarray:  # NumPy's view is read-only
             y.flags.writeable = x.flags.writeable
         return y
 

@@ -1,4 +1,4 @@
-"""erf and its inverse, which NumPy lacks, remainders, determinants and Fourier transforms, differentiable."""
+"""Differentiable functions: erf and its inverse, which NumPy lacks, remainders, determinants and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Erf(Function):
         self.x = x
         if dtypes.is_float(x.dtype):
             return backend(x).elementwise.erf(x)
-        return backend(x).elementwise.erf(x.astype(np.float64)).astype(x.dtype)  # ONNX's takes integers too
+        return backend(x).elementwise.erf(x.astype(np.float64)).astype(x.dtype)  # ONNX Erf takes integers too
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).elementwise.erf_grad(dy, self.x)
@@ -58,7 +58,9 @@ FAR = (
 
 
 class ErfInv(Function):
-    """The number y whose erf is x; infinite at -1 and 1, NaN beyond. y sqrt(2) is a quantile of the normal."""
+    """The number y whose erf is x; infinite at -1 and 1, NaN beyond. y sqrt(2) is a quantile of the normal
+    distribution.
+    """
 
     def forward(self, x: Any) -> Any:
         self.y = in_wide(self.value, x)
@@ -85,7 +87,7 @@ class ErfInv(Function):
 
 
 def quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    """The first polynomial at x over the second."""
+    """Return the first polynomial at x divided by the second."""
     above, below = (functools.reduce(lambda y, c: y * x + x.dtype.type(c), p[::-1]) for p in polynomials)
     return above / below
 
@@ -116,23 +118,23 @@ class Remainder(Function):
 
 
 def _quotient_to_zero(a: Any, b: Any) -> Any:
-    """a / b rounded towards 0, without the last digit in which a / b itself may round up to a whole number."""
+    """a / b rounded towards 0; exact even where a / b rounds up to a whole number in its last digit."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(b == 0, np.trunc(a / b), np.rint((a - np.fmod(a, b)) / b)).astype(a.dtype, copy=False)
 
 
 def on_host(x: Any) -> Any:
-    """x in the type that it is computed in, on the host: what follows has no kernel on a GPU."""
+    """Return x on the host, in the compute type: the following functions have no GPU kernel."""
     return to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
 
 
 def moved(y: Any, x: Any) -> Any:
-    """y on the device of x, and in its type."""
+    """Return y on the device of x, in x's type."""
     return to_device(y.astype(x.dtype, copy=False), device_of(x))
 
 
 def _rotated(x: Any) -> tuple[Any, Any, Any, Any]:
-    """x = u diag(s) v, and det(u) det(v), which is 1 or -1; on the host."""
+    """Return u, s, v with x = u diag(s) v, and det(u) det(v), which is 1 or -1; on the host."""
     u, s, v = np.linalg.svd(on_host(x))
     return u, s, v, np.linalg.det(u) * np.linalg.det(v)
 
@@ -152,7 +154,7 @@ class Determinant(Function):
 
 
 def cofactors(x: Any) -> Any:
-    """det(u v) u diag(products of the other s) v for x = u diag(s) v, which holds where x has no inverse too."""
+    """det(u v) u diag(products of the other s) v for x = u diag(s) v, which also holds if x has no inverse."""
     u, s, v, sign = _rotated(x)
     others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
     return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)
@@ -161,8 +163,8 @@ def cofactors(x: Any) -> Any:
 class Cofactors(Function):
     """The gradient of det(x) as a Function.
 
-    With u and v as above, w = u^T dy v^T, and p[i, j] the product of all s but s[i] and s[j], for i != j:
-    det(diag(s) + e) has the terms p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]) of second order, so
+    Take u and v as above, w = u^T dy v^T, and p[i, j], for i != j, the product of all s but s[i] and s[j]. det(diag(s)
+    + e) has the terms p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]) of second order, so
 
         u^T dx v^T = det(u v) (diag(p @ diagonal of w) - p * w^T)
     """
@@ -186,7 +188,7 @@ class Fourier(Function):
     """y[k] = sum over j of x[j] e^(-2 pi i j k / n), complex numbers as pairs on the last axis; inverse: with e^(+...),
     and divided by n.
 
-    As a map of pairs its transposed is that of the other direction, but for the factor n.
+    As a map of pairs, its transpose is the transform in the other direction, except for the factor n.
     """
 
     def forward(self, x: Any, *, axis: int, inverse: bool) -> Any:
@@ -202,7 +204,7 @@ class Fourier(Function):
 
 
 def fourier(x: Any, axis: int, inverse: bool) -> Any:
-    """The transform of pairs along the axis, in their type; 16-bit floats in float32."""
+    """Return the transform of pairs along the axis, in their type; 16-bit floats compute in float32."""
     wide = on_host(x)
     z = wide[..., 0] + 1j * wide[..., 1]
     z = np.fft.ifft(z, axis=axis) if inverse else np.fft.fft(z, axis=axis)
@@ -210,6 +212,6 @@ def fourier(x: Any, axis: int, inverse: bool) -> Any:
 
 
 def transposed_fourier(dy: Any, axis: int, inverse: bool) -> Any:
-    """The transpose of `fourier` as a map of pairs, which is its gradient."""
+    """Apply the transpose of `fourier` as a map of pairs, which is its gradient."""
     n, dx = dy.shape[axis], fourier(dy, axis, not inverse)
     return (dx / n if inverse else dx * n).astype(dy.dtype)

@@ -1,4 +1,4 @@
-"""Functions made of steps: their slope is 0 wherever they have one, so no gradient flows through them."""
+"""Step functions: their slope is 0 wherever it exists, so no gradient flows through them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stepwise(Function):
 
 
 def expect_divisor(operation: str, b: Any) -> None:
-    """ZeroDivisionError where an integer of b is 0: no integer stands for infinity. A GPU is not waited for."""
+    """Raise ZeroDivisionError if an integer of b is 0, since no integer is infinite. It is not checked on a GPU."""
     if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
         raise ZeroDivisionError(
             f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
@@ -70,7 +70,7 @@ class Quotient(Function):
 
 
 class BinCount(Function):
-    """How often each of 0, 1, 2 ... stands in x, or the sum of its weights; at least `minlength` of them."""
+    """The count of each of 0, 1, 2 ... in x, or the sum of its weights; at least `minlength` numbers."""
 
     differentiable = False
 
@@ -81,7 +81,7 @@ class BinCount(Function):
 
 
 class Histogram(Function):
-    """How many elements of x lie in each of `bins` equal parts from low to high, high included."""
+    """The number of elements of x in each of `bins` equal parts from low to high, high included."""
 
     differentiable = False
 
@@ -90,14 +90,14 @@ class Histogram(Function):
 
 
 def _sorted_type(x: Any) -> Any:
-    """x in a type that CuPy sorts and searches, too."""
+    """Convert x to a type that CuPy can sort and search too."""
     return x.astype(dtypes.compute_type(x.dtype), copy=False)
 
 
 class SearchSorted(Function):
-    """How many of the numbers in order, along their last axis, lie before each of x: below it, or (right) not above it.
+    """The count of sorted numbers, along their last axis, that lie before each of x: below it, or (right) not above it.
 
-    The order is one for all of x, or one for each row of x.
+    The sorted numbers are one row for all of x, or one row for each row of x.
     """
 
     differentiable = False
@@ -110,7 +110,7 @@ class SearchSorted(Function):
 
     @staticmethod
     def by_rows(order: Any, x: Any, right: bool) -> Any:
-        """By halves: the answer lies from `low` to `high`, until the two meet."""
+        """Search by halves: the answer lies from `low` to `high`, until the two meet."""
         n = order.shape[-1]
         low, high = np.zeros_like(x, dtypes.int64), np.full_like(x, n, dtypes.int64)
         for _ in range(n.bit_length()):
@@ -122,7 +122,7 @@ class SearchSorted(Function):
 
 
 class IsIn(Function):
-    """Which elements of x stand among `others`."""
+    """True where an element of x occurs among `others`."""
 
     differentiable = False
 
@@ -135,7 +135,7 @@ class IsIn(Function):
 
 
 class Rounded(Stepwise):
-    """floor, ceil, rint, trunc or sign of a float, whose result stays in the graph: its gradient is 0."""
+    """floor, ceil, rint, trunc or sign of floats; the result stays in the graph, with gradient 0."""
 
     differentiable = True
 

@@ -1,1 +1,1 @@
-"""Tensor, and what it can do."""
+"""Tensor, its methods, and functions of Tensors."""

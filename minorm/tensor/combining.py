@@ -1,4 +1,6 @@
-"""Functions of several Tensors: joined, chosen from, multiplied. Those of one are its methods, see functions.py."""
+"""Functions of several Tensors that join, choose or multiply. Functions of one Tensor are its methods; see
+functions.py.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor, as_tensor
 
 
-@documented({}, tensors="a list of Tensors whose axes but `dim` are equal", dim=AXIS)
+@documented({}, tensors="a list of Tensors that differ in length along `dim` only", dim=AXIS)
 @numpys
 @checked
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors one after the other along `dim`.
+    """Join the tensors one after the other along `dim`.
 
     ValueError for shapes that differ elsewhere.
 
@@ -47,11 +49,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return shape.Cat.apply(*parts, axis=axis)
 
 
-@documented({}, tensors="a list of Tensors of one shape", dim="the place of the new axis")
+@documented({}, tensors="a list of Tensors of one shape", dim="the position of the new axis")
 @numpys
 @checked
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors along a new axis `dim`.
+    """Join the tensors along a new axis `dim`.
 
     ValueError unless the shapes are equal.
 
@@ -75,7 +77,7 @@ concat = concatenate = cat
 @documented({}, tensors="a list of Tensors")
 @checked
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensors side by side: joined along axis 1, vectors along their one axis."""
+    """Join the tensors side by side, along axis 1; vectors along their only axis."""
     parts = [part.reshape(1) if part.ndim == 0 else part for part in tensors]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
@@ -83,25 +85,25 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 @documented({}, tensors="a list of Tensors")
 @checked
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensors one below the other: joined along axis 0, of which a vector is one row."""
+    """Join the tensors one below the other, along axis 0; a vector counts as one row."""
     return cat([part.reshape(1, -1) if part.ndim < 2 else part for part in tensors], 0)
 
 
 @documented({}, tensors="a list of Tensors")
 @checked
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensors side by side along axis 1, of which a vector is one column."""
+    """Join the tensors side by side, along axis 1; a vector counts as one column."""
     return cat([part.reshape(-1, 1) if part.ndim < 2 else part for part in tensors], 1)
 
 
 @documented(
     {},
     tensors="vectors, or one list of them",
-    indexing='"ij" for rows first; "xy" exchanges the first two axes, as pictures count them',
+    indexing='"ij" puts rows first; "xy" swaps the first two axes, as in images',
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i, j, ...] = the element of vector k at the place of axis k: the coordinates of a grid.
+    """result[k][i, j, ...] = the element of vector k at the index of axis k: the coordinates of a grid.
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -115,7 +117,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if any(part.ndim > 1 for part in parts):
         raise ValueError(f"meshgrid: shapes are {[part.shape for part in parts]}; expected vectors")
     flat = [part.reshape(-1) for part in parts]
-    if indexing == "xy":  # as pictures count: x is the second axis
+    if indexing == "xy":  # as in images: x is the second axis
         flat[:2] = flat[1::-1]
     shape = tuple(len(part) for part in flat)
     found = [part.reshape(-1, *(1,) * (len(flat) - i - 1)).expand(shape) for i, part in enumerate(flat)]
@@ -128,11 +130,11 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     {},
     a="any shape",
     b="any shape, of a's type",
-    dims="how many axes, the last of a with the first of b; or a pair of lists, the axes of a and those of b",
+    dims="the number of axes, the last of a with the first of b; or a pair of lists, the axes of a and those of b",
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Products summed over axes of both; the other axes of a come first, then those of b.
+    """Multiply a and b, and sum over axes of both; the other axes of a come first, then those of b.
 
     ValueError for axes of different lengths.
 
@@ -147,7 +149,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     pairs = list(zip(ours, theirs, strict=True))
     if any(m != n and 1 not in (m, n) for m, n in ((a.shape[i], b.shape[j]) for i, j in pairs)):
         raise ValueError(f"tensordot: a is {a.shape}, b is {b.shape}; expected equal lengths along {ours} and {theirs}")
-    for i, j in pairs:  # an axis of length 1 stretches beside a longer one, so that one is summed alone
+    for i, j in pairs:  # an axis of length 1 broadcasts to a longer one, which is summed first
         a, b = (x.sum(k, True) if x.shape[k] != 1 == n else x for x, k, n in ((a, i, b.shape[j]), (b, j, a.shape[i])))
     rows = [i for i in range(a.ndim) if i not in ours]
     columns = [i for i in range(b.ndim) if i not in theirs]
@@ -161,15 +163,15 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 @documented({}, tensors="Tensors whose axes are equal or 1, counted from the last")
 @checked
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Each expanded to the shape that they have together."""
+    """Expand all tensors to their common shape."""
     shape = np.broadcast_shapes(*[x.shape for x in tensors])
     return tuple(x.expand(shape) for x in tensors)
 
 
-@documented({}, obj="anything at all")
+@documented({}, obj="any object")
 @checked
 def is_tensor(obj: Any) -> bool:
-    """True for a Tensor."""
+    """Return True for a Tensor."""
     return isinstance(obj, Tensor)
 
 
@@ -183,8 +185,8 @@ def is_tensor(obj: Any) -> bool:
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """y = input where the condition holds, other elsewhere; all three broadcast.
 
-    Without input and other, where the condition holds: a vector of places for each axis. TypeError for a condition that
-    is not bool.
+    Without input and other it returns the places where the condition holds: a vector for each axis. TypeError for a
+    condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])
@@ -198,7 +200,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     chosen = as_tensor(condition)
     if chosen.dtype != dtypes.bool:
         raise TypeError(f"where: condition is {chosen.dtype}; expected bool; compare first, as in x > 0")
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers, of whose types the wider counts
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers: the wider of their types counts
         kind = dtypes.get_default_dtype() if float in map(type, (input, other)) else None
         number = np.asarray(input, kind) if isinstance(input, (bool, int, float)) else input
         input = as_tensor(number).to(chosen.device)
@@ -209,11 +211,11 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     {},
     x="any shape",
     pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
-    value="what is put around",
+    value="the value of the new elements",
 )
 @checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
-    """x with `value` around it; `F.pad` has the other modes.
+    """Put elements `value` around x; `F.pad` has the other modes.
 
     Example:
         >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)
@@ -292,13 +294,13 @@ def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
     {},
     input="a Tensor or an array",
     other="a Tensor or an array",
-    rtol="how far apart they may be, as a share of |other|",
-    atol="how far apart they may be beside that",
-    equal_nan="True takes NaN for equal to NaN",
+    rtol="the allowed difference, as a share of |other|",
+    atol="the allowed difference that is added to it",
+    equal_nan="True treats NaN as equal to NaN",
 )
 @checked
 def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """True where every |input - other| <= atol + rtol * |other|; infinity is close to itself alone.
+    """Return True if every |input - other| <= atol + rtol * |other|; infinity is close only to itself.
 
     Example:
         >>> mn.allclose(mn.tensor([1.0]), mn.tensor([1.001]), rtol=0.01)

@@ -1,8 +1,9 @@
-"""Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's.
+"""Functions that make Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are
+PyTorch's.
 
-`device` is "cpu" or None, "cuda" or "cuda:1". PyTorch's `size=` is taken as well, and so are `pin_memory=`, `layout=`
-and `memory_format=`: they say where and how memory lies, which changes no number. What is like another tensor has its
-order in memory.
+`device` is "cpu" or None, "cuda" or "cuda:1". They also accept PyTorch's `size=`, and `pin_memory=`, `layout=` and
+`memory_format=`, which concern only memory and change no number. The `_like` functions keep the input's order in
+memory.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from minorm.tensor.tensor import Tensor
 @documented(
     MADE,
     data="numbers, nested lists, an array or a Tensor",
-    dtype="the element type; None is the data's: the default float type for Python's floats, int64 for its integers",
-    device='where it is made, "cpu" or "cuda"; None is where the data is',
+    dtype="the element type; None takes it from the data: the default float type for Python floats, int64 for integers",
+    device='the device of the result, "cpu" or "cuda"; None is the device of the data',
 )
 @making
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A Tensor with a copy of `data`.
+    """Make a Tensor with a copy of `data`.
 
-    TypeError for data that no Tensor can hold.
+    TypeError for data that a Tensor cannot hold.
 
     Example:
         >>> mn.tensor([[1, 2], [3, 4]], dtype=mn.float32)
@@ -53,11 +54,11 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return Tensor(array if device is None else devices.to_device(array, device), requires_grad)
 
 
-_CUDA = (2, 13)  # DLPack's numbers for memory of a GPU, and for memory that GPU and CPU share
+_CUDA = (2, 13)  # DLPack's device numbers for GPU memory, and for memory that GPU and CPU share
 
 
 def _holds_arrays(data: Any) -> bool:
-    """True for a list with arrays or NumPy scalars in it, whose own type then counts."""
+    """Return True for a list that contains arrays or NumPy scalars: then their type counts."""
     if isinstance(data, (list, tuple)):
         return any(_holds_arrays(item) for item in data)
     return hasattr(data, "dtype")
@@ -66,9 +67,9 @@ def _holds_arrays(data: Any) -> bool:
 @documented({}, ndarray="a NumPy array")
 @checked
 def from_numpy(ndarray: Any) -> Tensor:
-    """A Tensor around a NumPy array, sharing its memory.
+    """Wrap a NumPy array in a Tensor that shares its memory.
 
-    TypeError for what is no array, and for the byte order of another machine.
+    TypeError for anything but an array, and for a foreign byte order.
 
     Example:
         >>> array = mn.zeros(2).numpy()
@@ -92,9 +93,9 @@ def from_numpy(ndarray: Any) -> Tensor:
 @documented({}, source="an array of another library, with `__dlpack__`")
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """A Tensor around another library's array, on the CPU or a GPU, sharing its memory through DLPack.
+    """Wrap another library's array, on the CPU or a GPU, in a Tensor that shares its memory through DLPack.
 
-    On a GPU the current stream waits for what the other library's stream has still to do, and the host waits for none.
+    On a GPU the current stream waits for the other library's stream; the host does not wait.
 
     Example:
         >>> mn.from_dlpack(mn.zeros(2).numpy())
@@ -108,12 +109,12 @@ def from_dlpack(source: Any) -> Tensor:
 @documented(
     {},
     data="numbers, nested lists, an array or a Tensor",
-    dtype="the element type; None is the data's",
-    device='where it shall be, "cpu" or "cuda"; None is where the data is',
+    dtype="the element type; None keeps the data's type",
+    device='the device of the result, "cpu" or "cuda"; None is the device of the data',
 )
 @checked
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a Tensor, without a copy where it already is a Tensor or an array of that type and on that device.
+    """Return `data` as a Tensor; a Tensor or an array of that type on that device is not copied.
 
     Example:
         >>> x = mn.zeros(2)
@@ -131,12 +132,12 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 @documented(
     MADE,
-    fill_value="the number that each element is",
+    fill_value="the value of each element",
     dtype="the element type; None is fill_value's: bool, int64 or the default float type",
 )
 @making
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """`size` elements of `fill_value`.
+    """Make a Tensor of shape `size` with all elements `fill_value`.
 
     Example:
         >>> mn.full((2, 2), 7)
@@ -151,7 +152,7 @@ def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = 
 @documented(MADE)
 @making
 def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """`size` zeros.
+    """Make a Tensor of zeros.
 
     Example:
         >>> mn.zeros(2, 3)
@@ -164,7 +165,7 @@ def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
 @documented(MADE)
 @making
 def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """`size` ones.
+    """Make a Tensor of ones.
 
     Example:
         >>> mn.ones(2, dtype=mn.int64)
@@ -176,7 +177,7 @@ def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any
 @documented(MADE)
 @making
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """`size` elements of uninitialized memory: whatever stood there.
+    """Make a Tensor with uninitialized memory: its elements are arbitrary.
 
     Example:
         >>> mn.empty(2, 3).shape
@@ -188,7 +189,7 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
 
 
 def laid_out_like(operation: str, made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
-    """`made`, a new Tensor, in the order of memory that is asked for, or in that of input."""
+    """Return `made`, a new Tensor, in the order of memory_format, or in the order of input."""
     if memory_format is None and input.array.flags.c_contiguous:
         return made
     with devices.on_device_of(made.array):
@@ -201,7 +202,7 @@ def laid_out_like(operation: str, made: Tensor, input: Tensor, memory_format: An
 def zeros_like(
     input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, memory_format: Any = None
 ) -> Tensor:
-    """Zeros of input's shape.
+    """Make a Tensor of zeros with input's shape.
 
     Example:
         >>> mn.zeros_like(mn.tensor([1, 2]))
@@ -215,7 +216,7 @@ def zeros_like(
 def ones_like(
     input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, memory_format: Any = None
 ) -> Tensor:
-    """Ones of input's shape.
+    """Make a Tensor of ones with input's shape.
 
     Example:
         >>> mn.ones_like(mn.tensor([1, 2]), dtype=mn.float32)
@@ -229,7 +230,7 @@ def ones_like(
 def empty_like(
     input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, memory_format: Any = None
 ) -> Tensor:
-    """Uninitialized memory of input's shape.
+    """Make a Tensor with uninitialized memory and input's shape.
 
     Example:
         >>> mn.empty_like(mn.zeros(2, 3)).shape
@@ -239,13 +240,13 @@ def empty_like(
     return laid_out_like("empty_like", made, input, memory_format)
 
 
-@documented(MADE_LIKE, fill_value="the number that each element is")
+@documented(MADE_LIKE, fill_value="the value of each element")
 @making
 def full_like(
     input: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """`fill_value` in input's shape.
+    """Make a Tensor with input's shape and all elements `fill_value`.
 
     Example:
         >>> mn.full_like(mn.zeros(2), 7)
@@ -258,9 +259,9 @@ def full_like(
 
 @documented(
     MADE,
-    start="the first number; alone it is the end, and the first number is 0",
-    end="the number that all are below",
-    step="how far the next one is",
+    start="the first number; without `end` it is the end, and the first number is 0",
+    end="the bound that all numbers stay below",
+    step="the difference of two neighbours",
     dtype="the element type; None is int64 for integers, the default float type otherwise",
 )
 @making
@@ -268,7 +269,7 @@ def arange(
     start: float, end: float | None = None, step: float = 1, dtype: Any = None, *, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """start, start + step, ... below end.
+    """Make a Tensor of the numbers start, start + step, ... below end.
 
     Example:
         >>> mn.arange(3), mn.arange(1.0, 2.0, 0.5)
@@ -283,16 +284,16 @@ def arange(
 
 
 def _number(value: Any) -> Any:
-    """A number, also out of a Tensor: an integer stays one."""
+    """Return a number, taken out of a Tensor if necessary; an integer stays an integer."""
     return value.item() if hasattr(value, "from_array") else value
 
 
-@documented(MADE, start="the first number", end="the last number, included", steps="how many numbers")
+@documented(MADE, start="the first number", end="the last number, included", steps="the count of numbers")
 @making
 def linspace(
     start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """start + i * (end - start) / (steps - 1): `steps` numbers from start to end, both included.
+    """y[i] = start + i * (end - start) / (steps - 1): `steps` numbers from start to end, both included.
 
     Example:
         >>> mn.linspace(0, 1, 5)
@@ -304,7 +305,7 @@ def linspace(
         return Tensor(xp.linspace(start, end, steps).astype(kind), requires_grad)
 
 
-@documented(MADE, n="how many rows", m="how many columns; None is n")
+@documented(MADE, n="the number of rows", m="the number of columns; None is n")
 @making
 def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """y[i, j] = 1 where i = j, else 0.

@@ -1,6 +1,6 @@
-"""The methods of a Tensor as functions: `minorm.exp(x)` is `x.exp()`. One table; arguments are the method's.
+"""A table of functions that call the methods of a Tensor: `minorm.exp(x)` is `x.exp()`, with the same arguments.
 
-PyTorch's name of the first argument, `input`, is taken too.
+PyTorch's name of the first argument, `input`, works too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def function(method: Method, number_first: bool = False) -> Method:
-    """The method as a function, which says what is wrong with its first argument.
+    """Return the method as a function that checks its first argument.
 
-    number_first: that may be a number where another argument is a Tensor, as in `mn.pow(2, x)`.
+    number_first: the first argument may be a number if another argument is a Tensor, as in `mn.pow(2, x)`.
     """
     name = method.__name__
 
@@ -149,8 +149,8 @@ diff = function(Tensor.diff)
 
 MOMENTS = AXES | {
     "input": "a Tensor of floats",
-    "unbiased": "False divides by N, whatever correction says",
-    "correction": "what N is lessened by; 1 makes the expectation that of the variance, None is 0",
+    "unbiased": "False divides by N, and ignores correction",
+    "correction": "the number subtracted from N; 1 makes the estimate of the variance unbiased, None is 0",
 }
 
 
@@ -160,7 +160,7 @@ MOMENTS = AXES | {
 def var_mean(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
 ) -> tuple[Tensor, Tensor]:
-    """The variance and the mean over `dim`.
+    """Return the variance and the mean over `dim`.
 
     Example:
         >>> mn.var_mean(mn.tensor([1.0, 3.0]))
@@ -175,7 +175,7 @@ def var_mean(
 def std_mean(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
 ) -> tuple[Tensor, Tensor]:
-    """The standard deviation and the mean over `dim`.
+    """Return the standard deviation and the mean over `dim`.
 
     Example:
         >>> mn.std_mean(mn.tensor([1.0, 3.0]), correction=0)
@@ -227,11 +227,11 @@ tensor_split = function(Tensor.tensor_split)
 @documented(
     {},
     split_size_or_sections="the length of a piece, or a list with the length of each",
-    dim="an axis; negative ones count from the end",
+    dim="an axis; negative numbers count from the end",
 )
 @function
 def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size along `dim`, the last one possibly shorter; or of the sizes in a list.
+    """Split x along `dim` into pieces of one size, the last one possibly shorter, or of the sizes in a list.
 
     Example:
         >>> mn.split(mn.arange(5), 2)
@@ -304,7 +304,7 @@ absolute, arctan, arctan2, swapdims, moveaxis = abs, atan, atan2, transpose, mov
 @documented(OTHER, input="a number or a Tensor")
 @checked
 def xlogy(input: Any, other: Any) -> Tensor:
-    """input * log(other), and 0 where input is 0: as p * log(p) is meant. NaN where other is NaN.
+    """input * log(other), and 0 where input is 0, as in p * log(p). NaN where other is NaN.
 
     Example:
         >>> mn.xlogy(2.0, mn.tensor([1.0, 2.0]))

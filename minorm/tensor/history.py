@@ -1,9 +1,9 @@
-"""The history of a Tensor that is changed in place: it goes on with the creator of its new value.
+"""The graph history of Tensors that change in place: the Tensor takes over the creator of its new value.
 
-The graph's edges lead to creators and not to Tensors, so a Tensor may take over another creator, while what was
-computed from its old value keeps the old one. A change of a whole tensor x is an ordinary operation, whose result is
-written into x. A change of a part is a `SetItem` of the tensor that the part is a view of; then every other view of it
-is viewed anew, by the function that made it. An open trace is told of both.
+The graph's edges lead to creators and not to Tensors, so a Tensor may take over another creator, while results computed
+from its old value keep the old one. A change of a whole tensor x is an ordinary operation whose result is written into
+x. A change of a part is a `SetItem` of the tensor that the part is a view of; then the function that made each other
+view makes it again. An open trace records both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minorm.ops import indexing
 
 
 def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
-    """Whether a graph is to know of this change; RuntimeError where it cannot, or the memory cannot change."""
+    """Must the graph record this change? RuntimeError if it cannot, or if the memory must not change."""
     array = x.array
     if 0 in array.strides or not (type(array) is not np.ndarray or array.flags.writeable):
         _check_memory(x, operation)
@@ -58,7 +58,7 @@ def _check_memory(x: Any, operation: str) -> None:
 
 
 def _origin(x: Any) -> tuple[Any, list[View]]:
-    """The tensor that x is a view of, by way of others perhaps, and the way from it to x."""
+    """Return the tensor that x is a view of, directly or through other views, and the links from it to x."""
     tensor, links = x, []
     while _is_view(tensor):
         links.append(tensor.view_of)
@@ -67,14 +67,14 @@ def _origin(x: Any) -> tuple[Any, list[View]]:
 
 
 def as_before(x: Any) -> Any:
-    """Another Tensor for what x has been until now: the same array and creator."""
+    """Return another Tensor with x's present array and creator."""
     before = x.from_array(x.array)
     before._requires_grad, before.creator, before.output_index = x.requires_grad, x.creator, x.output_index
     return before
 
 
 def go_on_as(x: Any, result: Any) -> None:
-    """Take the value of `result`, and its history."""
+    """Let x take the value of `result`, and its history."""
     if _is_view(x):
         set_part(x, ..., result)
         return
@@ -86,7 +86,7 @@ def go_on_as(x: Any, result: Any) -> None:
 
 
 def set_part(x: Any, index: Any, part: Any) -> None:
-    """x[index] = part, as a change of the tensor that x is a view of."""
+    """Record x[index] = part as a change of the tensor that x is a view of."""
     root, links = _origin(x)
     _remember(root)
     steps = tuple((link.function, link.options) for link in links)
@@ -95,7 +95,7 @@ def set_part(x: Any, index: Any, part: Any) -> None:
 
 
 def _is_view(tensor: Any) -> bool:
-    """Whether it still shares the memory of what it was made from: copy.deepcopy and x.data = y part them."""
+    """Does the tensor still share memory with its parent? copy.deepcopy and x.data = y separate them."""
     link = tensor.view_of
     return (
         link is not None
@@ -105,7 +105,7 @@ def _is_view(tensor: Any) -> bool:
 
 
 def keep_copies(creator: Any, array: Any) -> None:
-    """Before `array` is overwritten: what forward kept of it becomes a copy."""
+    """Replace `array`, which is about to be overwritten, by a copy where forward kept it."""
     names = [name for name, kept in vars(creator).items() if kept is array]
     if names:
         with devices.on_device_of(array):
@@ -115,7 +115,7 @@ def keep_copies(creator: Any, array: Any) -> None:
 
 
 def _graft(tensor: Any, result: Any) -> None:
-    """Let `tensor` go on with the history of `result`, in the graph and in an open trace."""
+    """Give `tensor` the history of `result`, in the graph and in an open trace."""
     if grad_mode.is_grad_enabled():
         asked = tensor.creator is not None and tensor.creator.release(tensor)
         tensor._requires_grad, tensor.creator = result.requires_grad, result.creator
@@ -126,14 +126,14 @@ def _graft(tensor: Any, result: Any) -> None:
 
 
 def _remember(root: Any) -> None:
-    """An open trace wants to know what its constants were before they changed."""
+    """Let an open trace save the value of its constants before they change."""
     if trace.state.calls is not None:
         for tensor in (root, *root.version.living()):
             trace.remember(tensor.array)
 
 
 def _changed(root: Any) -> None:
-    """Count the change, and view anew what is a view of `root`."""
+    """Count the change, and remake every view of `root`."""
     root.version.count += 1
     if trace.state.calls is not None:
         root.version.traced += 1

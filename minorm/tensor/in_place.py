@@ -1,11 +1,11 @@
-"""Changes of a Tensor in place: `x += y`, `x[i] = y`, `x.fill_(0)` ... mean what they mean in PyTorch.
+"""Changes of a Tensor in place: `x += y`, `x[i] = y`, `x.fill_(0)` ... work as in PyTorch.
 
     memory    the array itself changes, so every alias and every view sees it
-    version   counts up, so that backward notices where it needs the old values
-    history   where gradients are recorded, the same Tensor goes on with the creator of its new value, and so does
-              whatever shares its memory
+    version   counts up, so that backward notices if it needs the old values
+    history   where gradients are recorded, the same Tensor takes over the creator of its new value, and so do all
+              Tensors that share its memory
 
-The last is the only work: see history.py. They stand apart from the Tensor itself, as its operators do.
+Only the last needs much code: see history.py. These methods are separate from the Tensor class, as its operators are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _remainder(a: Any, b: Any) -> None:
     a %= b
 
 
-_DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # what NumPy does in place, to the same bits
+_DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # NumPy computes these in place, with the same bits
     elementwise.Add: operator.iadd,
     elementwise.Sub: operator.isub,
     elementwise.Mul: operator.imul,
@@ -57,19 +57,19 @@ ARGUMENTS = (
     | {
         "copy_.other": "a Tensor or an array that broadcasts to x",
         "value": "a number, or a Tensor without axes",
-        "min": "the lower bound; None is none",
-        "max": "the upper bound; None is none",
+        "min": "the lower bound; None means no bound",
+        "max": "the upper bound; None means no bound",
     }
 )
 
 
 @documented_methods(ARGUMENTS)
 class InPlace:
-    """What overwrites a Tensor's elements, on the device where they are."""
+    """The methods that overwrite a Tensor's elements, on their device."""
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # what the Tensor provides
+    if TYPE_CHECKING:  # provided by the Tensor
         array: Any
         from_array: Any
         version: Any
@@ -119,7 +119,7 @@ class InPlace:
     # Methods
 
     def copy_(self, other: Any, non_blocking: Any = False) -> Self:  # noqa: ARG002
-        """x = other, broadcast and cast to x's type; it may be on another device.
+        """x = other, broadcast and cast to x's type; other may be on another device.
 
         Example:
             >>> mn.zeros(2).copy_(mn.tensor([1, 2]))
@@ -214,20 +214,20 @@ class InPlace:
         return self
 
     def _become_or_yield(self, reflected: str, operation: str, function: Any, other: Any, **options: Any) -> Self:
-        """`_become`, but NotImplemented for an object that has the reflected operator: Python asks it then."""
+        """`_become`, but NotImplemented for an object with the reflected operator, which Python then calls."""
         try:
             return self._become(operation, function, other, **options)
         except TypeError as error:
             return others_turn(error, other, reflected)
 
     def _go_on_as(self, operation: str, result: Any) -> Self:
-        """x = result, a Tensor that was computed from x."""
+        """Set x to `result`, a Tensor that was computed from x."""
         history.is_recorded(self, operation, (result,))
         history.go_on_as(self, result)
         return self
 
     def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """The array becomes function(*values); a sum is added up where it lies."""
+        """Set the array to function(*values); a sum is added in place."""
         kernels = select.backend(self.array)
         if function is elementwise.Add and values[0] is self and not select.overlap(self.array, values[1].array):
             kernels.elementwise.accumulate(self.array, values[1].array)
@@ -235,7 +235,7 @@ class InPlace:
             kernels.copying.assign(self.array, function.apply(*values, **options).array)
 
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
-        """x and the others in the type of the result, which x must be able to hold, as its shape must."""
+        """Return x and the others in the type of the result; x must be able to hold its type and shape."""
         for other in others:
             if hasattr(other, "from_array"):
                 self._check_device(operation, other.array)
@@ -256,7 +256,7 @@ class InPlace:
     # Parts of it
 
     def _put(self, operation: str, index: Any, value: Any) -> Self:
-        """x[index] = value; a recorded one keeps the gradients of both."""
+        """x[index] = value; if it is recorded, both keep their gradients."""
         where = plain(index)
         if not indexing.is_basic(where):
             where = indexing.as_masks(where)
@@ -268,7 +268,7 @@ class InPlace:
         try:
             if recorded or trace.state.calls is not None:
                 value = self._part(operation, value)
-                if not self._holds(where, value):  # x[i] += 1 ends with x[i] = x[i], which is no change
+                if not self._holds(where, value):  # x[i] += 1 ends with x[i] = x[i], which changes nothing
                     history.set_part(self, where, value)
             else:
                 with devices.on_device_of(self.array):
@@ -287,7 +287,7 @@ class InPlace:
             return select.same(self.array[indexing.viewing(where)], value.array)
 
     def _value(self, operation: str, value: Any) -> Any:
-        """What is written into this tensor: a number, or an array on its device."""
+        """Return the value to write: a number, or an array on this tensor's device."""
         value = plain(value)
         if select.backend(self.array) is not select.cpu and isinstance(value, (list, tuple)):
             value = devices.to_device_of(np.asarray(value, self.dtype), self.array)
@@ -303,7 +303,7 @@ class InPlace:
             )
 
     def _part(self, operation: str, value: Any) -> Any:
-        """The value as a Tensor of this type, with its history."""
+        """Return the value as a Tensor of this type, with its history."""
         array = self._value(operation, value)
         if hasattr(value, "from_array"):
             return value.to(self.dtype)
@@ -314,5 +314,5 @@ class InPlace:
 
 
 def _rank(dtype: Any) -> int:
-    """bool below the integers below the floats: a type holds results of its own rank and of lower ones."""
+    """Return the rank of a type: bool, integers, floats. A type holds results of its rank and of lower ranks."""
     return 2 if dtypes.is_float(dtype) else int(dtype != dtypes.bool)

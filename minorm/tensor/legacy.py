@@ -1,6 +1,6 @@
-"""PyTorch's older constructors, one an element type: `LongTensor([3, 1])`, `FloatTensor(2, 3)`.
+"""PyTorch's older constructors, one for each element type: `LongTensor([3, 1])`, `FloatTensor(2, 3)`.
 
-A list, an array or a Tensor is converted; sizes make an uninitialized Tensor.
+They convert a list, an array or a Tensor; from sizes they make an uninitialized Tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _constructor(name: str, dtype: Any) -> Callable[..., Tensor]:
 
     make.__name__ = make.__qualname__ = name
     vars(make)["makes"] = dtype  # for x.type(LongTensor)
-    make.__doc__ = f"A Tensor of {dtype}: of the data, or of these sizes."
+    make.__doc__ = f"Make a Tensor of {dtype} from data, or of these sizes."
     return documented({}, data="a list, an array or a Tensor; or the length of each axis, for uninitialized memory")(
         make
     )

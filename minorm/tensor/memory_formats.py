@@ -1,9 +1,9 @@
-"""Orders in memory: row-major, or with the channels of images or volumes last. No number depends on them.
+"""Orders of elements in memory: row-major, or with the channels of images or volumes last. No result depends on them.
 
 contiguous         row-major
 channels_last      N x C x H x W lies as N x H x W x C
 channels_last_3d   N x C x D x H x W lies as N x D x H x W x C
-preserve           as the other tensor lies, where that has no gaps
+preserve           the order of the other tensor, if it has no gaps
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ROWS = (None, dtypes.contiguous_format, dtypes.preserve_format)
 
 
 def named(memory_format: Any) -> Any:
-    """The order by minorm's name for it, where it is PyTorch's own object."""
+    """Return minorm's name of an order, also for PyTorch's object."""
     return None if memory_format is None else str(memory_format).removeprefix("torch.").removesuffix("_format")
 
 
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes, first the one that changes slowest; None for row-major. ValueError for what is no order of them."""
+    """Return the axes, the slowest first; None for row-major. ValueError for a wrong name or number of axes."""
     memory_format = named(memory_format)
     if memory_format in _ROWS:
         return None
@@ -40,7 +40,7 @@ def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tupl
 
 
 def lies_in(array: Any, memory_format: Any) -> bool:
-    """Whether an array has this order, without gaps; False where it has not as many axes."""
+    """Does an array have this order, without gaps? False if its number of axes differs."""
     if RANKS.get(named(memory_format), array.ndim) != array.ndim:
         return False
     order = order_of("is_contiguous", memory_format, array.shape)
@@ -48,7 +48,7 @@ def lies_in(array: Any, memory_format: Any) -> bool:
 
 
 def laid_out(operation: str, array: Any, memory_format: Any, like: Any) -> Any:
-    """A new array in the order that is asked for: None and preserve_format are that of `like`."""
+    """Return a new array in the order memory_format; None and preserve_format mean the order of `like`."""
     if named(memory_format) in (None, dtypes.preserve_format):
         has_gaps = not like.transpose(memory_order(like)).flags.c_contiguous
         order = None if has_gaps else tuple(memory_order(like))

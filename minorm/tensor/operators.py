@@ -1,4 +1,4 @@
-"""The operators of a Tensor: each decides types, and applies one Function."""
+"""The operators of a Tensor: each decides the types, and applies one Function."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from minorm.tensor.shapes import Shapes, TensorT
 
 ARGUMENTS = OTHER | {
     "exponent": "a number, or a Tensor; the two broadcast",
-    "matmul.other": "a Tensor whose last axis but one is as long as x's last; leading axes broadcast",
-    "min": "the lower bound, a number or a Tensor that broadcasts; None is none",
-    "max": "the upper bound, a number or a Tensor that broadcasts; None is none",
+    "matmul.other": "a Tensor whose second to last axis is as long as x's last; leading axes broadcast",
+    "min": "the lower bound, a number or a Tensor that broadcasts; None means no bound",
+    "max": "the upper bound, a number or a Tensor that broadcasts; None means no bound",
 }
 
 
@@ -179,13 +179,13 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         return self**exponent
 
     def matmul(self, other: Any) -> TensorT:
-        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k]. Vectors are a row or a column."""
+        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k]. A vector counts as a row or a column."""
         return self @ other
 
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
-        """min(max(x, min), max): elements below `min` become min, above `max` max.
+        """min(max(x, min), max): elements below `min` become min, elements above `max` become max.
 
-        Integers with a float as a bound become floats. ValueError unless there is a bound.
+        Integers with a float bound become floats. ValueError without a bound.
 
         Example:
             >>> mn.tensor([-3.0, 0.5, 3.0]).clip(-1, 1)
@@ -220,7 +220,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
 
 
 def compare(relation: str, a: Any, b: Any) -> Any:
-    """A Tensor of bools: the relation of each pair of elements."""
+    """Return a Tensor of bools: the relation of each pair of elements."""
     return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
 
 
@@ -232,7 +232,7 @@ def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:
-    """x, or the bound that it lies beyond; NaN where a bound is NaN."""
+    """Return x, or the bound where x lies beyond it; NaN where a bound is NaN."""
     for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
         if bound is not None:
             value, limit = operands("clip", x, bound)
@@ -241,5 +241,5 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 
 
 def as_float(x: Any) -> Any:
-    """The Tensor x itself if it holds floats, else as float32."""
+    """Return x itself if it holds floats, else x in the default float type."""
     return x if x.array.dtype in dtypes.FLOATS else x.to(dtypes.get_default_dtype())

@@ -1,4 +1,4 @@
-"""How a Tensor is written: its elements, then what its type, device and history add."""
+"""Writes a Tensor as text: its elements, then its type, device and history."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _profiles = {
 
 @documented(
     {},
-    precision="digits behind the point",
-    threshold="more elements than that are shortened to `edgeitems` at each end of an axis",
-    edgeitems="how many elements are then shown at each end",
-    linewidth="characters a line",
+    precision="the number of digits after the point",
+    threshold="with more elements than this, each axis shows only `edgeitems` at each end",
+    edgeitems="the number of elements to show at each end then",
+    linewidth="the number of characters per line",
     profile='"default", "short" or "full" sets the others',
-    sci_mode="False never writes 1e-05, True always; None lets the numbers decide",
+    sci_mode="True always writes numbers as 1e-05, False never; None decides by the numbers",
 )
 @checked
 def set_printoptions(
@@ -37,7 +37,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """How tensors are printed from here on; what is None stays, but for sci_mode.
+    """Change how tensors are printed; options that are None stay, except sci_mode.
 
     ValueError for another profile.
 
@@ -57,7 +57,7 @@ def set_printoptions(
 
 
 def text(x: Any) -> str:
-    """`repr` of a Tensor."""
+    """Return the `repr` of a Tensor."""
     options = {**_options, "max_line_width": _options["linewidth"], "suppress_small": _options["suppress"]}
     del options["linewidth"], options["suppress"]
     elements = devices.to_device(x.array, "cpu")

@@ -1,7 +1,7 @@
-"""Tensors of random numbers: drawn from minorm's generator (`manual_seed`), or from `generator`. Names are PyTorch's.
+"""Tensors of random numbers, from minorm's generator (`manual_seed`) or from `generator`. Names are PyTorch's.
 
-A seed gives the same ones everywhere: uniform numbers are made on the device, from the same blocks on each (draws.py);
-all others are drawn on the CPU and then moved.
+A seed gives the same numbers everywhere: uniform numbers are made on the device, from the same blocks on each
+(draws.py); all others are drawn on the CPU and then moved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minorm.tensor.tensor import Tensor
 def randn(
     *size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, generator: Any = None
 ) -> Tensor:
-    """Draws from the normal distribution of mean 0 and variance 1.
+    """Draw from the normal distribution with mean 0 and variance 1.
 
     Example:
         >>> first, again = (mn.randn(2, 3, generator=mn.Generator().manual_seed(0)) for _ in range(2))
@@ -43,7 +43,7 @@ def randn(
 def rand(
     *size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, generator: Any = None
 ) -> Tensor:
-    """Draws from the uniform distribution on [0, 1).
+    """Draw from the uniform distribution on [0, 1).
 
     Example:
         >>> x = mn.rand(2, 3)
@@ -60,8 +60,8 @@ def rand(
 
 @documented(
     DRAW,
-    low="the lowest number, which may come",
-    high="the number that all are below",
+    low="the lowest number, included",
+    high="the bound that all numbers stay below",
     size="the shape, a tuple",
     dtype="the element type; None is int64",
 )
@@ -70,7 +70,7 @@ def randint(
     low: int = 0, high: Any = None, size: Any = None, dtype: Any = None, *, device: Any = None, generator: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Integers from low to high - 1; randint(high, size) draws from 0 on.
+    """Draw integers from low to high - 1; randint(high, size) draws from 0 on.
 
     Example:
         >>> mn.randint(3, 4, (2,)), mn.randint(1, (2,))
@@ -83,12 +83,12 @@ def randint(
     return _drawn(numbers, kind, device, requires_grad)
 
 
-@documented(DRAW, n="how many", dtype="the element type; None is int64")
+@documented(DRAW, n="the count of numbers", dtype="the element type; None is int64")
 @making
 def randperm(
     n: int, *, dtype: Any = None, device: Any = None, generator: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """0 to n - 1 in random order.
+    """Return the numbers 0 to n - 1 in random order.
 
     Example:
         >>> mn.randperm(3).sort().values
@@ -105,7 +105,7 @@ def randn_like(
     input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Draws from the normal distribution of mean 0 and variance 1, in input's shape.
+    """Draw from the normal distribution with mean 0 and variance 1, in input's shape.
 
     Example:
         >>> mn.randn_like(mn.zeros(2, 3)).shape
@@ -122,7 +122,7 @@ def rand_like(
     input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Draws from the uniform distribution on [0, 1), in input's shape.
+    """Draw from the uniform distribution on [0, 1), in input's shape.
 
     Example:
         >>> mn.rand_like(mn.zeros(2, 3)).shape
@@ -135,15 +135,15 @@ def rand_like(
 
 @documented(
     DRAW_LIKE,
-    low="the lowest number; without high it is the number that all are below",
-    high="the number that all are below; None takes low for it, and 0 for the lowest",
+    low="the lowest number; without high, the bound that all numbers stay below",
+    high="the bound that all numbers stay below; None uses low as the bound, and 0 as the lowest number",
 )
 @making
 def randint_like(
     input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
     generator: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Integers from low to high - 1, or from 0 to low - 1, in input's shape.
+    """Draw integers from low to high - 1, or from 0 to low - 1, in input's shape.
 
     Example:
         >>> mn.randint_like(mn.zeros(2), 3, 4)
@@ -157,20 +157,21 @@ def randint_like(
 
 @documented(
     DRAW,
-    mean="what the draws are around, a number or a Tensor",
+    mean="the mean of the draws, a number or a Tensor",
     std="their standard deviation, a number or a Tensor of at least 0",
-    size="the shape, a tuple, where mean and std are numbers",
+    size="the shape, a tuple, if mean and std are numbers",
     dtype="the element type; None is that of mean or std, or the default float type",
-    device='where it is made, "cpu" or "cuda", where mean and std are numbers; None is the CPU',
+    device='the device of the result, "cpu" or "cuda", if mean and std are numbers; None is the CPU',
 )
 @making
 def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """mean + std * z, z normal: draws in the shape of mean and std, or of `size` where both are numbers.
+    """mean + std * z, with z drawn from the normal distribution in the shape of mean and std, or in `size` if both are
+    numbers.
 
-    No gradient reaches them; write mean + std * randn_like(std) where one should. TypeError without a shape, ValueError
+    The draws have no gradient; write mean + std * randn_like(std) for one. TypeError without a shape, ValueError
     for a negative std.
 
     Example:

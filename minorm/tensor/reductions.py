@@ -1,4 +1,4 @@
-"""The reductions of a Tensor: sums, means, extremes over some of its axes."""
+"""The reductions of a Tensor: sums, means and extremes over axes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from minorm.tensor.shapes import TensorT
 
 
 class Extreme(NamedTuple, Generic[TensorT]):
-    """What `x.max(dim)` and `x.min(dim)` return."""
+    """The result of `x.max(dim)` and `x.min(dim)`."""
 
     values: TensorT
     indices: TensorT
 
 
 ARGUMENTS = AXES | {
-    "unbiased": "False divides by N, whatever correction says",
-    "correction": "what N is lessened by; 1 makes the expectation that of the variance, None is 0",
+    "unbiased": "False divides by N, and ignores correction",
+    "correction": "the number subtracted from N; 1 makes the estimate of the variance unbiased, None is 0",
     "max.dim": "an axis; None is all; or a Tensor, for the larger of each pair",
     "min.dim": "an axis; None is all; or a Tensor, for the smaller of each pair",
     "argmax.dim": "an axis; None is the flattened tensor",
     "argmin.dim": "an axis; None is the flattened tensor",
-    "other": "a Tensor, for the larger or smaller of each pair; None looks at x alone",
+    "other": "a Tensor, for the larger or smaller of each pair; None uses x alone",
 }
 
 
@@ -40,7 +40,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The sum over `dim`; x is cast to `dtype` before. Integers and bools add up to int64.
+        """Return the sum over `dim`; `dtype` converts x first. Integers and bools add up to int64.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
@@ -50,7 +50,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _cast(total, dtype)
 
     def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The mean over `dim`; x is cast to `dtype` before.
+        """Return the mean over `dim`; `dtype` converts x first.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=1, keepdim=True)
@@ -73,11 +73,11 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """
         if isinstance(dim, bool):  # x.var(False) is x.var(unbiased=False)
             dim, unbiased = None, dim
-        if (kind := self.array.dtype) in dtypes.HALVES:  # whose squares leave their range
+        if (kind := self.array.dtype) in dtypes.HALVES:  # their squares would overflow
             wide = _cast(self, dtypes.float32)
             return _cast(wide.var(dim, unbiased, keepdim, correction=correction), kind)
         axes = reduced_axes("var", dim, self)
-        with grad_mode.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
+        with grad_mode.no_grad():  # no gradient flows through the mean: the deviations from it add up to 0
             mean = self.mean(axes, keepdim=True)
         centred: Any = elementwise.Deviation.apply(*operands("var", self, mean))
         squares = (centred * centred).sum(axes, keepdim)
@@ -103,9 +103,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """The largest element over `dim`; equal ones share the gradient.
+        """Return the largest element over `dim`; equal ones share the gradient.
 
-        ValueError where there is no element.
+        ValueError without elements.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amax(dim=0)
@@ -114,9 +114,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.Max.apply(self, axes=_filled("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim)
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """The smallest element over `dim`; equal ones share the gradient.
+        """Return the smallest element over `dim`; equal ones share the gradient.
 
-        ValueError where there is no element.
+        ValueError without elements.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amin(dim=0)
@@ -125,9 +125,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """The largest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair.
+        """Return the largest element; with `dim`, the pair (values, indices) along it; with `other`, the larger of each
+        pair.
 
-        ValueError where there is no element.
+        ValueError without elements.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).max()
@@ -143,9 +144,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return self._along(self.argmax(dim, True), dim, keepdim)
 
     def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """The smallest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair.
+        """Return the smallest element; with `dim`, the pair (values, indices) along it; with `other`, the smaller of
+        each pair.
 
-        ValueError where there is no element.
+        ValueError without elements.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).min()
@@ -165,7 +167,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return Extreme(values, indices) if keepdim else Extreme(values.squeeze(dim), indices.squeeze(dim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
-        """The index of the first largest element along `dim`, or in the flattened tensor.
+        """Return the index of the first largest element along `dim`, or in the flattened tensor.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmax(dim=1)
@@ -174,7 +176,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMax.apply(self, axis=_searched("argmax", dim, self), keepdims=keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
-        """The index of the first smallest element along `dim`, or in the flattened tensor.
+        """Return the index of the first smallest element along `dim`, or in the flattened tensor.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmin(dim=1)
@@ -183,7 +185,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """True where every element is true: along `dim`, or of all; dim=() names none. Of nothing it is True.
+        """Return True where all elements along `dim`, or of x, are true; dim=() reduces no axis. Without elements it is
+        True.
 
         Example:
             >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
@@ -192,7 +195,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """True where at least one element is true: along `dim`, or of all; dim=() names none. Of nothing it is False.
+        """Return True where any element along `dim`, or of x, is true; dim=() reduces no axis. Without elements it is
+        False.
 
         Example:
             >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
@@ -202,13 +206,13 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
 
 def _searched(operation: str, dim: int | None, x: Any) -> int | None:
-    """The axis along which an extreme is looked for, which must have elements; None for all of x."""
+    """Return the axis of a search for an extreme, which must have elements; None for all of x."""
     axes = _filled(operation, reduced_axes(operation, dim, x), x)
     return None if dim is None or not axes else axes[0]
 
 
 def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
-    """The axes, if there are elements along all of them; else a ValueError."""
+    """Return the axes; ValueError if one has no elements."""
     if not all(x.shape[axis] for axis in axes):
         raise ValueError(
             f"{operation}: nothing has no extreme; shape is {x.shape}; expected at least one element along "
@@ -222,7 +226,7 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _truth(x: Any, extreme: Any, operation: str, dim: Any, keepdim: bool, of_nothing: bool) -> Any:
-    """The largest or smallest of whether each element is not 0: any and all, as operations that a trace sees."""
+    """Compute any or all as the largest or smallest of x != 0, in operations that a trace records."""
     true = x if x.dtype == dtypes.bool else x != 0
     if isinstance(dim, (tuple, list)) and not dim:
         return true.clone() if true is x else true

@@ -1,4 +1,4 @@
-"""Numbers looked for among others: where they belong in a sorted row, or whether they are there."""
+"""Searches for numbers among others: where they belong in a sorted row, or whether they occur."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor, as_tensor
 
 ARGUMENTS = {
-    "out_int32": "True gives int32, False int64",
-    "right": "True counts those that equal the number, too: the result is the place behind them",
+    "out_int32": "True returns int32, False int64",
+    "right": "True returns the place behind equal numbers, False the place before them",
 }
 
 
 @documented(
     ARGUMENTS,
-    sorted_sequence="numbers that ascend along the last axis: a vector, or a row for each row of input",
+    sorted_sequence="numbers in ascending order along the last axis: a vector, or a row for each row of input",
     input="the numbers to find places for, a Tensor or a number",
     side='"left" or "right", the same as right=False and right=True',
-    sorter="integers that put sorted_sequence in order along the last axis; None takes it as it is",
+    sorter="integers that sort sorted_sequence along the last axis; None if it is sorted",
 )
 @checked
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The places where the numbers can be put in so that the sequence stays in order; NaN belongs at the end.
+    """Return the places where the numbers belong in a sorted sequence; NaN belongs at the end.
 
-    ValueError for rows of which sequence and input have different numbers.
+    ValueError if sequence and input have different numbers of rows.
 
     Example:
         >>> mn.searchsorted(mn.tensor([1, 3, 5]), mn.tensor([3, 4]))
@@ -57,7 +57,7 @@ def searchsorted(
 @documented(
     ARGUMENTS,
     input="a Tensor or a number",
-    boundaries="a vector of numbers that ascend",
+    boundaries="a vector of numbers in ascending order",
 )
 @checked
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
@@ -81,13 +81,13 @@ def _searched(order: Any, x: Any, right: bool, out_int32: bool) -> Tensor:
 @documented(
     {},
     elements="a Tensor or a number",
-    test_elements="the numbers to look among, a Tensor or a number",
-    assume_unique="taken, without effect: numbers may always come twice",
-    invert="True gives True where an element is not among them",
+    test_elements="the numbers to search, a Tensor or a number",
+    assume_unique="accepted but ignored: numbers may always come twice",
+    invert="True inverts the result",
 )
 @checked
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:  # noqa: ARG001
-    """True where an element stands among the others, in the shape of elements.
+    """Return True where an element occurs among test_elements, in the shape of elements.
 
     Example:
         >>> mn.isin(mn.tensor([1, 2, 3]), mn.tensor([3, 1]))

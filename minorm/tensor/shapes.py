@@ -1,7 +1,7 @@
-"""The shape of a Tensor: the same elements under other axes, some of them, or one after another.
+"""Methods that change the shape of a Tensor, split it, or read its elements.
 
-The first of the parts of which a Tensor is made: shapes, operators, reductions, each on the one before. TensorT is the
-Tensor itself, which they do not know: tensor.py fills it in. Names and arguments are PyTorch's.
+This is the first base class of Tensor: shapes, operators, reductions build on each other. TensorT is the Tensor class
+itself, which they do not import: tensor.py fills it in. Names and arguments are PyTorch's.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TensorT = TypeVar("TensorT", bound="Shapes[Any]")
 
 ARGUMENTS = {
     "dim": AXIS,
-    "squeeze.dim": "an axis or several, kept where they are longer than 1; None is all",
-    "unsqueeze.dim": "the place of the new axis, negative ones count from the end",
+    "squeeze.dim": "an axis or several; axes longer than 1 are kept; None is all",
+    "unsqueeze.dim": "the position of the new axis; negative numbers count from the end",
     "dim0": AXIS,
     "dim1": AXIS,
     "start_dim": "the first axis",
@@ -38,23 +38,23 @@ ARGUMENTS = {
     "size": "the same as sizes, by name",
     "order": "the axes of x, as numbers or as one tuple",
     "permute.dims": "the same as order, by name",
-    "counts": "how many times along each axis, as numbers or as one tuple",
+    "counts": "the number of copies along each axis, as numbers or as one tuple",
     "repeats": "the same as counts, by name",
     "axes": "the axes, as numbers or as one tuple",
     "flip.dims": "the same as axes, by name",
     "split_size": "the length of a piece, or a list with the length of each",
-    "chunks": "how many pieces, at least 1",
-    "index": "integers with x's axes, none longer than x's but `dim`; negative ones count from the end",
+    "chunks": "the number of pieces, at least 1",
+    "index": "integers with as many axes as x, no longer than x's except `dim`; negative numbers count from the end",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Shapes(Generic[TensorT]):
-    """Changes of shape, and reading elements."""
+    """Methods that change the shape, and read elements."""
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # what the Tensor provides
+    if TYPE_CHECKING:  # provided by the Tensor
         array: Any
         from_array: Any
 
@@ -65,9 +65,9 @@ class Shapes(Generic[TensorT]):
         def numel(self) -> int: ...  # noqa: D102
 
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
-        """The same elements in row-major order under another shape; -1 stands for what is left over.
+        """Return the same elements, in row-major order, in another shape; -1 stands for the length that is left.
 
-        ValueError for sizes that do not hold all elements.
+        ValueError if the sizes do not fit the number of elements.
 
         Example:
             >>> mn.arange(6).reshape(2, -1)
@@ -88,7 +88,7 @@ class Shapes(Generic[TensorT]):
     view = reshape
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorT:
-        """Axes start_dim to end_dim, both included, become one.
+        """Join the axes start_dim to end_dim, both included, into one.
 
         Example:
             >>> mn.zeros(2, 3, 4).flatten(1).shape
@@ -103,9 +103,9 @@ class Shapes(Generic[TensorT]):
         return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
 
     def permute(self, *order: Any, dims: Any = None) -> TensorT:
-        """The axes in another order: axis i of the result is axis order[i] of x, a view.
+        """Reorder the axes: axis i of the result is axis order[i] of x. It is a view.
 
-        ValueError unless each axis stands once.
+        ValueError unless each axis comes once.
 
         Example:
             >>> mn.zeros(2, 3, 4).permute(2, 0, 1).shape
@@ -118,16 +118,16 @@ class Shapes(Generic[TensorT]):
 
     @property
     def T(self) -> TensorT:
-        """All axes in reverse order."""
+        """A view with all axes in reverse order."""
         return self.permute(*reversed(range(self.ndim)))
 
     @property
     def mT(self) -> TensorT:
-        """The last two axes exchanged."""
+        """A view with the last two axes swapped."""
         return self.transpose(-2, -1)
 
     def transpose(self, dim0: int, dim1: int) -> TensorT:
-        """Axes dim0 and dim1 exchanged: a view.
+        """Swap axes dim0 and dim1: a view.
 
         Example:
             >>> mn.zeros(2, 3).transpose(0, 1).shape
@@ -141,19 +141,19 @@ class Shapes(Generic[TensorT]):
         return self.permute(*order)
 
     def unsqueeze(self, dim: int) -> TensorT:
-        """A new axis of length 1 at `dim`."""
+        """Insert a new axis of length 1 at `dim`."""
         place = dim + self.ndim + 1 if dim < 0 else dim
         if not 0 <= place <= self.ndim:
             raise ValueError(f"unsqueeze: dim={dim} is out of range for shape {self.shape}")
         return self.reshape(*self.shape[:place], 1, *self.shape[place:])
 
     def squeeze(self, dim: Any = None) -> TensorT:
-        """Without the axes of length 1, or without axis `dim`, or several, if its length is 1."""
+        """Remove the axes of length 1, or only axis `dim`, one or several, if its length is 1."""
         gone = () if dim == () else reduced_axes("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
-        """Axes of length 1 repeated to `sizes` without a copy; -1 keeps an axis as it is.
+        """Repeat axes of length 1 to `sizes` without a copy; -1 keeps an axis.
 
         ValueError for an axis of another length.
 
@@ -175,7 +175,7 @@ class Shapes(Generic[TensorT]):
         return layout.Expand.apply(self, shape=target)
 
     def repeat(self, *counts: Any, repeats: Any = None) -> TensorT:
-        """The whole tensor laid out counts[i] times along axis i.
+        """Repeat the whole tensor counts[i] times along axis i.
 
         Example:
             >>> mn.tensor([1, 2]).repeat(2, 2)
@@ -191,7 +191,7 @@ class Shapes(Generic[TensorT]):
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
-        """y[i] = x[n - 1 - i]: the elements along these axes in reverse order.
+        """y[i] = x[n - 1 - i]: reverses the elements along these axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).flip(0)
@@ -202,9 +202,10 @@ class Shapes(Generic[TensorT]):
         return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
-        """Pieces of `split_size` along `dim`, the last one possibly shorter; or of the sizes in a list. They are views.
+        """Split x along `dim` into pieces of `split_size`, the last one possibly shorter, or of the sizes in a list:
+        views.
 
-        An axis of length 0 is one empty piece. ValueError for sizes that do not add up to the axis.
+        An axis of length 0 gives one empty piece. ValueError for sizes that do not add up to the axis.
 
         Example:
             >>> mn.arange(5).split(2)
@@ -225,7 +226,7 @@ class Shapes(Generic[TensorT]):
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[TensorT, ...]:
-        """At most `chunks` pieces along `dim` of equal size, the last one possibly shorter; of nothing, empty ones.
+        """Split x along `dim` into at most `chunks` pieces of equal size, the last one possibly shorter: views.
 
         Example:
             >>> mn.arange(5).chunk(2)
@@ -237,7 +238,7 @@ class Shapes(Generic[TensorT]):
         return self.split(-(-length // chunks) if length else [0] * chunks, dim)
 
     def unbind(self, dim: int = 0) -> tuple[TensorT, ...]:
-        """The slices along `dim`, without it."""
+        """Return the slices along `dim`, without that axis."""
         before = (slice(None),) * axis_of("unbind", dim, self)
         return tuple(self[(*before, i)] for i in range(self.shape[dim]))
 
@@ -267,7 +268,7 @@ class Shapes(Generic[TensorT]):
     def gather(self, dim: int, index: Any) -> TensorT:
         """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on.
 
-        y has index's shape. ValueError for an index with other axes than x.
+        y has index's shape. ValueError if index has a different number of axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))
@@ -292,17 +293,17 @@ class Shapes(Generic[TensorT]):
 
 
 class Size(tuple[int, ...]):
-    """PyTorch's class of shapes. A Tensor's own shape is a plain tuple, to which a Size is equal."""
+    """PyTorch's class of shapes. The shape of a Tensor is a plain tuple, which equals a Size."""
 
     __slots__ = ()
 
     def numel(self) -> int:
-        """How many elements a Tensor of this shape has."""
+        """Return the number of elements of this shape."""
         return math.prod(self)
 
 
 def _check_index(index: Any, x: Any) -> None:
-    """RuntimeError where an array of the index is on a GPU and x is not; the other way NumPy's arrays are copied."""
+    """Raise RuntimeError if the index is on a GPU and x is not; for x on a GPU, NumPy arrays are copied."""
     for part in index if isinstance(index, tuple) else (index,):
         if select.is_array(part) and devices.device_of(part) not in ("cpu", x.device):
             raise RuntimeError(

@@ -1,11 +1,11 @@
-"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and methods/.
+"""Tensor: an array and its gradient. Its methods are in shapes.py, operators.py, reductions.py and methods/.
 
     x.array          the NumPy array; on a GPU, the CuPy array
-    x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
-    x.requires_grad  whether backward() should leave a gradient in x.grad
+    x.data           a Tensor of the same memory outside the graph; a Tensor of the same shape and type may be assigned
+    x.requires_grad  True lets backward() leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
-Names and arguments are PyTorch's. What differs: `numpy()` works on a tensor that requires grad, and two float
+Names and arguments are PyTorch's, with two differences: `numpy()` works on a tensor that requires grad, and two float
 tensors of different types never mix silently.
 """
 
@@ -33,15 +33,15 @@ Real: TypeAlias = float  # inside the class, `float` is the method
 
 ARGUMENTS = MEMORY | {
     "dim": "an axis; None is all",
-    "array": "an array of NumPy or CuPy",
-    "force": "True copies it from a GPU; False is a TypeError there",
-    "gradient": "weights of x's elements, of its shape; None where x has one element",
-    "retain_graph": "True keeps the graph for another backward(), False frees it on the way; None is create_graph",
+    "array": "a NumPy or CuPy array",
+    "force": "True copies from a GPU; False raises TypeError there",
+    "gradient": "weights of x's elements, of x's shape; None if x has one element",
+    "retain_graph": "True keeps the graph for another backward(), False frees it; None means the value of create_graph",
     "inputs": "the Tensors that get a gradient, one or several; None is every leaf that requires grad",
-    "create_graph": "True leaves gradients that are in the graph, and can be differentiated",
+    "create_graph": "True makes gradients part of the graph, so that they can be differentiated",
     "targets": "an element type, a device, or a Tensor that has both",
-    "dtype": "the element type; None is x's",
-    "device": 'where it shall be, "cpu" or "cuda"; None is where x is',
+    "dtype": "the element type; None is x's type",
+    "device": 'the device of the result, "cpu" or "cuda"; None is x\'s device',
     "cuda.device": "the GPU's number or name; None is the current one",
     "copy": "True makes a copy in any case",
 }
@@ -49,15 +49,15 @@ ARGUMENTS = MEMORY | {
 
 @documented(
     {},
-    data="an array of NumPy or CuPy, which is wrapped without a copy; or a list, of which floats are made",
-    requires_grad="True: backward() should leave a gradient in x.grad",
+    data="a NumPy or CuPy array, which is not copied; or a list, which becomes floats",
+    requires_grad="True lets backward() leave a gradient in x.grad",
 )
 @documented_methods(ARGUMENTS)
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. TypeError for what is
-    no array, and for integers that require grad.
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. TypeError for anything
+    but an array, and for integers that require grad.
 
     Example:
         >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
@@ -68,14 +68,14 @@ class Tensor(Methods["Tensor"]):
 
     __slots__ = {  # with their docstrings
         "__weakref__": None,
-        "_hooks": "Of a leaf: see graph/hooks.py; not there before the first.",
-        "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
-        "array": "The elements, an array of NumPy or of CuPy.",
-        "creator": "The Function that computed it; None for a leaf.",
-        "grad": "What backward() left, a Tensor of the same shape; None before.",
-        "output_index": "Which of its creator's results it is.",
-        "version": "How often its memory, which its views share, was changed in place.",
-        "view_of": "How it came about, where it is a view of another Tensor; None otherwise.",
+        "_hooks": "Hooks of a leaf, see graph/hooks.py; missing before the first one.",
+        "_requires_grad": "The value of `requires_grad`; operations read it without a call.",
+        "array": "The elements, a NumPy or CuPy array.",
+        "creator": "The Function that computed the Tensor; None for a leaf.",
+        "grad": "The gradient from backward(), a Tensor of the same shape; None before.",
+        "output_index": "The index among its creator's results.",
+        "version": "Counts in-place changes of its memory, which its views share.",
+        "view_of": "For a view, how another Tensor made it; else None.",
     }
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
 
@@ -85,11 +85,11 @@ class Tensor(Methods["Tensor"]):
             if name in vars(cls):
                 raise TypeError(
                     f"{cls.__name__}: {name} would not be called, as operations of minorm give plain Tensors; expected "
-                    "a class without it; hold a Tensor in a class with methods of its own"
+                    "a class without it; hold a Tensor in a class with your methods"
                 )
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
-        if isinstance(data, list):  # as PyTorch's older programs write it
+        if isinstance(data, list):  # as in older PyTorch programs
             data = np.array(data, dtypes.get_default_dtype())
         if not select.is_array(data):
             fix = f"; {conversion('data', data)}" if is_foreign(data) else " (minorm.tensor(data) makes one)"
@@ -114,12 +114,12 @@ class Tensor(Methods["Tensor"]):
     @staticmethod
     @documented(
         {},
-        array="an array of NumPy or CuPy",
-        creator="the Function that computed it; None for a leaf",
-        index="which of its results it is",
+        array="a NumPy or CuPy array",
+        creator="the Function that computed the array; None for a leaf",
+        index="the index among the creator's results",
     )
     def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
-        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one.
+        """Make a Tensor around an array, or a result of `creator`; code that must not import this class calls it.
 
         Example:
             >>> mn.Tensor.from_array(mn.zeros(2).numpy())
@@ -139,11 +139,11 @@ class Tensor(Methods["Tensor"]):
     @documented(
         {},
         total="an array",
-        gradient="an array of its shape and type",
-        owned="True: total may be overwritten, as it is the backward walk's own",
+        gradient="an array of total's shape and type",
+        owned="True if backward made total, so that it may be overwritten",
     )
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
-        """total + gradient, two arrays, in total's memory where that is the backward walk's own.
+        """Return total + gradient, two arrays; if `owned`, the sum is written into total.
 
         Example:
             >>> mn.Tensor.accumulate(mn.ones(1).numpy(), mn.ones(1).numpy(), owned=False).tolist()
@@ -156,29 +156,31 @@ class Tensor(Methods["Tensor"]):
 
     @staticmethod
     def _copied(array: Any) -> Any:
-        """A copy on the device of the array, where it keeps its order of memory; for the backward walk."""
+        """Copy an array on its device, with its order in memory, for backward."""
         if type(array) is np.ndarray:
             return array.copy()
         with devices.on_device_of(array):
             return backend(array).copying.copy(array)
 
     def __getstate__(self) -> Any:
-        """The state that copy and pickle take: all but the hooks."""
+        """Return the state for copy and pickle: everything but the hooks."""
         state: Any = object.__getstate__(self)
         state[1].pop("_hooks", None)
         return state
 
-    # What it is
+    # Properties
 
     @property
     def data(self) -> Tensor:
-        """The same memory outside the graph, as detach() gives it: `p.data -= lr * g` changes p, and no graph knows.
+        """A Tensor of the same memory outside the graph, as from detach(): `p.data -= lr * g` changes p without the
+        graph.
 
-        A Tensor of the same shape and type, on the same device, may be assigned: p and it share its memory then. An
-        array may be, too. Views made before, and what detach() gave, keep the old memory. Raises TypeError for what is
-        neither or has another type, ValueError for another shape, RuntimeError for another device.
+        You may assign a Tensor or an array of the same shape and type, on the same device: then both share its memory.
+        Earlier views and results of detach() keep the old memory. Raises TypeError for other objects and types,
+        ValueError for another shape, RuntimeError for another device.
 
-        Unlike PyTorch's, it shares the version counter: backward() raises where it needs what was changed through it.
+        Unlike in PyTorch, it shares the version counter: backward() raises if it needs values that were changed through
+        it.
         """
         return self.detach()
 
@@ -186,7 +188,7 @@ class Tensor(Methods["Tensor"]):
     def data(self, value: Any) -> None:
         given = isinstance(value, Tensor)
         array = value.array if given else value
-        if not hasattr(self, "array"):  # unpickled from a file in which the array itself was called data
+        if not hasattr(self, "array"):  # unpickled from an old file, where the array was called data
             self.array, self.version, self.view_of = array, Version(), None
             return
         if not select.is_array(array):
@@ -207,13 +209,13 @@ class Tensor(Methods["Tensor"]):
         if array is not self.array:
             self.set_array(array)
             if given:
-                self.version = value.version  # one memory, one counter
+                self.version = value.version  # shared memory shares its counter
 
     def set_array(self, array: Any) -> None:
-        """Hold another array from now on, of any shape and type: how a Module converts and moves its parameters."""
+        """Replace the array by one of any shape and type, as a Module does to convert and move its parameters."""
         if array is not self.array:
             self.array = array
-            self.version, self.view_of = Version(), None  # whatever shared the old memory keeps it
+            self.version, self.view_of = Version(), None  # Tensors that shared the old memory keep it
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -227,24 +229,24 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def ndim(self) -> int:
-        """How many axes."""
+        """The number of axes."""
         return self.array.ndim
 
     @property
     def device(self) -> devices.device:
-        """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
+        """The device of the elements: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
         return devices.device_of(self.array)
 
     @property
     def is_cuda(self) -> bool:
-        """True where the elements are on a GPU."""
+        """Are the elements on a GPU?"""
         return self.device != "cpu"
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operations on it are recorded, and backward() leaves a gradient; a leaf's may be changed.
+        """Does the graph record operations on it, and does backward() leave a gradient? A leaf's flag may be changed.
 
-        RuntimeError for a result, whose gradient would be cut; TypeError for True where the elements are no floats.
+        RuntimeError for a result, since that would cut its gradient; TypeError for True if the elements are not floats.
         """
         return self._requires_grad
 
@@ -254,19 +256,19 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def is_leaf(self) -> bool:
-        """True where nothing differentiable computed it: backward() stops here."""
+        """True unless a differentiable operation computed it: backward() stops here."""
         return self.creator is None
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the length of axis `dim`."""
+        """Return the shape, or the length of axis `dim`."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
-        """How many axes."""
+        """The number of axes."""
         return self.ndim
 
     def numel(self) -> int:
-        """How many elements."""
+        """Return the number of elements."""
         return int(self.array.size)
 
     def __len__(self) -> int:
@@ -278,7 +280,7 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """f"{loss:.4f}": a 0-d tensor is written as its number, any other as repr does, which takes no format."""
+        """f"{loss:.4f}": format a 0-d tensor as its number; others give their repr, which takes no format."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -288,9 +290,9 @@ class Tensor(Methods["Tensor"]):
     # Out to other libraries
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The NumPy array itself, not a copy, whether or not the tensor requires grad; TypeError on a GPU.
+        """Return the NumPy array itself, not a copy, even if the tensor requires grad; TypeError on a GPU.
 
-        force=True copies it from a GPU.
+        force=True copies the elements from a GPU.
         """
         if backend(self.array) is not select.cpu:
             if force:
@@ -301,14 +303,14 @@ class Tensor(Methods["Tensor"]):
         return self.array
 
     def item(self) -> Any:
-        """The one element, as a Python number."""
+        """Return the only element as a Python number."""
         if self.array.size != 1:
             raise ValueError(f"item: only a tensor of one element has an item; shape is {self.shape}")
         with devices.on_device_of(self.array):  # CuPy copies on the current stream
             return self.array.reshape(()).item()
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Return nested lists of Python numbers."""
         with devices.on_device_of(self.array):
             return self.array.tolist()
 
@@ -320,7 +322,7 @@ class Tensor(Methods["Tensor"]):
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
         array = self.array
         if backend(array) is not select.cpu:
-            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for the current one of this device
+            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for this device's current stream
                 return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
@@ -355,9 +357,9 @@ class Tensor(Methods["Tensor"]):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or of `inputs` alone.
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or only of `inputs`.
 
-        RuntimeError where nothing requires grad, and without a gradient for more than one element.
+        RuntimeError if nothing requires grad, and without `gradient` if x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -393,13 +395,13 @@ class Tensor(Methods["Tensor"]):
         differentiation.start((self,), (weights,), (gradient,), retain_graph, create_graph, inputs)
 
     def _array(self, value: Any) -> Any:
-        """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
+        """Return `value` as an array of this tensor's type on its device; CuPy arrays stay unchanged."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
         return devices.to_device_of(np.asarray(value, self.dtype), self.array)
 
     def detach(self) -> Tensor:
-        """The same memory, outside the graph."""
+        """Return a Tensor of the same memory, outside the graph."""
         result = self.from_array(self.array)
         result.version = self.version
         return result
@@ -410,13 +412,13 @@ class Tensor(Methods["Tensor"]):
         self, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: Any = False,  # noqa: ARG002
         memory_format: Any = None,
     ) -> Tensor:  # fmt: skip
-        """The same values in another element type, on another device or in another order; self where nothing changes.
+        """Convert to another element type, device or order in memory; returns self if nothing changes.
 
         Example:
             >>> mn.tensor([1.7]).to(mn.int64)
             tensor([1])
         """
-        if any(type(target) is bool for target in targets):  # PyTorch's non_blocking and copy, by their places
+        if any(type(target) is bool for target in targets):  # PyTorch's non_blocking and copy, by position
             targets, (_, *copied) = split_flags("to", targets, "non_blocking", "copy")
             copy = copy or copied == [True]
         if memory_format is not None or copy:
@@ -441,13 +443,13 @@ class Tensor(Methods["Tensor"]):
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
     def cpu(self, memory_format: Any = None) -> Tensor:
-        """On the CPU."""
+        """Move to the CPU."""
         return self.to("cpu", memory_format=memory_format)
 
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
-        """On the GPU of this number or name; on the current one unless told otherwise.
+        """Move to the GPU of this number or name; by default to the current one.
 
-        RuntimeError where there is none.
+        RuntimeError without a GPU.
 
         Example:
             >>> x = mn.zeros(2)
@@ -467,5 +469,5 @@ def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """`value` itself if it is a Tensor, else a Tensor around the array, or around np.asarray(value)."""
+    """Return `value` if it is a Tensor, else a Tensor around the array, or around np.asarray(value)."""
     return value if isinstance(value, Tensor) else Tensor(select.as_array(value))

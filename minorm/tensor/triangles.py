@@ -1,4 +1,4 @@
-"""The places of the elements in a triangle of a matrix."""
+"""tril_indices and triu_indices: the places of the elements in a triangle of a matrix."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 ARGUMENTS = MADE | {
-    "row": "how many rows the matrix has",
-    "col": "how many columns it has",
-    "offset": "the diagonal where the triangle ends: 0 is the main one, above it are positive numbers",
+    "row": "the number of rows of the matrix",
+    "col": "the number of columns of the matrix",
+    "offset": "the diagonal where the triangle ends: 0 is the main one, positive numbers lie above it",
     "dtype": "the type of the places; None is int64",
 }
 
@@ -27,8 +27,8 @@ ARGUMENTS = MADE | {
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """The places of the lower triangle, row after row: the first row of the result has their rows, the second their
-    columns.
+    """Return the places of the lower triangle, row by row: their rows in the first row of the result, their columns in
+    the second.
 
     Example:
         >>> mn.tril_indices(2, 3)
@@ -43,8 +43,8 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """The places of the upper triangle, row after row: the first row of the result has their rows, the second their
-    columns.
+    """Return the places of the upper triangle, row by row: their rows in the first row of the result, their columns in
+    the second.
 
     Example:
         >>> mn.triu_indices(2, 3, offset=1)

@@ -352,7 +352,7 @@ def test_every_tensor_is_listed_with_its_reason(tmp_path: Path, capsys: pytest.C
     tensors = json.loads(capsys.readouterr().out)["tensors"]
     found = {tensor["name"]: tensor["role"] for tensor in tensors}
     why = {tensor["name"]: tensor["why"] for tensor in tensors}
-    assert why["two"] == "an exponent of what may be negative has no gradient there"
+    assert why["two"] == "an exponent of a value that may be negative has no gradient there"
     assert why["var"] == "running statistics of a normalization"
     roles = {"Parameter": ["fc.weight", "fc.bias", "g", "h"], "buffer": ["mean", "var"], "constant": ["two", "shape"]}
     assert found == {name: role for role, names in roles.items() for name in names}

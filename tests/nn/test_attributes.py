@@ -65,7 +65,7 @@ def test_wrong_assignments():
         net.head = lambda x: x
     with fails(TypeError, "Net.scale is a buffer; got a float; expected a Tensor"):
         net.scale = 2.0
-    with fails(TypeError, "Net.scale is a buffer; got a Parameter; expected a Tensor that is no Parameter, or None"):
+    with fails(TypeError, "Net.scale is a buffer; got a Parameter; expected a Tensor (not a Parameter) or None"):
         net.scale = nn.Parameter(mn.ones(1))
     with fails(TypeError, "register_parameter: Net.w got a Tensor; expected an nn.Parameter or None; wrap it"):
         net.register_parameter("w", mn.ones(1))

@@ -121,9 +121,11 @@ def test_group_gradients(version: int, one_node: Any) -> None:
 def test_group_errors_say_what_the_version_wants(one_node: Any) -> None:
     x = draw((2, 4, 3), np.float32)
     channels, groups = (np.ones(n, np.float32) for n in (4, 2))
-    with pytest.raises(ValueError, match=r"scale has shape \(4,\); expected \(2,\): version 18 has one number a group"):
+    with pytest.raises(
+        ValueError, match=r"scale has shape \(4,\); expected \(2,\): version 18 has one number per group"
+    ):
         run(one_node("GroupNormalization", [x, channels, channels], 18, num_groups=2), x, channels, channels)
-    with pytest.raises(ValueError, match=r"scale has shape \(2,\); expected \(4,\): version 21 has one .* a channel"):
+    with pytest.raises(ValueError, match=r"scale has shape \(2,\); expected \(4,\): version 21 has one .* per channel"):
         run(one_node("GroupNormalization", [x, groups, groups], 21, num_groups=2), x, groups, groups)
     with pytest.raises(ValueError, match="num_groups=3 must divide channels=4"):
         run(one_node("GroupNormalization", [x, channels, channels], 21, num_groups=3), x, channels, channels)

@@ -46,7 +46,7 @@ def test_as_tensor_copies_only_where_it_must() -> None:
 
 
 def test_bad_sizes_are_named() -> None:
-    with pytest.raises(TypeError, match=r"zeros: \(2, 'x'\) holds something that is no integer"):
+    with pytest.raises(TypeError, match=r"zeros: \(2, 'x'\) holds something that is not an integer"):
         mn.zeros(2, "x")
 
 

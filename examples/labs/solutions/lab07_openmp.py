@@ -238,6 +238,7 @@ left.set(ylabel="GB/s", ylim=(0.3, None))
 ticks = {18: "0.25 MB", 20: "1 MB", 22: "4 MB", 24: "17 MB", 27: "134 MB"}
 left.set_xticks([1 << power for power in ticks], list(ticks.values()))
 left.minorticks_off()
+left.yaxis.set_major_formatter("{x:g}")
 left.set_xlabel("size of the array")
 left.legend(loc="lower right")
 counts, gains = range(1, most + 1), []
@@ -262,10 +263,12 @@ show(
     figure,
     "Left, GB per second against the size of the array, both axes logarithmic. The plain "
     f"loop is the lowest curve, at about {np.median(found, axis=0)[0]:.1f} GB per second "
-    "for all sizes. The curves of lanes, and of lanes with all threads, lie far above "
-    "it, near the dotted roof of reading. They fall where the array no longer fits into "
-    "the caches. Right, the speed-up of the sum against the number of threads, beside "
-    "the dotted roof of reading and the grey line of perfect speed-up. The best speed-up "
+    "for all sizes. The curve of lanes lies far above it, near the dotted roof of "
+    "reading, and falls where the array no longer fits into the caches. The curve of "
+    "lanes with all threads begins low, because starting threads takes time, and comes "
+    "near to the roof for large arrays. Right, the speed-up of the sum against the "
+    "number of threads, beside the dotted roof of reading and the grey line of perfect "
+    "speed-up. The best speed-up "
     f"on this machine is {' and '.join(gains)}.",
 )
 

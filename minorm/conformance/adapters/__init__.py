@@ -1,5 +1,6 @@
-"""Runtimes that `minorm conform` asks where they are installed: a file each, with `answer(case)`.
+"""Ask other runtimes, if they are installed, for `minorm conform`: a file each, with `answer(case)`.
 
-Those that read ONNX get a file (files.py), with scale, bias and statistics in it as weights. Of the others their own
-layers are called, and their conventions translated; their arithmetic is not. What a runtime cannot say, it refuses.
+A runtime that reads ONNX gets a file (files.py), with scale, bias and statistics as weights. For the others, the
+adapter calls their own layers and translates their conventions, but not their arithmetic. It refuses a case that the
+runtime cannot express.
 """

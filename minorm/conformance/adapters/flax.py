@@ -1,4 +1,4 @@
-"""Flax's layers (flax.nnx) on JAX, with the settings that they have by default."""
+"""Ask Flax's layers (flax.nnx) on JAX, with their default settings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from minorm.conformance.formula import trains_batch_norm
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     return layers.fetched(case, forward(case, *layers.tensors(layers.jax_array, case)))
 
 
 def forward(case: Case, x: Any, *parameters: Any, **more: Any) -> list[Any]:
-    """y, and the statistics that a batch norm keeps; `more` is for the layer's call."""
+    """Return y, and the statistics that a batch norm keeps; `more` goes to the layer's call."""
     import jax
     from flax import nnx
 

@@ -1,4 +1,4 @@
-"""What adapters share that call a framework's own layers: the forms that all of these have, and arrays of bfloat16."""
+"""Help adapters that call a framework's own layers: find the layer for a case, and convert arrays of bfloat16."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from minorm.devices.dtypes import bfloat16, float32
 
 
 def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Callable[..., Any]:
-    """The framework's layer for a case; NotImplementedError where it has none, or none of this form."""
+    """Return the framework's layer for a case; NotImplementedError if it has no such layer, or not in this form."""
     if case.operator not in layers:
         raise NotImplementedError(f"{who} has no {case.operator}")
     x, *parameters = case.inputs
-    scale = parameters[0] if parameters else x  # LpNormalization and its like have none
+    scale = parameters[0] if parameters else x  # LpNormalization and similar operators have none
     if case.operator == "BatchNormalization":
         if scale.ndim > 1:
             raise NotImplementedError(f"{who} has no statistics of every position")
@@ -35,18 +35,18 @@ def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Call
 
 
 def axes_of(case: Case) -> tuple[int, ...]:
-    """The axes of a LayerNormalization or RMSNormalization."""
+    """Return the axes of a LayerNormalization or RMSNormalization."""
     rank = case.inputs[0].ndim
     return tuple(range(case.get("axis", -1) % rank, rank))
 
 
 def to_tensor(make: Callable[[Any, str], Any], array: Any) -> Any:
-    """`make(array, type)`; numbers of bfloat16, which frameworks do not take from NumPy, are handed over as float32."""
+    """Call `make(array, type)`; pass bfloat16, which frameworks do not take from NumPy, as float32."""
     return make(array.astype(float32) if array.dtype == bfloat16 else array, str(array.dtype))
 
 
 def jax_array(array: Any, kind: str) -> Any:
-    """Numbers of NumPy as JAX has them, with 64 bits allowed; for Flax and Keras."""
+    """Turn a NumPy array into a JAX array, with 64 bits allowed; for Flax and Keras."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -54,17 +54,17 @@ def jax_array(array: Any, kind: str) -> Any:
 
 
 def tensors(make: Callable[[Any, str], Any], case: Case) -> list[Any]:
-    """All inputs of a case by `to_tensor`."""
+    """Convert all inputs of a case by `to_tensor`."""
     return [to_tensor(make, array) for array in case.inputs]
 
 
 def fetched(case: Case, results: Sequence[Any], wide: Any = "float32") -> list[Any]:
-    """Those of the results that the case asks for, as arrays."""
+    """Return the results that the case asks for, as arrays."""
     return [to_array(results[place], wide) for place, _ in case.wanted]
 
 
 def to_array(value: Any, wide: Any = "float32") -> Any:
-    """A framework's array as one of NumPy; bfloat16 as minorm's, by way of the framework's float32."""
+    """Turn a framework's array into a NumPy array; bfloat16 into minorm's, by way of the framework's float32."""
     if not str(value.dtype).endswith("bfloat16"):
         return np.array(value)
     return np.array(value.astype(wide)).astype(bfloat16)

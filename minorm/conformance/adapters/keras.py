@@ -1,4 +1,4 @@
-"""Keras 3's layers, on JAX."""
+"""Ask Keras 3's layers, on JAX."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WEIGHTS = ("gamma", "scale", "beta", "moving_mean", "moving_variance")  # `scale
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     return layers.fetched(case, forward(case, *layers.tensors(layers.jax_array, case)))
 
 
 def forward(case: Case, x: Any, *parameters: Any, axis: int = 1, **more: Any) -> list[Any]:
-    """y, and the statistics that a batch norm keeps; `axis` is that of the channels, `more` is for the layer's call."""
+    """Return y, and a batch norm's statistics. axis: the channel axis; more: for the layer's call."""
     import keras
 
     make = layers.find(LAYERS, case, "Keras")

@@ -1,4 +1,4 @@
-"""MLX's layers on the CPU. Translated: channels are its last axis; its running variance divides by N - 1."""
+"""Ask MLX's layers on the CPU. Translated: channels are its last axis; its running variance divides by N - 1."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from minorm.conformance.formula import trains_batch_norm
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import mlx.core as mx
 
     return layers.fetched(case, forward(case, *layers.tensors(make_array, case)), mx.float32)
 
 
 def make_array(array: Any, kind: str) -> Any:
-    """Numbers of NumPy as MLX has them."""
+    """Turn a NumPy array into an MLX array."""
     import mlx.core as mx
 
     if kind == "float64":
@@ -28,7 +28,7 @@ def make_array(array: Any, kind: str) -> Any:
 
 
 def forward(case: Case, x: Any, *parameters: Any) -> list[Any]:
-    """y, and the statistics that a batch norm keeps."""
+    """Return y, and the statistics that a batch norm keeps."""
     import mlx.core as mx
     import mlx.nn as nn
 

@@ -1,4 +1,4 @@
-"""MNN, by its converter and its own module."""
+"""Ask MNN, by its converter and its own module."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
-    import _tools  # what its `mnnconvert` calls; the module MNN.tools installs packages when it is imported
+    """Return the fetched outputs."""
+    import _tools  # the code behind `mnnconvert`; an import of MNN.tools would install packages
     from MNN import expr, nn
 
     names = [name for _, name in case.wanted]

@@ -1,4 +1,4 @@
-"""ncnn, by its converter pnnx. It has no batch axis: samples go through one at a time, as its users do it."""
+"""Ask ncnn, by its converter pnnx. It has no batch axis, so samples run one at a time, as its users run them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The output, sample by sample."""
+    """Return the output, computed sample by sample."""
     import ncnn
 
     if len(case.wanted) > 1:

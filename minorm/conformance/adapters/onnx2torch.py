@@ -1,4 +1,4 @@
-"""onnx2torch: a file as a module of PyTorch, in the mode that the file asks for."""
+"""Ask onnx2torch: it turns a file into a PyTorch module, which runs in the mode of the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import torch
 
     module, x = _converted(case)
@@ -22,7 +22,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def gradients(case: Case) -> list[Any]:
-    """The gradients of x and of the module's parameters."""
+    """Return the gradients of x and of the module's parameters."""
     import torch
 
     module, x = _converted(case)
@@ -40,10 +40,10 @@ def _converted(case: Case) -> tuple[Any, Any]:
 
 
 def _package() -> Any:
-    """onnx2torch; torchvision, which only its rules for boxes use, may be absent."""
+    """Import onnx2torch, with a stand-in for torchvision if this is absent: only rules for boxes need it."""
     try:
         import torchvision.ops  # noqa: F401
-    except (ImportError, RuntimeError):  # the second where it was built for another PyTorch
+    except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch
         ops = types.ModuleType("torchvision.ops")
         ops.roi_align = None  # type: ignore[attr-defined]
         sys.modules["torchvision"], sys.modules["torchvision.ops"] = types.ModuleType("torchvision"), ops

@@ -1,4 +1,4 @@
-"""OpenCV's module dnn."""
+"""Ask OpenCV's module dnn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import cv2
 
     proto, x = as_file(case)

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU, told to be accurate: by default it computes in bfloat16 where that is faster."""
+"""Ask OpenVINO on the CPU, in accuracy mode: by default it computes in bfloat16 if that is faster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import openvino
 
     proto, x = as_file(case)

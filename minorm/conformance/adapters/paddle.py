@@ -1,4 +1,4 @@
-"""PaddlePaddle's functions. Translated: scale and bias of layer_norm are flat."""
+"""Ask PaddlePaddle's functions. Translated: scale and bias of layer_norm are flat."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.conformance.formula import trains_batch_norm
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import paddle
 
     with paddle.no_grad():
@@ -19,7 +19,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def make_tensor(array: Any, kind: str) -> Any:
-    """Numbers of NumPy as PaddlePaddle has them."""
+    """Turn a NumPy array into a PaddlePaddle tensor."""
     import paddle
 
     paddle.set_device("cpu")
@@ -27,7 +27,7 @@ def make_tensor(array: Any, kind: str) -> Any:
 
 
 def forward(case: Case, *given: Any) -> list[Any]:
-    """y, and the statistics that a batch norm keeps."""
+    """Return y, and the statistics that a batch norm keeps."""
     from paddle.nn import functional
 
     return layers.find(CALLS, case, "PaddlePaddle")(functional, case, case.get("epsilon", 1e-5), *given)

@@ -1,4 +1,4 @@
-"""tinygrad's ONNX frontend, on its interpreter: its CPU device needs clang."""
+"""Ask tinygrad's ONNX frontend, on its interpreter, because its CPU device needs clang."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     from tinygrad.nn.onnx import OnnxRunner
 
     with on_disk(case) as (path, x):

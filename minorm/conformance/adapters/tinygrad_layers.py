@@ -1,4 +1,4 @@
-"""Asks tinygrad's layers (tinygrad.nn) for gradients; tinygrad.py asks it to run files."""
+"""Ask tinygrad's layers (tinygrad.nn) for gradients; tinygrad.py runs files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def gradients(case: Case) -> list[Any]:
-    """By `Tensor.backward`."""
+    """Differentiate tinygrad's layer by `Tensor.gradient`."""
     from tinygrad import Tensor, dtypes
     from tinygrad.helpers import TRAINING, Context
 

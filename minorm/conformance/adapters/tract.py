@@ -1,4 +1,4 @@
-"""tract, which is written in Rust."""
+"""Ask tract, which is written in Rust."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import tract
 
     with on_disk(case) as (path, x):

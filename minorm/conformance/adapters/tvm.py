@@ -1,4 +1,4 @@
-"""Apache TVM: its ONNX frontend, built for LLVM."""
+"""Ask Apache TVM: its ONNX frontend, built for LLVM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """The outputs that are fetched."""
+    """Return the fetched outputs."""
     import tvm
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx

@@ -1,4 +1,4 @@
-"""Writes test cases of normalizations that the onnx package lacks, in the two forms that it keeps test cases in.
+"""Write test cases of normalizations that the onnx package lacks, in its two forms of test cases.
 
     python -m minorm.conformance.node_cases DIR
 

@@ -1,4 +1,4 @@
-"""`python -m minorm.conformance.node_cases DIR`: write the cases."""
+"""Write the cases: `python -m minorm.conformance.node_cases DIR`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minorm.conformance.node_cases.writing import write
 
 
 def main(words: list[str] | None = None) -> None:
-    """Write the cases; where that fails, end with the reason."""
+    """Write the cases; if that fails, exit with the reason."""
     parser = argparse.ArgumentParser(
         prog="python -m minorm.conformance.node_cases",
         description="Write test cases of normalizations as onnx's backend tests have them: model.onnx, inputs and "

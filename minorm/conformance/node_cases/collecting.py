@@ -1,4 +1,4 @@
-"""Runs the sources with an `expect` that keeps each case; onnx's own would add it to the cases of the package."""
+"""Run the sources with an `expect` that keeps each case; onnx's own would add the case to the package's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {"node": "onnx.backend.test.case.node", "simple": "onnx.backend.test.cas
 
 @dataclass(frozen=True)
 class NodeCase:
-    """A model with its inputs and what it should give. kind: "node", or "simple" for a model of several nodes."""
+    """Holds a model with its inputs and expected outputs. kind: "node", or "simple" for a model of several nodes."""
 
     kind: str
     name: str
@@ -29,32 +29,32 @@ class NodeCase:
 
     @property
     def operator(self) -> str:
-        """The operator of the normalization, the first node."""
+        """Return the operator of the normalization, the first node."""
         return str(self.model.graph.node[0].op_type)
 
     @property
     def opset(self) -> int:
-        """The version of ONNX's own operators that the model asks for."""
+        """Return the model's opset of ONNX's own operators."""
         return int(next(entry.version for entry in self.model.opset_import if not entry.domain))
 
 
 def source_files() -> list[Path]:
-    """The sources, in the order of their names."""
+    """Return the sources, in the order of their names."""
     return sorted(path for path in SOURCES.glob("*.py") if path.name != "__init__.py")
 
 
 def kind_of(path: Path) -> str:
-    """Which cases a source makes; the module from which it takes `expect` tells."""
+    """Return the kind of cases that a source makes, by the module from which it imports `expect`."""
     return next(kind for kind, module in KINDS.items() if f"from {module} import expect" in path.read_text())
 
 
 def collect() -> list[NodeCase]:
-    """All cases; the same numbers each time."""
+    """Return all cases, with the same numbers each time."""
     found: list[NodeCase] = []
 
     def of_node(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], name: str, opset_imports: Any) -> None:
         given = zip((key for key in node.input if key), inputs, strict=True)
-        results = zip((key for key in node.output if key), outputs, strict=False)  # those beyond are not asked for
+        results = zip((key for key in node.output if key), outputs, strict=False)  # further ones are not wanted
         graph = helper.make_graph([node], name, [_info(*each) for each in given], [_info(*each) for each in results])
         model = helper.make_model_gen_version(graph, producer_name="backend-test", opset_imports=opset_imports)
         found.append(NodeCase("node", name, model, list(inputs), list(outputs)))
@@ -74,7 +74,7 @@ def _info(name: str, array: Any) -> Any:
 
 @contextmanager
 def _replaced(kind: str, expect: Any) -> Iterator[None]:
-    """Give onnx's module another `expect` for a while; a source takes it from there."""
+    """Replace `expect` in onnx's module inside this context; the sources import it from there."""
     module = importlib.import_module(KINDS[kind])
     before = module.expect
     module.expect = expect  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def _replaced(kind: str, expect: Any) -> Iterator[None]:
 @contextmanager
 def _seeds_kept() -> Iterator[None]:
     """Restore NumPy's old generator at the end: onnx's Base seeds it before each export."""
-    before = np.random.get_state()  # noqa: NPY002  it is the one that the sources draw from
+    before = np.random.get_state()  # noqa: NPY002  the sources draw from this generator
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Names the cases that onnx.reference gets wrong or refuses, by patterns, and says why."""
+"""Name the cases that onnx.reference gets wrong or refuses, by patterns, and say why."""
 
 from __future__ import annotations
 

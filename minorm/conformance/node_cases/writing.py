@@ -1,4 +1,4 @@
-"""Writes cases as the folders that onnx's backend tests read, with their sources and a README."""
+"""Write cases as the folders that onnx's backend tests read, with their sources and a README."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.conformance.node_cases.collecting import NodeCase, kind_of, source_f
 from minorm.conformance.node_cases.known import REFERENCE
 
 LICENCE = "# Copyright (c) ONNX Project Contributors\n#\n# SPDX-License-Identifier: Apache-2.0\n"
-CASE_FOLDERS = {"node": "node", "simple": "model"}  # of onnx/backend/test/case
+CASE_FOLDERS = {"node": "node", "simple": "model"}  # folders of onnx/backend/test/case
 README = """# Test cases of normalizations
 
 {nodes} cases of single nodes, and {models} of gradients. onnx/backend/test has no cases like these: training mode with
@@ -44,7 +44,7 @@ onnx.checker refuses GroupNormalization of opset 18, which is deprecated. Files 
 
 
 def write(cases: Sequence[NodeCase], folder: str) -> None:
-    """Write all of it into a folder that is new or empty; FileExistsError, and nothing is written, otherwise."""
+    """Write everything into a new or empty folder; otherwise raise FileExistsError and write nothing."""
     if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise FileExistsError(f"{folder} is there and not empty; expected a new folder for the cases")
     for case in cases:
@@ -67,7 +67,7 @@ def _put(path: Path, contents: bytes) -> None:
 
 
 def readme(cases: Sequence[NodeCase]) -> str:
-    """What the folder holds."""
+    """Return the README, which describes the folder."""
     counts: dict[str, list[int]] = {}
     for case in cases:
         counts.setdefault(case.operator, []).append(case.opset)

@@ -1,1 +1,1 @@
-"""Losses as functions."""
+"""Loss functions."""

@@ -1,4 +1,4 @@
-"""ctc_loss: a text against a longer sequence, without knowing which step is which letter."""
+"""ctc_loss: compares a text with a longer sequence, without knowing which step is which letter."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Lengths = Tensor | Sequence[int]
 
 @documented(
     {},
-    log_probs="(steps, batch, classes), as log_softmax gives them; or (steps, classes)",
-    targets="classes but blank, integers: (batch, longest), or all texts one after the other",
-    input_lengths="(batch) integers: how many steps each sample has",
-    target_lengths="(batch) integers: how long each text is",
+    log_probs="(steps, batch, classes), the output of log_softmax; or (steps, classes)",
+    targets="classes other than blank, integers: (batch, longest), or all texts one after the other",
+    input_lengths="(batch) integers: the number of steps of each sample",
+    target_lengths="(batch) integers: the length of each text",
     blank="the class that stands for no letter",
     reduction='"mean" divides each loss by the length of its text, and takes the mean over the batch; "sum" adds the '
     'losses, "none" keeps each',
-    zero_infinity="True lets a text that does not fit into its steps cost nothing, and not infinity",
+    zero_infinity="True gives a text that does not fit into its steps a loss of 0 instead of infinity",
 )
 @trace.operation
 def ctc_loss(
@@ -42,8 +42,8 @@ def ctc_loss(
 ) -> Tensor:
     """loss = -log of the probability of each text, summed over all ways to spread its letters over the steps.
 
-    Equal letters that follow one another are one, unless a blank stands between them. The gradient is PyTorch's: that
-    of the logits before log_softmax. ValueError for lengths and classes that do not fit.
+    Equal letters in a row count as one, unless a blank stands between them. The gradient, as in PyTorch, is that of the
+    logits before log_softmax. ValueError for lengths and classes that do not fit.
 
     Example:
         >>> log_probs = mn.full((2, 1, 2), 0.5).log()  # two steps, two classes: blank and 1
@@ -87,7 +87,7 @@ def _lengths(given: Any, batch: int) -> Any:
 
 
 def _texts(targets: Any, lengths: Any) -> Any:
-    """The texts as (batch, longest)."""
+    """Return the texts as an array (batch, longest)."""
     longest = int(lengths.max(initial=0))
     if targets.ndim == 2 or (targets.ndim == 1 and len(lengths) == 1):
         texts = targets.reshape(len(lengths), -1)

@@ -1,4 +1,4 @@
-"""Losses for classes of very different sizes: focal losses look away from what is easy, Dice compares areas."""
+"""Losses for classes of very different sizes: focal losses give easy examples little weight, Dice compares areas."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from minorm.support.documented import documented
 from minorm.tensor.combining import where
 from minorm.tensor.tensor import Tensor
 
-GAMMA = "at least 0: how far the loss looks away from what is right already; 0 looks at all alike"
+GAMMA = "at least 0: how much less an example counts that is right already; with 0 all count the same"
 
 
 @documented(
     LOSS,
     inputs="logits of any shape, floats",
-    targets="1 for yes and 0 for no, or probabilities between, of inputs' shape and type",
-    alpha="the weight of a yes, 0 to 1, where a no weighs 1 - alpha; a number below 0 weighs both 1",
+    targets="1 for yes and 0 for no, or probabilities in between, of inputs' shape and type",
+    alpha="the weight of a yes, 0 to 1; a no has the weight 1 - alpha. A number below 0 gives both the weight 1",
     gamma=GAMMA,
 )
 @trace.operation
 def sigmoid_focal_loss(
     inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
-    """loss = -a_t * (1 - p_t)^gamma * log p_t, with p_t the probability that sigmoid(inputs) gives the right answer.
+    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p_t is the probability that sigmoid(inputs) gives the right
+    answer.
 
     a_t is alpha for a yes and 1 - alpha for a no. With targets t between 0 and 1, p_t is p * t + (1 - p) * (1 - t), and
-    a_t is mixed the same way. As in torchvision.ops, whose default is no reduction. Nothing overflows, however large
-    the logits; 16 bits are computed in float32.
+    a_t is mixed the same way. As in torchvision.ops, the default is no reduction. Nothing overflows, however large the
+    logits; 16-bit floats compute in float32.
 
     ValueError for another shape of targets, for alpha above 1, and for gamma below 0.
 
@@ -62,7 +63,7 @@ def sigmoid_focal_loss(
         raise ValueError(f"{name}: alpha is {alpha}; expected a number from 0 to 1, or below 0 for no weights")
     compute = dtypes.compute_type(inputs.dtype)
     x, t = inputs.to(compute), targets.to(compute)
-    wrong = sigmoid(-x) * t + sigmoid(x) * (1 - t)  # 1 - p_t, without a difference that loses digits
+    wrong = sigmoid(-x) * t + sigmoid(x) * (1 - t)  # 1 - p_t, without a subtraction that loses digits
     loss = binary_cross_entropy_with_logits(x, t, reduction="none") * _power(wrong, gamma)
     if alpha >= 0:
         loss = loss * (alpha * t + (1 - alpha) * (1 - t))
@@ -87,10 +88,11 @@ def focal_loss(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """loss = -sum_c q_c (1 - p_c)^gamma log p_c, with p = softmax(input) along axis 1 and q what the target asks for.
+    """loss = -sum_c q_c (1 - p_c)^gamma log p_c, where p = softmax(input) along axis 1 and q is the target's
+    probability.
 
-    It is `cross_entropy` times (1 - p_c)^gamma: what is predicted well already hardly counts. q, weight, ignored labels
-    and the mean are those of `cross_entropy`, which it equals with gamma = 0. 16 bits are computed in float32.
+    This is `cross_entropy` times (1 - p_c)^gamma, so good predictions hardly count. q, weight, ignored labels and the
+    mean are those of `cross_entropy`; with gamma = 0 the two are equal. 16-bit floats compute in float32.
 
     TypeError for other types; ValueError for other shapes, for labels outside 0 .. C - 1, and for gamma below 0.
 
@@ -141,12 +143,13 @@ def focal_loss(
 def dice_loss(
     input: Tensor, target: Tensor, *, smooth: float = 1.0, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth), for each sample and class: how areas overlap.
+    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth), for each sample and class: how much areas
+    overlap.
 
     p = softmax(input) along axis 1, or sigmoid(input) with one class; q is the target's probability of that class. The
-    sums run over d1, ... without the places whose label is ignored. 16 bits are computed in float32.
+    sums run over d1, ... without the places whose label is ignored. 16-bit floats compute in float32.
 
-    TypeError for other types; ValueError for other shapes, for labels that are no class, and unless smooth > 0.
+    TypeError for other types; ValueError for other shapes, for labels that are not a class, and unless smooth > 0.
 
     Example:
         >>> logits = mn.tensor([[[30.0, 30.0, -30.0, -30.0]]])  # (N, C, d1) = (1, 1, 4)
@@ -195,14 +198,14 @@ def _check_gamma(name: str, gamma: float) -> None:
 
 
 def _power(share: Tensor, gamma: float) -> Tensor:
-    """share^gamma, for 0 <= share <= 1. At 0 the slope for gamma below 1 would be infinite: it ends at a tiny share."""
+    """share^gamma, for 0 <= share <= 1. For gamma below 1 the slope at 0 is infinite: share is at least tiny."""
     if gamma == 0:
         return share.detach() * 0 + 1
     return (share if gamma >= 2 else share.clamp_min(float(np.finfo(share.dtype).tiny))) ** gamma
 
 
 def _mean(total_loss: Tensor, total: Any) -> Tensor:
-    """The sum over its divisor; NaN where no label counts, with a gradient of 0."""
+    """Divide the sum by its divisor; NaN with a gradient of 0 if no label counts."""
     divisor = Tensor(np.asarray(total, total_loss.dtype, like=total_loss.array))
     none = divisor == 0
     return total_loss / where(none, 1.0, divisor) + where(none, float("nan"), 0.0).to(divisor.dtype)

@@ -1,6 +1,7 @@
-"""Losses of numbers and probabilities: what a model predicts against what came, as a negative log-likelihood.
+"""Losses of numbers and probabilities: the negative log-likelihood of the target under a model's prediction.
 
-`reduction` is "mean" (the default), "sum" or "none". Input and target have one shape and one float type, unless said.
+`reduction` is "mean" (the default), "sum" or "none". Input and target have one shape and one float type, unless stated
+otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """The losses, their sum or their mean."""
+    """Return the losses, their sum or their mean."""
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 
@@ -32,9 +33,10 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input from 0 to 1; logarithms end at -100.
+    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input from 0 to 1; logarithms are at least
+    -100.
 
-    `binary_cross_entropy_with_logits` takes what comes before the sigmoid, and loses no digits. ValueError for an input
+    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and loses no digits. ValueError for an input
     outside of 0 to 1, and unless the shapes are equal.
 
     Example:
@@ -55,7 +57,7 @@ def binary_cross_entropy(
     LOSS,
     input="log-probabilities of any shape",
     target="probabilities, or with log_target their logarithms; the two broadcast",
-    reduction='"batchmean" is the sum over the length of axis 0: the divergence; "mean" divides by all elements, "sum" '
+    reduction='"batchmean", the divergence, divides by the length of axis 0; "mean" divides by all elements, "sum" '
     'adds them, "none" keeps each',
     log_target="True takes target for a logarithm, False for a probability",
 )
@@ -63,7 +65,7 @@ def binary_cross_entropy(
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """loss = target * (log target - input): the Kullback-Leibler divergence of target from exp(input).
 
-    Where target is 0 the loss is.
+    The loss is 0 where target is 0.
 
     ValueError for another reduction.
 
@@ -108,7 +110,7 @@ def huber_loss(
 @documented(
     LOSS,
     input="the expected number, or with log_input its logarithm; floats of any shape",
-    target="the numbers that came; the two broadcast",
+    target="the numbers observed; the two broadcast",
     log_input="True takes input for a logarithm, False for the expected number itself",
     full="True adds Stirling's approximation of log(target!), where target > 1",
     eps="added to the input before its logarithm, without log_input",
@@ -142,10 +144,10 @@ def poisson_nll_loss(
 @documented(
     LOSS,
     input="the expected values, floats of any shape",
-    target="the values that came, of input's shape",
+    target="the values observed, of input's shape",
     var="the variances: of input's shape, one axis shorter, with axes of 1, or one number",
-    full="True adds log(2 pi) / 2, which no gradient sees",
-    eps="the least variance",
+    full="True adds log(2 pi) / 2, a constant without a gradient",
+    eps="the smallest variance",
 )
 @trace.operation
 def gaussian_nll_loss(
@@ -156,7 +158,7 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = (log var + (input - target)^2 / var) / 2, var at least eps.
+    """loss = (log var + (input - target)^2 / var) / 2, where var is at least eps.
 
     ValueError for a negative variance and for shapes that do not fit.
 
@@ -186,6 +188,6 @@ def gaussian_nll_loss(
 
 
 def _xlogx(x: Any) -> Any:
-    """x * log x, which is 0 at 0; there, and below, its slope is 0."""
+    """x * log x, which is 0 at 0; its slope is 0 there and below."""
     positive = where(x > 0, x, 1.0)  # log 1 = 0 at 0
     return where(x >= 0, positive * positive.log(), np.nan)

@@ -1,7 +1,7 @@
-"""Losses: `input` against `target`, reduced to their mean (the default), their sum, or not at all ("none").
+"""Losses that compare `input` with `target`, and give their mean (the default), their sum, or each loss ("none").
 
-Everything is checked before anything is computed. Unlike PyTorch's, losses of numbers do not broadcast: an input (N, 1)
-against a target (N) is an error here, where it would silently train on N x N differences.
+All arguments are checked before anything is computed. Unlike in PyTorch, losses of numbers do not broadcast: an input
+(N, 1) with a target (N) is an error here. In PyTorch it silently trains on N x N differences.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """loss = -sum_c q_c log p_c, with p = softmax(input) along axis 1 and q what the target asks for.
+    """loss = -sum_c q_c log p_c, where p = softmax(input) along axis 1 and q comes from the target.
 
     For classes, q_c = weight_c where c is the target, else 0. The mean divides by the sum of the weights of the labels
-    that count (all ignored: NaN, with a gradient of 0, so that one such batch does not ruin a model). For
+    that count. If all are ignored it is NaN, with a gradient of 0, so that one such batch does not ruin a model. For
     probabilities, q = weight * target, and the mean divides by N * d1 * ... .
 
-    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1. On a GPU, where to look
-    at the labels the host would have to wait, such a label makes the loss NaN.
+    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1. On a GPU such a label
+    makes the loss NaN instead, since the host would have to wait to check it.
 
     Example:
         >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
@@ -83,7 +83,7 @@ def cross_entropy(
 
 @documented(
     CLASSES,
-    input="log-probabilities (N, C, d1, ...) or (C), as log_softmax gives them",
+    input="log-probabilities (N, C, d1, ...) or (C), the output of log_softmax",
     target="classes (N, d1, ...), integers",
 )
 @trace.operation
@@ -95,10 +95,10 @@ def nll_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = -weight[target] * input[target] along axis 1: what is left of `cross_entropy` after log_softmax.
+    """loss = -weight[target] * input[target] along axis 1: the part of `cross_entropy` after log_softmax.
 
-    The mean divides by the sum of the weights of the labels that count (all ignored: NaN, with a gradient of 0).
-    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1.
+    The mean divides by the sum of the weights of the labels that count; if all are ignored it is NaN, with a gradient
+    of 0. TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1.
 
     Example:
         >>> F.nll_loss(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
@@ -178,7 +178,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), with p = sigmoid(input).
+    """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), where p = sigmoid(input).
 
     Nothing overflows, however large the logits; the mean divides by the number of elements. ValueError for shapes that
     do not fit.
@@ -198,18 +198,18 @@ def binary_cross_entropy_with_logits(
     return ops.BinaryCrossEntropy.apply(input, target, weight, pos_weight, reduction=reduction)
 
 
-# What makes probabilities, by the class of the operation; and what the losses take in their place.
+# The functions that return probabilities, by the class of the operation; and the inputs that the losses expect instead.
 PROBABILITIES = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
 SCORES = {
-    "cross_entropy": "scores, of which it computes the softmax itself; leave the softmax out of the model",
-    "nll_loss": "log-probabilities, as log_softmax gives them; or use cross_entropy on the scores themselves",
+    "cross_entropy": "scores, because the loss computes the softmax; leave the softmax out of the model",
+    "nll_loss": "log-probabilities, the output of log_softmax; or use cross_entropy on the scores",
     "binary_cross_entropy_with_logits": "scores, of which it computes the sigmoid itself; leave the sigmoid out of the "
     "model, or use binary_cross_entropy",
 }
 
 
 def _check_scores(name: str, input: Any, target: Any) -> None:
-    """Raise TypeError where the classes stand in the place of the scores; warn of probabilities there."""
+    """Raise TypeError if the classes were passed as the scores; warn if the scores are probabilities."""
     given = isinstance(input, Tensor) and isinstance(target, Tensor)
     if given and input.array.dtype.kind in "iu" and dtypes.is_float(target.array.dtype) and target.ndim > input.ndim:
         raise TypeError(
@@ -220,7 +220,7 @@ def _check_scores(name: str, input: Any, target: Any) -> None:
 
 
 def _warn_of_probabilities(name: str, input: Any) -> None:
-    """Warn of a model that ends in softmax or sigmoid: it trains, but slowly and to a worse result."""
+    """Warn if the model ends in softmax or sigmoid: it trains, but slowly and to a worse result."""
     made_by = PROBABILITIES.get(type(getattr(input, "creator", None)).__name__)
     if made_by:
         warnings.warn(f"{name}: input is the result of {made_by}; expected {SCORES[name]}", stacklevel=outside())
@@ -302,7 +302,7 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
             + hint
         )
     if type(labels) is not np.ndarray:
-        return  # on a GPU the host would have to wait for the answer: the kernels give such a label a loss of NaN
+        return  # on a GPU the host would have to wait: the kernels give such a label a loss of NaN
     outside = labels.view(f"u{labels.itemsize}") >= classes  # as unsigned, a negative label is a huge one
     if np.count_nonzero(outside):
         _check_ignored(name, shape, labels, outside & (labels != ignore_index), ignore_index, classes)
@@ -335,14 +335,14 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
 ) -> tuple[Tensor, Any, Any]:
-    """What each class of each example weighs; what the mean divides by, the sum of the labels' weights; who counts."""
+    """Return each example's class weights, the sum of the labels' weights (the mean's divisor), and which count."""
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)
     factors = weight.astype(compute).reshape([classes if i == axis else 1 for i in range(input.ndim)])
     counted = known = np.expand_dims(labels != ignore_index, axis)
     chosen = np.expand_dims(labels, axis) == np.arange(classes, like=weight).reshape(factors.shape)
     q = factors * (chosen * compute.type(1 - label_smoothing) + compute.type(label_smoothing / classes)) * counted
-    if type(labels) is not np.ndarray:  # on a GPU nobody has checked
+    if type(labels) is not np.ndarray:  # on a GPU the labels are unchecked
         known = np.where(counted & ((labels < 0) | (labels >= classes)).reshape(counted.shape), np.nan, counted)
         q = q * known
     total = (factors * chosen * known).sum(dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Losses that ask for a margin: right answers ahead of wrong ones, like vectors close and unlike ones apart."""
+"""Losses with a margin: right answers lead wrong ones by it, and unlike vectors are farther apart than like ones."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from minorm.tensor.tensor import Tensor
 @documented(
     LOSS,
     input1="scores, floats of any shape",
-    input2="the scores that they are compared with, of input1's shape",
+    input2="the scores to compare them with, of input1's shape",
     target="1 where input1 should be larger, -1 where input2 should",
 )
 @trace.operation
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = max(0, margin - target * (input1 - input2)): which of the two should be larger.
+    """loss = max(0, margin - target * (input1 - input2)): target says which input should be larger.
 
     Example:
         >>> F.margin_ranking_loss(
@@ -68,7 +68,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 @documented(
     LOSS,
     input1="vectors (N, M) or (M), floats",
-    input2="the vectors that they are compared with, of input1's shape",
+    input2="the vectors to compare them with, of input1's shape",
     target="(N) or one number: 1 for like vectors, -1 for unlike ones",
     margin="the cosine up to which unlike vectors cost nothing, -1 to 1",
 )
@@ -100,7 +100,7 @@ def cosine_embedding_loss(
 
 @documented(
     TRIPLET,
-    p="of the norm: 2 is the length, 1 the sum of sizes, math.inf the largest",
+    p="the p of the norm: 2 is the length, 1 the sum of absolute values, math.inf the largest absolute value",
     eps="added to each difference, so that equal vectors have a gradient",
 )
 @trace.operation
@@ -136,7 +136,7 @@ def triplet_margin_loss(
 
 @documented(
     TRIPLET,
-    distance_function="f(x, y), a distance of the vectors of two Tensors; None is `pairwise_distance`",
+    distance_function="f(x, y), the distance d between the vectors of two Tensors; None is `pairwise_distance`",
 )
 @trace.operation
 def triplet_margin_with_distance_loss(
@@ -149,7 +149,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d a distance of one's own.
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is a custom distance.
 
     ValueError unless margin > 0.
 
@@ -180,8 +180,8 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
 @documented(
     LOSS,
     input="logits (N, C) or (C)",
-    target="1 for each class that is there, 0 for the others; of input's shape",
-    reduction='"mean" and "sum" give one number, over all samples; "none" the loss of each sample',
+    target="1 for each class that is present, 0 for the others; of input's shape",
+    reduction='"mean" and "sum" give one number, over all samples; "none" gives the loss of each sample',
     weight="(C), a factor for each class; None is 1",
 )
 @trace.operation

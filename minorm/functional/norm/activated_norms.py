@@ -1,9 +1,10 @@
-"""What may follow a normalization in the same pass: a residual that is added, and a ReLU.
+"""Runs a normalization, the addition of a residual and a ReLU in one pass.
 
     F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), to the bit
 
-The one pass reads and writes memory half as often. A trace shows the parts, so that a file has their nodes; and parts
-it is where there is no such pass: a residual without an activation or of another type, statistics of several ranks.
+The one pass reads and writes memory half as often. The parts run separately in a trace, so that a file has a node for
+each, and where no such pass exists: for a residual without an activation or of another type, and for statistics of
+several ranks.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ Normalization = TypeVar("Normalization", bound=Callable[..., Tensor])
 
 
 def activated(function: Normalization) -> Normalization:
-    """Decorate a normalization as `trace.operation` does, with `activation` and `residual` taken apart where they must.
+    """Decorate a normalization as `trace.operation` does, and run `activation` and `residual` separately where
+    necessary.
 
-    Those two are passed by name. The function itself gets them where one pass can do it.
+    Callers pass the two by name. The function itself gets them if one pass can compute the result.
     """
     normalize = trace.operation(function)
     name = function.__name__
@@ -41,18 +43,18 @@ def activated(function: Normalization) -> Normalization:
         return y if activation is None else relu(y)
 
     run = trace.operation(function, followed)
-    normalize.public = run  # type: ignore[attr-defined]  # what a trace calls it
+    normalize.public = run  # type: ignore[attr-defined]  # the function that a trace calls
     return run
 
 
 def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any = None) -> bool:
-    """Does a kernel do it? What autocast does to a residual of another type, an addition of its own does."""
+    """Can one kernel do it all? A residual of another type is added separately, under autocast too."""
     same = residual is None or residual.array.dtype == x.array.dtype
     return activation is not None and same and group is None and not is_recorded()
 
 
 def is_recorded() -> bool:
-    """Does a trace want every operation by itself?"""
+    """Is a trace recording, which needs each operation separately?"""
     return trace.state.calls is not None
 
 

@@ -1,14 +1,14 @@
-"""The calls made so far, by the form of what they were made for: checks run where a form is new, and not again.
+"""A table of the calls made so far: arguments of a form that is in the table need no new checks.
 
     form = form_of("layer_norm", backend, (x, weight, bias, mask), (sizes, eps, compute_dtype, activation))
     call = calls.get(form, backend)
     if call is None:
-        ...  # all checks; what fails is not kept
+        ...  # all checks; a failed call is not kept
         call = calls.keep(form, NormCall(...))
 
-A form has all that the checks look at: of each tensor class, kind of array, shape and type; of each option value and
-type, since 1 == True. What may change without being another object has no form, and is checked at every call. A backend
-that is handed in has its place in the form, and the table does not keep it alive.
+A form holds everything that the checks look at: the class, kind of array, shape and type of each tensor; the value and
+type of each option, since 1 == True. Options that can change in place have no form, and are checked at every call. A
+backend that the caller passes is part of the form, but the table does not keep it alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INT = {int}
 
 
 def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Form | None:
-    """The form of a call; None where it has none."""
+    """Return the form of a call, or None if an argument cannot be part of a form."""
     types = tuple(map(type, options))
     if not _LASTING.issuperset(types) or (backend is not None and not type(backend).__weakrefoffset__):
         return None
@@ -43,12 +43,12 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
             types,
             *[x if x is None else _of_tensor(x) for x in tensors],
         )
-    except AttributeError:  # not a tensor: the checks say so
+    except AttributeError:  # not a tensor: the checks report it
         return None
 
 
 def whole_numbers(sizes: Any) -> Any:
-    """An int, or ints as a tuple, as an option of a form; all else as one that has none: (64.0,) == (64,)."""
+    """Return an int, or a tuple of ints, for a form; ... for anything else, since (64.0,) == (64,)."""
     if type(sizes) is int:
         return sizes
     return tuple(sizes) if type(sizes) in (tuple, list) and _INT.issuperset(map(type, sizes)) else ...
@@ -61,12 +61,12 @@ class _Calls(threading.local):
         self.found: dict[Form, NormCall] = {}
 
     def get(self, form: Form | None, backend: Any) -> NormCall | None:
-        """The call of this form, if it was kept for this backend, or for none."""
+        """Return the call of this form if it was kept for this backend, or None."""
         call = None if form is None else self.found.get(form)
         return call if backend is None or (call is not None and call.backend is backend) else None
 
     def keep(self, form: Form | None, call: NormCall) -> NormCall:
-        """The call itself, from now on found by its form."""
+        """Add a call to the table under its form, and return it."""
         if form is not None:
             found = self.found
             if len(found) >= MOST:

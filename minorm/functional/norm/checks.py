@@ -1,4 +1,4 @@
-"""What the normalizations ask of their arguments, and which axes follow from their shapes."""
+"""Checks of the arguments of normalizations, and the axes that follow from their shapes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LOW_MOMENTUM = 0.5  # a momentum below it is probably PyTorch's, the share of th
 
 
 def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any) -> Any:
-    """Raise TypeError unless x and the parameters that are given are float Tensors; each may have a type of its own.
+    """Raise TypeError unless x and the given parameters are float Tensors; their types may differ.
 
-    Returns the type to compute in: None, which leaves it to x, or `compute_dtype` if that is another one. It may be
-    float32 or float64, and not less precise than x.
+    Returns the type to compute in: `compute_dtype` if it differs from the usual type for x, else None. It may be
+    float32 or float64, and no less precise than x.
     """
     dtype = float_type(operation, "x", x)
     for name, parameter in given.items():
@@ -46,7 +46,7 @@ def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any)
 
 
 def equation(operation: str, eps: Any, centered: bool = True, guard: bool = False) -> Equation:
-    """The equation of an operation; raise unless eps is a number of at least 0."""
+    """Return the equation of an operation; raise unless eps is a number of at least 0."""
     if type(eps) is not float:
         number(operation, "eps", eps)
         eps = float(eps)
@@ -62,7 +62,7 @@ _equation = functools.lru_cache(maxsize=256)(Equation)
 
 
 def check_mask(operation: str, x: Tensor, mask: Any) -> None:
-    """Raise unless there is no mask, or one that fits."""
+    """Raise unless mask is None or a bool Tensor that broadcasts to x."""
     if mask is None:
         return
     if not isinstance(mask, Tensor):
@@ -85,14 +85,14 @@ def check_mask(operation: str, x: Tensor, mask: Any) -> None:
 
 
 def last_inputs(mask: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, ...]:
-    """The mask and the residual, as far as they are there: the last inputs of a Function."""
+    """Return the last inputs of a Function: the mask and the residual, without trailing Nones."""
     if residual is None:
         return () if mask is None else (mask,)
     return mask, residual
 
 
 def check_unmasked(operation: str, mask: Any, group: Any) -> None:
-    """Raise where there are both a mask and other ranks: the merged moments know no counts of their own."""
+    """Raise if a mask meets other ranks: the merged moments carry no count for each channel."""
     if mask is not None:
         raise NotImplementedError(
             f"{operation}: a mask with a process_group of {group.size} ranks is not supported; expected mask=None, or "
@@ -113,7 +113,7 @@ def running_stats(
     skipped: Tensor | None = None,
     update_nonfinite: bool = False,
 ) -> RunningStats | None:
-    """What is to be told the statistics of the batch."""
+    """Check the running statistics and return the object that a batch updates; None without them."""
     if running_mean is None and running_var is None:
         return None
     if running_mean is None or running_var is None:
@@ -145,7 +145,7 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Warn that this is probably PyTorch's momentum: layers when it is set, functions when a program calls them."""
+    """Warn that this is probably PyTorch's momentum: layers when it is set, functions when called directly."""
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
         f"In minorm momentum is the share that is kept; PyTorch's momentum={momentum} is "
@@ -156,7 +156,7 @@ def warn_of_low_momentum(name: str, momentum: float) -> None:
 
 
 def _counter(operation: str, name: str, counter: Any) -> Any:
-    """The array of num_batches_tracked or skipped_batches; raise unless it is one integer."""
+    """Return the array of num_batches_tracked or skipped_batches; raise unless it holds one integer."""
     if not isinstance(counter, Tensor):
         raise TypeError(
             f"{operation}: {name} is {type(counter).__name__}; expected a Tensor, which is counted up: "
@@ -169,7 +169,7 @@ def _counter(operation: str, name: str, counter: Any) -> Any:
 
 
 def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
-    """What was computed from the old values knows now that they are gone."""
+    """Count a new version of these tensors, so that backward notices that their old values are gone."""
     if running is not None and running.changed:
         for tensor in tensors:
             if tensor is not None:
@@ -182,10 +182,10 @@ def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
 def batch_axes(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes that are reduced, and those of the parameters.
+    """Return the axes that are reduced, and the axes of the parameters.
 
-    They are all but 1, and 1; or 0, and the others, if the parameters are (C, *positions). ValueError unless weight,
-    bias and the running statistics fit x and x has channels.
+    These are all axes but 1, and axis 1; with parameters (C, *positions) they are axis 0, and all others. ValueError
+    unless weight, bias and the running statistics fit x and x has channels.
     """
     tensors = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
     given = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
@@ -220,7 +220,7 @@ def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None
 
 
 def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
-    """num_groups as an int; raise unless it divides the channels of x."""
+    """Return num_groups as an int; raise unless it divides the channels of x."""
     num_groups = whole(operation, "num_groups", num_groups)
     if x.ndim < 2:
         raise ValueError(f"{operation}: x has shape {x.shape}; expected (N, C, *positions)")
@@ -236,7 +236,7 @@ def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
 def trailing_axes(
     operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
 ) -> tuple[int, ...]:
-    """The last axes of x, which have normalized_shape; ValueError where they, weight or bias have not."""
+    """Return the last axes of x; ValueError unless they, weight and bias have the shape normalized_shape."""
     sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])
     rank = len(shape)
@@ -254,7 +254,7 @@ def trailing_axes(
 
 
 def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
-    """The axes as a sorted tuple without negative numbers; raise where x lacks one or one comes twice."""
+    """Return the axes as a sorted tuple without negative numbers; raise if x lacks an axis or one comes twice."""
     if not isinstance(axes, Iterable):
         raise TypeError(f"{operation}: axes is {axes!r}; expected a tuple of ints")
     axes = [whole(operation, "one of axes", axis) for axis in axes]
@@ -267,7 +267,7 @@ def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
 
 
 def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_groups: int) -> tuple[int, ...]:
-    """The axes, after the group split, along which scale and bias vary."""
+    """Return the axes, after the group split, along which scale and bias vary."""
     shapes = [p.shape for p in (scale, bias) if p is not None]
     if not shapes:
         return ()
@@ -293,5 +293,5 @@ def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_gro
 
 
 def shape_of(tensor: Tensor | None) -> Any:
-    """The shape, for a message."""
+    """Return the shape of a tensor, or None, for a message."""
     return None if tensor is None else tensor.shape

@@ -1,4 +1,4 @@
-"""Filter response normalization: each channel of each sample by the mean of its squares, without a mean."""
+"""Filter response normalization: divides each channel of each sample by the root of its mean square."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def filter_response_norm(
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
-    """y = x / sqrt(mean(x^2) + eps) * weight + bias, the mean over all positions of a channel of a sample.
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias, with the mean over all positions of a channel of a sample.
 
-    Nothing depends on the batch, so training and evaluation are alike. At a single position y is the sign of x,
-    nearly, and hardly any gradient passes: choose an eps near 1 there, as the paper does. y has x's shape and type.
+    Nothing depends on the batch, so training and evaluation are alike. With a single position y is almost the sign of
+    x, and hardly any gradient passes: choose an eps near 1 there, as the paper does. y has x's shape and type.
     ValueError for shapes that do not fit.
 
     Example:
         >>> F.filter_response_norm(mn.tensor([[[3.0, 4.0]]]))
         tensor([[[0.8485, 1.1314]]])
 
-    ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    ONNX has no operator for it, so export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
     form = form_of("filter_response_norm", backend, (x, weight, bias), (eps, compute_dtype))
     call = calls.get(form, backend)

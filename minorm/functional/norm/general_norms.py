@@ -1,6 +1,6 @@
-"""The normalizations over any axes: mean_variance_norm with eps outside the root, normalization for the rest.
+"""The normalizations over any axes: mean_variance_norm has eps outside the root, normalization inside.
 
-The caller says which axes are reduced; `normalization` splits the channels into groups, too.
+The caller chooses the axes that are reduced; `normalization` can also split the channels into groups.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 
-@documented(ARGUMENTS, x="of any rank that has all of `axes`", axes=AXES, eps=GUARD_EPS)
+@documented(ARGUMENTS, x="floats of any rank that has all of `axes`", axes=AXES, eps=GUARD_EPS)
 @activated
 def mean_variance_norm(
     x: Tensor,
@@ -47,8 +47,8 @@ def mean_variance_norm(
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    y has x's shape and type. Where all values are equal y is 0, and the gradient of x, which has no limit there, is
-    taken for 0 too. ValueError for axes that x lacks.
+    y has x's shape and type. Where all values are equal, y is 0; the gradient of x has no limit there and is set to 0.
+    ValueError for axes that x lacks.
 
     Example:
         >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))
@@ -76,8 +76,8 @@ def mean_variance_norm(
 @documented(
     ARGUMENTS,
     x="of any rank that has all of `axes`",
-    scale="of x's rank, each axis 1 or x's length, or num_groups on axis 1; None is 1",
-    bias="as scale; None is 0",
+    scale="a Tensor of x's rank; each length is 1 or x's, or num_groups on axis 1; None is 1",
+    bias="a Tensor of scale's shape; None is 0",
     axes=ANY_AXES,
     num_groups=AXIS_GROUPS,
 )
@@ -97,14 +97,15 @@ def normalization(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
 
-    scale and bias are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer
-    normalization. y has x's shape and type. ValueError for axes that x lacks, and for groups beside a reduced axis 1.
+    scale and bias are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer normalization.
+    y has x's shape and type. ValueError for axes that x lacks, and for groups if axis 1 is among the axes.
 
     Example:
         >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
         tensor([[-1.,  1.]])
 
-    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
+    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes an operator that computes the same,
+    or the formula.
     """
     options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
     form = form_of("normalization", backend, (x, scale, bias), options)

@@ -1,4 +1,4 @@
-"""Ghost batch normalization: a large batch by the statistics of small ones."""
+"""Ghost batch normalization: normalizes a large batch with the statistics of small groups."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ def ghost_batch_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
 
-    x is cut along N into groups of virtual_batch_size. In training one call is as many calls of `batch_norm` as there
-    are groups, one after the other: outputs, gradients, and running statistics, which are blended in group by group
-    (the paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it is `batch_norm`. All whole
-    groups are normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. y has
-    x's shape and type. ValueError for virtual_batch_size < 1, and for a last group of one value per channel; nothing
-    has changed then.
+    x is cut along N into groups of virtual_batch_size. In training one call gives the outputs, gradients and running
+    statistics of `batch_norm` called on each group in turn: each group is blended in (the paper's algorithm 1), and
+    num_batches_tracked counts groups. In evaluation it is `batch_norm`. One pass normalizes all whole groups without a
+    copy; a smaller last group costs copies of y and of gradients. y has x's shape and type. ValueError for
+    virtual_batch_size < 1, and for a last group of one value per channel; nothing has changed then.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])
@@ -101,7 +100,7 @@ def ghost_batch_norm(
 def _call_of_groups(
     x: Tensor, size: int, given: tuple[Tensor | None, ...], eps: float, computed: Any, backend: Any
 ) -> NormCall:
-    """What is done with all whole groups, as an axis before N. given: weight, bias and running statistics."""
+    """Return the call for all whole groups, an axis before N. given: weight, bias and running statistics."""
     axes, param = batch_axes(x, *given)
     groups, rest = divmod(len(x), size)
     positions = math.prod(x.shape[axis] for axis in axes[1:])
@@ -118,16 +117,16 @@ def _call_of_groups(
 
 
 class _Each:
-    """Running statistics that take the moments of all groups, one after the other."""
+    """Running statistics that blend in the moments of all groups, one after the other."""
 
     def __init__(self, running: RunningStats) -> None:
         self.running = running
 
     def is_kernel_ready(self, rows: int) -> bool:  # noqa: ARG002
-        """Kernels blend in one batch."""
+        """Return False: kernels can only blend in one batch."""
         return False
 
     def update(self, mean: Any, var: Any, count: int, rest: Any) -> None:
-        """As RunningStats has it, for each group."""
+        """Call `RunningStats.update` for each group."""
         for group in zip(mean, var, rest, strict=True):
             self.running.update(*group[:2], count, rest=group[2])

@@ -1,4 +1,4 @@
-"""Batch renormalization: training normalizes nearly as evaluation will, however small the batch."""
+"""Batch renormalization: training normalizes almost as evaluation does, however small the batch."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def batch_renorm(
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    running_std = sqrt(running_var + eps); both running statistics are those of before this call, which blends the
-    batch's in afterwards, as `batch_norm` does. No gradient flows through r and d. Where neither is clipped, y is what
-    evaluation gives with them; rmax=1, dmax=0 is `batch_norm`. In evaluation it is `batch_norm`, too. y has x's shape
-    and type. ValueError for rmax < 1, dmax < 0, and what `batch_norm` refuses.
+    running_std = sqrt(running_var + eps). r and d use the running statistics from before this call; the call then
+    blends the batch in, as `batch_norm` does. No gradient flows through r and d. If neither is clipped, y is the same
+    as in evaluation with these running statistics; rmax=1, dmax=0 is `batch_norm`. In evaluation it is `batch_norm`,
+    too. y has x's shape and type. ValueError for rmax < 1, dmax < 0, and all that `batch_norm` refuses.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
-        >>> F.batch_renorm(x, mn.zeros(1), mn.ones(1), training=True)  # as the running statistics have it
+        >>> F.batch_renorm(x, mn.zeros(1), mn.ones(1), training=True)  # as with the running statistics
         tensor([[1.],
                 [3.]])
 
-    ONNX BatchNormalization 15 in evaluation; a file has no form for training. Ioffe 2017, arXiv:1702.03275.
+    ONNX BatchNormalization 15 in evaluation; no ONNX form for training. Ioffe 2017, arXiv:1702.03275.
     """
     options = bool(training), eps, rmax, dmax, compute_dtype
     form = form_of("batch_renorm", backend, (x, weight, bias, running_mean, running_var), options)
@@ -76,7 +76,7 @@ def batch_renorm(
                 raise ValueError(f"batch_renorm: {name}={value}; expected a number of at least {least}")
         for name, tensor in (("running_mean", running_mean), ("running_var", running_var)):
             if tensor is None:
-                raise ValueError(f"batch_renorm: {name} is None; expected the running statistics, which r and d are of")
+                raise ValueError(f"batch_renorm: {name} is None; expected the running statistics, which r and d need")
         if not training:
             same = {"compute_dtype": compute_dtype, "backend": backend}
             return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **same)

@@ -1,4 +1,4 @@
-"""Normalizations without a mean: by the neighbouring channels' energy, and by an Lp norm."""
+"""Normalizations without a mean: divide x by the energy of neighbouring channels, or by an Lp norm."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from minorm.tensor.tensor import Tensor
 @documented(LRN, x="(N, C, *), floats")
 @trace.operation
 def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """y = x / (k + alpha / size * sum x^2)^beta, the sum over `size` neighbouring channels.
+    """y = x / (k + alpha / size * sum x^2)^beta, with the sum over `size` neighbouring channels.
 
-    The window is PyTorch's; ONNX's for an even size is its mirror image. y has x's shape and type. ValueError for size
+    The window is PyTorch's; for an even size, ONNX uses its mirror image. y has x's shape and type. ValueError for size
     < 1 or fewer than 2 axes.
 
     Example:
@@ -40,14 +40,14 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
 
 @documented(
     {},
-    x="any shape, floats",
-    p="of the norm, at least 1",
+    x="floats of any shape",
+    p="the p of the norm, at least 1",
     dim="the axis along which the norm is taken",
-    eps="the least that x is divided by, so that zeros stay zeros; with eps=0 they do too, and get no gradient",
+    eps="the smallest divisor, so that zeros stay zeros; with eps=0 they stay zeros too, and get no gradient",
 )
 @trace.operation
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """y = x / max(||x||_p, eps), the norm along `dim`: (sum |x|^p)^(1/p).
+    """y = x / max(||x||_p, eps), where ||x||_p = (sum |x|^p)^(1/p) along `dim`.
 
     y has x's shape and type. ValueError unless 1 <= p < infinity; IndexError where x has no axis `dim`.
 

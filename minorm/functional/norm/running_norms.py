@@ -1,7 +1,8 @@
-"""The normalizations that keep running statistics: batch_norm over the batch, instance_norm over the positions alone.
+"""The normalizations with running statistics: batch_norm over the batch and all positions, instance_norm over the
+positions.
 
-In training they take mean and var from x and blend them into the running ones; in evaluation these are used. A group of
-ranks shares the statistics, a mask leaves elements out.
+In training they take mean and var from x and blend them into the running ones; in evaluation they use the running ones.
+A group of ranks can share the statistics, and a mask can leave elements out.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from minorm.tensor.tensor import Tensor
 @documented(
     ARGUMENTS,
     x="(N, C) or (N, C, *positions)",
-    running_mean="(C), or (C, *positions) for statistics over N alone; None keeps none, in training",
+    running_mean="(C), or (C, *positions) for statistics over N alone; None, in training only, keeps no running mean",
     running_var="as running_mean",
-    weight="of running_mean's shape; None is 1",
-    bias="of running_mean's shape; None is 0",
+    weight="the scale, of running_mean's shape; None is 1",
+    bias="the bias, of running_mean's shape; None is 0",
 )
 @activated
 def batch_norm(
@@ -68,11 +69,11 @@ def batch_norm(
 
         running = running * momentum + batch * (1 - momentum)
 
-    training=False normalizes with the running statistics; gradients flow to them too. Each tensor may be of any float
-    type. y has x's shape and type. ValueError for one value per channel in training (there is no variance), for C = 0,
-    and for shapes that do not fit. Inside `nn.accumulate_stats` x is a part, and one value per channel becomes bias. An
-    empty batch gives an empty y and changes nothing. With a mask, a channel with one element becomes bias there, one
-    with none keeps its running values; NotImplementedError for a mask on several ranks.
+    training=False normalizes with the running statistics; gradients flow to them too. The tensors may have different
+    float types. y has x's shape and type. ValueError for one value per channel in training (it has no variance), for C
+    = 0, and for shapes that do not fit. Inside `nn.accumulate_stats` x is a part, and a channel with one value becomes
+    bias. An empty batch gives an empty y and changes nothing. With a mask, a channel with one element becomes bias
+    there, and a channel without elements keeps its running values; NotImplementedError for a mask on several ranks.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -138,8 +139,8 @@ def batch_norm(
     x="(N, C, *positions), with at least one axis of positions",
     use_input_stats="True normalizes with the statistics of x, False with the running ones",
     process_group=(
-        "what this rank of a distributed run talks to the others through (minorm.distributed.Group): the running "
-        "statistics take the mean over the samples of all ranks. None is this rank alone. An export leaves it out"
+        "the minorm.distributed.Group through which this rank talks to the other ranks: the running "
+        "statistics blend in the mean over the samples of all ranks. None is this rank alone. An export leaves it out"
     ),
 )
 @activated
@@ -167,9 +168,9 @@ def instance_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
-    use_input_stats=True takes mean and var from x, and blends their means over the batch into the running ones if
-    these are given: over the samples of all ranks with a process_group, over those that have elements with a mask. y
-    has x's shape and type. ValueError for a single position.
+    use_input_stats=True takes mean and var from x, and blends their means over the batch into the running ones, if
+    given. With a process_group these means are over the samples of all ranks, with a mask over the samples that have
+    elements. y has x's shape and type. ValueError for a single position.
 
     Example:
         >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
@@ -237,5 +238,5 @@ def instance_norm(
 
 
 def _is_across(group: Any) -> bool:
-    """Are there other ranks to ask? What a trace records is one rank's alone."""
+    """Are there other ranks to ask? A trace records one rank alone."""
     return group.size > 1 and trace.state.calls is None

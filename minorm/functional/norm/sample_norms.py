@@ -1,6 +1,6 @@
-"""The normalizations of each sample alone: group_norm by groups of channels, layer_norm and rms_norm by trailing axes.
+"""The normalizations of single samples: group_norm over groups of channels, layer_norm and rms_norm over trailing axes.
 
-Nothing is kept between batches, so training and evaluation are the same.
+They keep nothing between batches, so training and evaluation are the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minorm.tensor.tensor import Tensor
     ARGUMENTS,
     x="(N, C, *positions)",
     weight="(C), a scale for each channel, or (num_groups), one for each group; None is 1",
-    bias="of weight's shape; None is 0",
+    bias="a number for each channel or group, of weight's shape; None is 0",
 )
 @activated
 def group_norm(
@@ -49,10 +49,10 @@ def group_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each group of channels in each sample.
 
-    A group is C / num_groups neighbouring channels, with all their positions. y has x's shape and type. ValueError
-    where num_groups does not divide C.
+    A group is C / num_groups neighbouring channels, with all their positions. y has x's shape and type. ValueError if
+    num_groups does not divide C.
 
     Example:
         >>> F.group_norm(mn.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
@@ -93,8 +93,8 @@ def group_norm(
 @documented(
     ARGUMENTS,
     x="(..., *normalized_shape)",
-    weight="of shape normalized_shape and any float type; None is 1",
-    bias="of shape normalized_shape and any float type; None is 0",
+    weight="the scale, of shape normalized_shape and any float type; None is 1",
+    bias="the bias, of shape normalized_shape and any float type; None is 0",
 )
 @activated
 def layer_norm(
@@ -110,10 +110,10 @@ def layer_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the trailing axes.
 
-    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens, where y is 0. ValueError where
-    x does not end in normalized_shape.
+    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens; their y is 0. ValueError if x
+    does not end in normalized_shape.
 
     Example:
         >>> F.layer_norm(mn.tensor([[1.0, 3.0], [10.0, 30.0]]), normalized_shape=2)
@@ -138,7 +138,7 @@ def layer_norm(
     return Normalize.apply(x, weight, bias, *last_inputs(mask, residual), call=call)
 
 
-@documented(ARGUMENTS, x="(..., *normalized_shape)", weight="of shape normalized_shape; None is 1", eps=RMS_EPS)
+@documented(ARGUMENTS, x="(..., *normalized_shape)", weight="scale of shape normalized_shape; None is 1", eps=RMS_EPS)
 @activated
 def rms_norm(
     x: Tensor,
@@ -152,9 +152,9 @@ def rms_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
+    """y = x / sqrt(mean(x^2) + eps) * weight, with the mean over the trailing axes.
 
-    y has x's shape and type. ValueError where x does not end in normalized_shape.
+    y has x's shape and type. ValueError if x does not end in normalized_shape.
 
     Example:
         >>> F.rms_norm(mn.tensor([3.0, 4.0]), normalized_shape=2)

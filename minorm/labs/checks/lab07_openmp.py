@@ -28,7 +28,7 @@ LAB = Lab(
     minutes=150,
     needs=(1, 2),
     writes=True,
-    deadline=120,
+    deadline=180,
     packages=("Cython",),
     programs=(COMPILER,),
 )

@@ -26,14 +26,26 @@ LAB = Lab(
     minutes=180,
     needs=(1, 2),
     writes=True,
-    deadline=120,
+    deadline=180,
     programs=COMPILERS,
 )
 SECONDS = 30.0  # a check may have to compile first
 BOUND = 2e-5  # of a layer with the student's moments
 SEEDS = 6
 BARRIER = "__syncthreads();"
-FOREIGN = ("shim", "asm", "##", "include", "extern", "sanitize", "std::", "namespace", "__builtin", "bcopy")
+FOREIGN = (
+    "shim",
+    "asm",
+    "##",
+    "include",
+    "extern",
+    "sanitize",
+    "std::",
+    "namespace",
+    "__builtin",
+    "__atomic",
+    "__sync_",
+)
 DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DOTALL)  # outside of comments
 
 

@@ -137,3 +137,36 @@ UNCOUNTED void __tsan_vptr_update(void** p, void* v) { (void)v; on_write((uintpt
 UNCOUNTED void __tsan_func_entry(void* p) { (void)p; }
 UNCOUNTED void __tsan_func_exit(void) {}
 UNCOUNTED void __tsan_init(void) {}
+
+// Atomic operations, which OpenMP's reductions need: done as they are asked for, and counted as one read.
+#define SEQ __ATOMIC_SEQ_CST
+#define CHANGING(bits, type, name) \
+    UNCOUNTED type __tsan_atomic##bits##_fetch_##name(volatile type* p, type v, int order) { \
+        on_read((uintptr_t)p, sizeof *p); \
+        return __atomic_fetch_##name(p, v, SEQ); \
+    }
+#define ATOMIC(bits, type) \
+    UNCOUNTED type __tsan_atomic##bits##_load(const volatile type* p, int order) { \
+        on_read((uintptr_t)p, sizeof *p); \
+        return __atomic_load_n(p, SEQ); \
+    } \
+    UNCOUNTED void __tsan_atomic##bits##_store(volatile type* p, type v, int order) { __atomic_store_n(p, v, SEQ); } \
+    UNCOUNTED type __tsan_atomic##bits##_exchange(volatile type* p, type v, int order) { \
+        on_read((uintptr_t)p, sizeof *p); \
+        return __atomic_exchange_n(p, v, SEQ); \
+    } \
+    UNCOUNTED int __tsan_atomic##bits##_compare_exchange_strong(volatile type* p, type* c, type v, int a, int b) { \
+        on_read((uintptr_t)p, sizeof *p); \
+        return __atomic_compare_exchange_n(p, c, v, 0, SEQ, SEQ); \
+    } \
+    UNCOUNTED int __tsan_atomic##bits##_compare_exchange_weak(volatile type* p, type* c, type v, int a, int b) { \
+        return __tsan_atomic##bits##_compare_exchange_strong(p, c, v, a, b); \
+    } \
+    CHANGING(bits, type, add) CHANGING(bits, type, sub) CHANGING(bits, type, and) CHANGING(bits, type, or) \
+    CHANGING(bits, type, xor) CHANGING(bits, type, nand)
+ATOMIC(8, uint8_t)
+ATOMIC(16, uint16_t)
+ATOMIC(32, uint32_t)
+ATOMIC(64, uint64_t)
+UNCOUNTED void __tsan_atomic_thread_fence(int order) { __atomic_thread_fence(SEQ); }
+UNCOUNTED void __tsan_atomic_signal_fence(int order) { __atomic_signal_fence(SEQ); }

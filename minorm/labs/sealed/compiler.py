@@ -179,7 +179,8 @@ def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -
         errors = [line for line in said if "error" in line and not line.startswith("collect2:")] or said
         if not said:  # its words are written to a pipe, and count like what is written to a file
             raise CompileError(f"the {who} fails without a word, as when it has written more than it may")
-        raise CompileError(f"the {who} says: " + "\n".join(line[:LINE] for line in errors[:5]))
+        cut = "" if result.stderr.endswith("\n") else " (cut off, as when it has written more than it may)"
+        raise CompileError(f"the {who} says: " + "\n".join(line[:LINE] for line in errors[:5]) + cut)
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -1,1 +1,1 @@
-"""Layers with and without weights that are no normalization, loss or recurrent network."""
+"""All layers except normalizations, losses and recurrent networks."""

@@ -1,6 +1,6 @@
-"""Activation layers: each calls its functional with its options.
+"""Activation layers: each calls its function with its options.
 
-`inplace` is there so that a definition written for PyTorch builds; the result is always a new tensor.
+`inplace` lets a definition written for PyTorch run; the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from minorm.support.documented import arguments_of, documented
 
 
 class _Plain(OfOne):
-    """Base of those without options: `inplace` alone."""
+    """Base of the layers with no option but `inplace`."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(inplace=inplace)
@@ -21,8 +21,7 @@ class _Plain(OfOne):
 class ReLU(_Plain):
     """y = max(x, 0), element by element.
 
-    x has any shape, y has x's shape and type. The slope is 1 above 0 and 0 elsewhere, so a layer of these is linear
-    in pieces.
+    x has any shape, y has x's shape and type. The slope is 1 above 0 and 0 elsewhere, so y is piecewise linear.
 
     Example:
         >>> nn.ReLU()(mn.tensor([-2.0, 0.5]))
@@ -38,8 +37,7 @@ class ReLU(_Plain):
 class ReLU6(_Plain):
     """y = min(max(x, 0), 6), element by element.
 
-    x has any shape, y has x's shape and type. The bound keeps numbers small, for networks that will compute in 8
-    bits.
+    x has any shape, y has x's shape and type. The bound keeps numbers small for networks that later compute in 8 bits.
 
     Example:
         >>> nn.ReLU6()(mn.tensor([-2.0, 0.5, 8.0]))
@@ -76,7 +74,7 @@ class LeakyReLU(OfOne):
 class ELU(OfOne):
     """y = x where x > 0, else alpha * (exp(x) - 1).
 
-    x has any shape, y has x's shape and type. What is below 0 brings the mean of y nearer to 0.
+    x has any shape, y has x's shape and type. The negative values bring the mean of y nearer to 0.
 
     Example:
         >>> nn.ELU()(mn.tensor([-2.0, 0.5]))
@@ -94,7 +92,7 @@ class ELU(OfOne):
 
 @documented(arguments_of(F.gelu))
 class GELU(OfOne):
-    """y = x * Phi(x), Phi the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
+    """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
     x has any shape, y has x's shape and type. The usual approximation, faster on some devices, is
 
@@ -104,7 +102,7 @@ class GELU(OfOne):
         >>> nn.GELU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.0455,  0.3457])
 
-    ONNX Gelu 20, before opset 20 by the formula; Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    ONNX Gelu 20, or the formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
 
     function = staticmethod(F.gelu)
@@ -133,8 +131,8 @@ class SiLU(_Plain):
 class Sigmoid(OfOne):
     """y = 1 / (1 + exp(-x)), a number between 0 and 1.
 
-    x has any shape, y has x's shape and type. Nothing overflows, however large x is. A loss that takes what comes
-    before it loses fewer digits: `BCEWithLogitsLoss`.
+    x has any shape, y has x's shape and type. Nothing overflows, however large x is. `BCEWithLogitsLoss` takes x itself
+    and loses fewer digits.
 
     Example:
         >>> nn.Sigmoid()(mn.tensor([-2.0, 0.5]))
@@ -169,7 +167,7 @@ class Tanh(OfOne):
 
 @documented(arguments_of(F.hardswish))
 class Hardswish(_Plain):
-    """y = x * min(max(x + 3, 0), 6) / 6: SiLU out of straight pieces.
+    """y = x * min(max(x + 3, 0), 6) / 6: SiLU with a piecewise linear sigmoid.
 
     x has any shape, y has x's shape and type.
 
@@ -185,9 +183,9 @@ class Hardswish(_Plain):
 
 @documented(arguments_of(F.hardsigmoid))
 class Hardsigmoid(_Plain):
-    """y = min(max(x + 3, 0), 6) / 6: the sigmoid out of straight pieces.
+    """y = min(max(x + 3, 0), 6) / 6: a piecewise linear sigmoid.
 
-    x has any shape, y has x's shape and type. The slope is 1 / 6, as PyTorch's is; ONNX's own default is 0.2.
+    x has any shape, y has x's shape and type. The slope is 1 / 6, as in PyTorch; ONNX's default is 0.2.
 
     Example:
         >>> nn.Hardsigmoid()(mn.tensor([-2.0, 0.5]))
@@ -203,7 +201,7 @@ class Hardsigmoid(_Plain):
 class Softplus(OfOne):
     """y = log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold: a ReLU without a corner.
 
-    x has any shape, y has x's shape and type. ValueError, when it is called, for beta <= 0.
+    x has any shape, y has x's shape and type. A call raises ValueError for beta <= 0.
 
     Example:
         >>> nn.Softplus()(mn.tensor([-2.0, 0.5]))
@@ -223,9 +221,8 @@ class Softplus(OfOne):
 class Softmax(OfOne):
     """y = exp(x) / sum exp(x), the sum along axis `dim`: numbers above 0 that add up to 1.
 
-    x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows. PyTorch
-    guesses `dim` where none is given; here it must be. For training, give x itself to `CrossEntropyLoss`, which holds
-    a softmax.
+    x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows. PyTorch guesses a
+    missing `dim`; here it is required. For training, pass x itself to `CrossEntropyLoss`, which contains a softmax.
 
     Example:
         >>> nn.Softmax(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))
@@ -245,8 +242,8 @@ class Softmax(OfOne):
 class LogSoftmax(OfOne):
     """y = x - log sum exp(x), the sum along axis `dim`: the logarithm of Softmax.
 
-    x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows and no logarithm
-    of 0 is taken. `NLLLoss` takes what it gives.
+    x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows and no logarithm of
+    0 is taken. `NLLLoss` takes the result.
 
     Example:
         >>> nn.LogSoftmax(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))

@@ -1,4 +1,4 @@
-"""MultiheadAttention: several attentions side by side, each in a part of the features."""
+"""MultiheadAttention: runs several attentions side by side, each in a part of the features."""
 
 from __future__ import annotations
 
@@ -24,33 +24,34 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     PLACE,
-    embed_dim="how many features query and y have",
-    num_heads="h, how many attentions there are side by side, each in embed_dim / h of the features",
+    embed_dim="the number of features of query and y",
+    num_heads="h, the number of attentions side by side, each with embed_dim / h of the features",
     dropout="the probability that a weight becomes 0, in training; 0 to 1",
     bias="False leaves the biases of all projections out",
     add_bias_kv="True appends a learned key and value, bias_k and bias_v, to those given",
     add_zero_attn="True appends a key and a value of zeros",
-    kdim="how many features key has; None is embed_dim",
-    vdim="how many features value has; None is embed_dim",
-    batch_first="True takes and gives (batch, length, features) for (length, batch, features)",
+    kdim="the number of features of key; None is embed_dim",
+    vdim="the number of features of value; None is embed_dim",
+    batch_first="True takes and returns (batch, length, features), False (length, batch, features)",
 )
 class MultiheadAttention(Module):
-    """y = concat(head_1 ... head_h) @ out_proj, head_i = softmax(Q K^T / sqrt(d)) V, of parts of the projected inputs.
+    """y = concat(head_1 ... head_h) @ out_proj, where head_i = softmax(Q K^T / sqrt(d)) V of part i of the projected
+    inputs.
 
-    layer(query, key, value) gives (y, weights): each element of query looks at all of key, and takes a mean of
-    value.
+    layer(query, key, value) returns (y, weights): each element of query looks at all keys, and takes a mean of the
+    values.
 
         query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); (N, L, ...) with batch_first; without N, too
         y        query's shape
         weights  (N, L, S), the mean of the heads', or (N, heads, L, S) with average_attn_weights=False; None with
                  need_weights=False
 
-    key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where nobody may look, or
-    numbers to add; is_causal says that attn_mask is the causal one, which must be given.
+    key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where a query must not look, or
+    numbers to add. is_causal=True says that attn_mask is causal; attn_mask must still be given.
 
-    Learned are in_proj_weight (3 * embed_dim, embed_dim), or with other kdim and vdim q_proj_weight, k_proj_weight
-    and v_proj_weight, in_proj_bias (3 * embed_dim), and the Linear out_proj; weights start by xavier_uniform_,
-    biases as 0. ValueError for an embed_dim that num_heads does not divide.
+    The parameters are in_proj_weight (3 * embed_dim, embed_dim), in_proj_bias (3 * embed_dim), and those of the Linear
+    out_proj. If kdim or vdim differ, q_proj_weight, k_proj_weight and v_proj_weight replace in_proj_weight. Weights
+    start by xavier_uniform_, biases as 0. ValueError if num_heads does not divide embed_dim.
 
     Example:
         >>> layer = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
@@ -109,16 +110,16 @@ class MultiheadAttention(Module):
         return value
 
     def _width(self, weight: Tensor | None) -> int:
-        """The features that a projection takes; without a weight of its own those of the query."""
+        """Return the number of features that a projection takes; without a separate weight, that of the query."""
         return self.embed_dim if weight is None else weight.shape[1]
 
     @property
     def head_dim(self) -> int:
-        """How many features each head has."""
+        """The number of features of each head."""
         return self.embed_dim // self.num_heads
 
     def reset_parameters(self) -> None:
-        """Draw the projections anew (xavier_uniform_); biases are 0."""
+        """Draw the projections again (xavier_uniform_), and set the biases to 0."""
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
             if getattr(self, name) is not None:
                 init.xavier_uniform_(getattr(self, name))
@@ -141,10 +142,11 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(y, weights): y like query; weights (N, L, S), or (N, heads, L, S), or None unless need_weights.
+        """Return (y, weights): y has query's shape; weights is (N, L, S), or (N, heads, L, S), or None unless
+        need_weights.
 
-        key_padding_mask (N, S), attn_mask (L, S) or (N * heads, L, S): bools, True where nobody may look, or numbers
-        to add. is_causal says that attn_mask is the causal one, which it must be.
+        key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where a query must not look,
+        or numbers to add. is_causal says that attn_mask is causal, and then it must be.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor):
@@ -170,7 +172,7 @@ class MultiheadAttention(Module):
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, need: bool, mask: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Of (N, L, E), (N, S, K) and (N, S, V)."""
+        """Return y and the weights for query (N, L, E), key (N, S, K) and value (N, S, V)."""
         batch, length = query.shape[:2]
         q, k, v = (self._projected(i, x) for i, x in enumerate((query, key, value)))
         extra = 0
@@ -202,7 +204,7 @@ class MultiheadAttention(Module):
 
 
 def _widened(mask: Tensor | None, extra: int) -> Tensor | None:
-    """The mask with keys that all may look at, behind the others."""
+    """Return the mask with `extra` keys appended that all queries may see."""
     if mask is None or not extra:
         return mask
     with devices.on_device_of(mask.array):

@@ -1,4 +1,4 @@
-"""Dropout of whole channels, and of what SELU gives: in training, and not where the module is frozen."""
+"""Dropout of whole channels, and for networks with SELU: active in training, unless the module is frozen."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ VOLUMES = {"form": "(N, C, D, H, W) or (C, D, H, W)", "shape": "2, 3, 8, 8, 8"}
 
 
 class _Dropout(Random):
-    """x is {form}, y has x's shape and type. Neighbours in it say much the same, so single zeros would hide little. The
-    mean stays; where the layer is frozen y = x too. ValueError unless 0 <= p <= 1, and for another number of axes.
+    """x is {form}, y has x's shape and type. Neighbours in a channel are much alike, so single zeros would hide little.
+    The mean stays; a frozen layer gives y = x too. ValueError unless 0 <= p <= 1, and for another number of axes.
 
     Example:
         >>> layer = nn.{name}(p=0.5)
@@ -40,7 +40,7 @@ class _Dropout(Random):
 
 @documented(arguments_of(dropout1d), base=_Dropout, words={"form": "(N, C, L) or (C, L)", "shape": "2, 3, 8"})
 class Dropout1d(_Dropout):
-    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each channel; in evaluation y = x."""
+    """y = x * m / (1 - p) in training, else y = x. Each channel draws m: 0 with probability p, else 1."""
 
     function = staticmethod(dropout1d)
 
@@ -51,24 +51,24 @@ class Dropout1d(_Dropout):
     words={"form": "(N, C, H, W), (N, C, L), (N, C)", "shape": "2, 3, 8, 8"},
 )
 class Dropout2d(_Dropout):
-    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each channel; in evaluation y = x."""
+    """y = x * m / (1 - p) in training, else y = x. Each channel draws m: 0 with probability p, else 1."""
 
     function = staticmethod(dropout2d)
 
 
 @documented(arguments_of(dropout3d), base=_Dropout, words=VOLUMES)
 class Dropout3d(_Dropout):
-    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each channel; in evaluation y = x."""
+    """y = x * m / (1 - p) in training, else y = x. Each channel draws m: 0 with probability p, else 1."""
 
     function = staticmethod(dropout3d)
 
 
 @documented(arguments_of(alpha_dropout))
 class AlphaDropout(_Dropout):
-    """y = a * (x where kept, else -1.7581) + b in training, a and b such that mean 0 and variance 1 stay; else y = x.
+    """y = a * (x where kept, else -1.7581) + b in training, where a and b keep mean 0 and variance 1; else y = x.
 
-    Dropout for networks of SELU, whose lowest value is -1.7581. x has any shape, y has x's shape and type. In
-    evaluation, and where the layer is frozen, y = x. ValueError unless 0 <= p <= 1.
+    Dropout for networks with SELU, whose lowest value is -1.7581. x has any shape, y has x's shape and type. In
+    evaluation, and in a frozen layer, y = x. ValueError unless 0 <= p <= 1.
 
     Example:
         >>> y = nn.AlphaDropout(p=0.3)(mn.randn(10000))
@@ -85,7 +85,7 @@ class AlphaDropout(_Dropout):
 class FeatureAlphaDropout(_Dropout):
     """y = a * (x where its channel is kept, else -1.7581) + b in training: AlphaDropout of whole channels; else y = x.
 
-    x is (N, C, ...), y has x's shape and type. In evaluation, and where the layer is frozen, y = x. ValueError
+    x is (N, C, ...), y has x's shape and type. In evaluation, and in a frozen layer, y = x. ValueError
     unless 0 <= p <= 1.
 
     Example:

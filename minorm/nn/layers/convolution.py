@@ -1,8 +1,8 @@
-"""Convolution layers: they own weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
+"""Convolution layers: they hold weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
 
-weight is (out, in / groups, *kernel), transposed (in, out / groups, *kernel); both and the bias (out) start uniform on
-+-1 / sqrt(weight.shape[1] * kernel elements), as PyTorch's do. padding_mode says what stands around x: zeros, or copies
-of its own elements ("reflect", "replicate", "circular"; see `F.pad`), which transposed layers do not have.
+weight is (out, in / groups, *kernel), in transposed layers (in, out / groups, *kernel). Weight and bias (out) start
+uniform on +-1 / sqrt(weight.shape[1] * kernel elements), as in PyTorch. padding_mode chooses the elements around x:
+zeros, or copies of x's elements ("reflect", "replicate", "circular"; see `F.pad`). Transposed layers know only zeros.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ LAYER = {
     **CONVOLUTION,
     **PLACE,
     "in_channels": "C, the length of axis 1 of x",
-    "out_channels": "how many channels y has, each with weights of its own",
-    "kernel_size": "the lengths of the window over x, an int for all axes or one int an axis",
+    "out_channels": "the number of channels of y, each with its own weights",
+    "kernel_size": "the lengths of the window over x, an int for all axes or one int per axis",
     "padding": (
-        'how many elements are put around x on both sides, an int for all axes or one int an axis; or a word: "valid" '
-        'is none, "same" gives y the lengths of x (for stride 1; of an odd sum the larger part goes to the end)'
+        'the number of elements added to x on both sides, an int for all axes or one int per axis; or a word: "valid" '
+        'adds none, "same" gives y the lengths of x (stride 1 only; if the sum is odd, the larger part goes to the end)'
     ),
     "groups": (
-        "into how many convolutions side by side the channels are split; it divides in_channels and out_channels. "
+        "the number of separate convolutions that share the channels; it divides in_channels and out_channels. "
         "groups=in_channels is the depthwise convolution"
     ),
     "bias": "False leaves the bias out, as before a normalization",
     "padding_mode": (
-        'what the padding is: "zeros", or elements of x: "reflect" mirrors them at the edge, "replicate" repeats the '
-        'outermost, "circular" takes those of the other end'
+        'the values of the padding: "zeros", or elements of x: "reflect" mirrors at the edge, "replicate" repeats the '
+        'outermost, "circular" takes those from the other end'
     ),
 }
 TRANSPOSED = {
     **LAYER,
     **F_TRANSPOSED,
     "bias": "False leaves the bias out",
-    "padding": "how many elements are cut off at both ends of y, an int for all axes or one int an axis",
+    "padding": "the number of elements cut off at both ends of y, an int for all axes or one int per axis",
     "groups": LAYER["groups"].partition(". ")[0],
-    "padding_mode": '"zeros", for PyTorch\'s sake: there is no other',
+    "padding_mode": '"zeros", the only mode, as in PyTorch',
 }
 
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
-    """An int for every axis, or one int an axis, as a tuple."""
+    """Return an int for all axes, or one int per axis, as a tuple."""
     whole = isinstance(value, (int, np.integer))
     sizes = (value,) * axes if whole else tuple(value) if isinstance(value, Iterable) else ()
     if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
@@ -67,7 +67,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
 
 
 class _Conv(OfRank):
-    """What the six layers share: checking, the parameters, printing."""
+    """Base of the six layers: checks, parameters and printing."""
 
     _made_by: ClassVar[MadeBy] = {
         "in_channels": lambda layer: layer._channels()[0],
@@ -75,7 +75,7 @@ class _Conv(OfRank):
         "kernel_size": lambda layer: layer.weight.shape[2:],
     }
     transposed: ClassVar[bool] = False
-    kernel_size: Any  # these as `_as_setting` keeps them, a tuple of one int an axis
+    kernel_size: Any  # stored by `_as_setting` as a tuple of one int per axis
     stride: Any
     dilation: Any
     padding: Any
@@ -123,7 +123,7 @@ class _Conv(OfRank):
         return value
 
     def _channels(self) -> tuple[int, int]:
-        """(in_channels, out_channels) of the weight."""
+        """Return (in_channels, out_channels) as the weight has them."""
         first, second = self.weight.shape[0], self.weight.shape[1] * self.groups
         return (first, second) if self.transposed else (second, first)
 
@@ -140,7 +140,7 @@ class _Conv(OfRank):
         return padding
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw weight and bias again."""
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class _Conv(OfRank):
         return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _around(self) -> list[int]:
-        """The padding as `F.pad` takes it: before and after, from the last axis backwards."""
+        """Return the padding as `F.pad` takes it: before and after, from the last axis backwards."""
         if not isinstance(self.padding, str):
             return [width for width in reversed(self.padding) for _ in range(2)]
         spans = [d * (k - 1) if self.padding == "same" else 0
@@ -159,7 +159,7 @@ class _Conv(OfRank):
         return [width for span in reversed(spans) for width in (span // 2, span - span // 2)]
 
     def extra_repr(self) -> str:
-        """As PyTorch prints it: what differs from the defaults."""
+        """Return the options that differ from the defaults, as PyTorch prints them."""
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
         if self.padding != (0,) * self._rank:
             parts.append(f"padding={self.padding}")
@@ -177,14 +177,14 @@ class _Conv(OfRank):
 
 
 class _Forward(_Conv):
-    """s, d and p are stride, dilation and padding of the axis, and x is 0 outside. x is (N, {form}), C = in_channels,
-    or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis, and x is 0 outside. x is (N, {form}), C =
+    in_channels, or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned; both start
-    uniform on +-1 / sqrt(fan_in), fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes
-    that do not fit, TypeError for another float type. See `F.conv{rank}d`.
+    weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned. Both start uniform on +-1 /
+    sqrt(fan_in), where fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes that do not
+    fit, TypeError for another float type. See `F.conv{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 3, padding=1)
@@ -230,16 +230,16 @@ class Conv3d(_Forward, rank=3):
 
 
 class _Transposed(_Conv):
-    """s, d and p are stride, dilation and padding of the axis: this is what a convolution does to the gradient of its
-    output, so it leads from its output's shape back to its input's. x is (N, {form}), C = in_channels, or one sample
-    ({form}); y is (N, out_channels, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis. A convolution does this to the gradient of its
+    output, so the layer leads from the shape of a convolution's output back to the shape of its input. x is (N,
+    {form}), C = in_channels, or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
 
         (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
 
-    layer(x, output_size) takes the lengths themselves instead of output_padding. weight (in_channels, out_channels /
-    groups, {taps}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
-    out_channels / groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another
-    float type. See `F.conv_transpose{rank}d`.
+    layer(x, output_size) takes the lengths of y instead of output_padding. weight (in_channels, out_channels / groups,
+    {taps}) and bias (out_channels) are learned. Both start uniform on +-1 / sqrt(fan), where fan = out_channels /
+    groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another float type. See
+    `F.conv_transpose{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 2, stride=2)
@@ -277,7 +277,7 @@ class _Transposed(_Conv):
         return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """The output_padding that makes the output `wanted`: a strided layer may give any of `stride` sizes."""
+        """Return the output_padding for the size `wanted`: a layer can give any of `stride` sizes."""
         wanted, padding = wanted[-self._rank :], tuple(map(int, self.padding))
         rules = zip(x.shape[-self._rank :], self.stride, padding, self.dilation, self.kernel_size, strict=True)
         least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rules)
@@ -295,8 +295,10 @@ class ConvTranspose1d(_Transposed, rank=1):
 
 
 class ConvTranspose2d(_Transposed, rank=2):
-    """y[n, o, s i + d k - p, s j + d l - p] += weight[c, o, k, l] * x[n, c, i, j] for all; y starts as bias[o]."""
+    """y[n, o, s i + d k - p, s j + d l - p] += weight[c, o, k, l] * x[n, c, i, j] for all indices; y starts as
+    bias[o].
+    """
 
 
 class ConvTranspose3d(_Transposed, rank=3):
-    """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all; y starts as bias[o]."""
+    """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all indices; y starts as bias[o]."""

@@ -1,4 +1,4 @@
-"""Distances of vectors as layers; see minorm.functional.distances."""
+"""Layers that compute distances of vectors; see minorm.functional.distances."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(F.cosine_similarity))
 class CosineSimilarity(Options):
-    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the two, along axis `dim`: 1 for one direction, 0
-    across.
+    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the two along axis `dim`: 1 for the same direction, 0
+    for a right angle.
 
-    x1 and x2 broadcast to one shape; y has it without axis `dim`.
+    x1 and x2 broadcast to one shape; y has that shape without axis `dim`.
 
     Example:
         >>> nn.CosineSimilarity()(mn.tensor([[1.0, 0.0]]), mn.tensor([[3.0, 4.0]]))

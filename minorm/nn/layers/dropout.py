@@ -1,4 +1,4 @@
-"""Dropout as layers: they act in training mode, and not where the module is frozen."""
+"""The Dropout layer: active in training, unless the module is frozen."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(F.dropout))
 class Dropout(Random, OfOne):
-    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each element; in evaluation y = x.
+    """y = x * m / (1 - p) in training, else y = x. Each element draws m: 0 with probability p, else 1.
 
-    x has any shape, y has x's shape and type. The mean stays, so evaluation needs no factor; where the layer is
-    frozen y = x too. `mn.manual_seed` repeats the draws. ValueError unless 0 <= p <= 1.
+    x has any shape, y has x's shape and type. The mean stays, so evaluation needs no factor; a frozen layer gives y = x
+    too. `mn.manual_seed` repeats the draws. ValueError unless 0 <= p <= 1.
 
     Example:
         >>> layer = nn.Dropout(p=0.5)

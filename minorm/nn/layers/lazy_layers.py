@@ -1,7 +1,7 @@
-"""Lazy layers: the number of input features or channels is what the first input has.
+"""Lazy layers: they take the number of input features or channels from the first input.
 
-With its first input a LazyLinear becomes a Linear, and so on. Until then it has no parameters: run one batch through a
-model before its optimizer is made.
+With its first input a LazyLinear becomes a Linear, and so on. Before that it has no parameters, so run one batch
+through a model before you make its optimizer.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Lazy(Module):
-    """Base: a family names the argument that the input tells (`size`), and each of its classes what it becomes.
+    """Base: a family names the argument that the input decides (`size`), and each class the layer that it becomes.
 
-    The docstring of a class goes on with that of its family, in the words of its rank.
+    The family's docstring follows that of the class, with the words of its rank filled in.
     """
 
     becomes: ClassVar[type[Module]]
     size: ClassVar[str]
-    axis: ClassVar[int] = 1  # of the input, whose length is the size; from the end where an image may come alone
+    axis: ClassVar[int] = 1  # of the input; its length is the size. It counts from the end if a single image may come
     like: Tensor
 
     def __init_subclass__(cls, becomes: type[Module] | None = None) -> None:
         super().__init_subclass__()
-        if becomes is None:  # a family, or a subclass of the user's
+        if becomes is None:  # a family, or a user's subclass
             return
         cls.becomes = becomes
-        texts = {"args": f"the arguments of the layer that it becomes, after {cls.size}", "kwargs": "the same by name"}
+        texts = {
+            "args": f"the arguments of the layer that it becomes, after {cls.size}",
+            "kwargs": "the same by name",
+        }
         family = cls.__mro__[1]
         if family is _Lazy:
             documented(texts)(cls)
@@ -48,7 +51,7 @@ class _Lazy(Module):
         super().__init__()
         self.given = args, kwargs
         nothing = Tensor(np.zeros(0, kwargs.get("dtype") or dtypes.float32)).to(device=kwargs.get("device"))
-        self.register_buffer("like", nothing, persistent=False)  # goes where `to` sends the model
+        self.register_buffer("like", nothing, persistent=False)  # moves with the model
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Become the layer for this input, without running it."""
@@ -70,18 +73,18 @@ class _Lazy(Module):
         self.train(training)
 
     def has_uninitialized_params(self) -> bool:
-        """True until the first input."""
+        """Return True, until the first input comes."""
         return True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Become the layer, and run it."""
+        """Become the layer for this input, and run it."""
         self.initialize_parameters(*args, **kwargs)
         return self(*args, **kwargs)
 
 
 class _LazyNorm(_Lazy):
-    """Until then it has no parameters. Formula, other arguments, ONNX operator and paper are those of the layer that it
-    becomes.
+    """Before that it has no parameters. See the layer that it becomes for formula, other arguments, ONNX operator and
+    paper.
 
     Example:
         >>> layer = nn.{name}()
@@ -95,8 +98,8 @@ class _LazyNorm(_Lazy):
 
 
 class _LazyConv(_Lazy):
-    """Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
-    arguments and ONNX operator are those of the layer that it becomes.
+    """Before that it has no parameters, so run a batch through a model before you make its optimizer. See the layer
+    that it becomes for formula, other arguments and ONNX operator.
 
     Example:
         >>> layer = nn.{name}(6, 3)
@@ -110,10 +113,10 @@ class _LazyConv(_Lazy):
 
 
 class LazyLinear(_Lazy, becomes=Linear):
-    """Linear whose in_features the first input tells: the length of its last axis.
+    """A Linear that takes in_features from the first input: the length of its last axis.
 
-    Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
-    arguments and ONNX operator are Linear's.
+    Before that it has no parameters, so run a batch through a model before you make its optimizer. See Linear for
+    formula, other arguments and ONNX operator.
 
     Example:
         >>> layer = nn.LazyLinear(2)
@@ -127,66 +130,66 @@ class LazyLinear(_Lazy, becomes=Linear):
 
 
 class LazyConv1d(_LazyConv, becomes=Conv1d):
-    """Conv1d whose in_channels the first input tells, with or without a batch axis."""
+    """A Conv1d that takes in_channels from the first input, with or without a batch axis."""
 
     axis = -2
 
 
 class LazyConv2d(_LazyConv, becomes=Conv2d):
-    """Conv2d whose in_channels the first input tells, with or without a batch axis."""
+    """A Conv2d that takes in_channels from the first input, with or without a batch axis."""
 
     axis = -3
 
 
 class LazyConv3d(_LazyConv, becomes=Conv3d):
-    """Conv3d whose in_channels the first input tells, with or without a batch axis."""
+    """A Conv3d that takes in_channels from the first input, with or without a batch axis."""
 
     axis = -4
 
 
 class LazyConvTranspose1d(_LazyConv, becomes=ConvTranspose1d):
-    """ConvTranspose1d whose in_channels the first input tells, with or without a batch axis."""
+    """A ConvTranspose1d that takes in_channels from the first input, with or without a batch axis."""
 
     axis = -2
 
 
 class LazyConvTranspose2d(_LazyConv, becomes=ConvTranspose2d):
-    """ConvTranspose2d whose in_channels the first input tells, with or without a batch axis."""
+    """A ConvTranspose2d that takes in_channels from the first input, with or without a batch axis."""
 
     axis = -3
 
 
 class LazyConvTranspose3d(_LazyConv, becomes=ConvTranspose3d):
-    """ConvTranspose3d whose in_channels the first input tells, with or without a batch axis."""
+    """A ConvTranspose3d that takes in_channels from the first input, with or without a batch axis."""
 
     axis = -4
 
 
 class LazyBatchNorm1d(_LazyNorm, becomes=BatchNorm1d):
-    """BatchNorm1d whose num_features the first input tells."""
+    """A BatchNorm1d that takes num_features from the first input."""
 
 
 class LazyBatchNorm2d(_LazyNorm, becomes=BatchNorm2d):
-    """BatchNorm2d whose num_features the first input tells."""
+    """A BatchNorm2d that takes num_features from the first input."""
 
 
 class LazyBatchNorm3d(_LazyNorm, becomes=BatchNorm3d):
-    """BatchNorm3d whose num_features the first input tells."""
+    """A BatchNorm3d that takes num_features from the first input."""
 
 
 class LazyInstanceNorm1d(_LazyNorm, becomes=InstanceNorm1d):
-    """InstanceNorm1d whose num_features the first input tells."""
+    """An InstanceNorm1d that takes num_features from the first input."""
 
     axis = -2
 
 
 class LazyInstanceNorm2d(_LazyNorm, becomes=InstanceNorm2d):
-    """InstanceNorm2d whose num_features the first input tells."""
+    """An InstanceNorm2d that takes num_features from the first input."""
 
     axis = -3
 
 
 class LazyInstanceNorm3d(_LazyNorm, becomes=InstanceNorm3d):
-    """InstanceNorm3d whose num_features the first input tells."""
+    """An InstanceNorm3d that takes num_features from the first input."""
 
     axis = -4

@@ -1,4 +1,4 @@
-"""Linear, and the layers that only give x another shape: Identity, Flatten, Unflatten."""
+"""Linear; Identity; and Flatten and Unflatten, which change the shape of x."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from minorm.tensor.tensor import Tensor
 
 
 @documented(
-    PLACE, in_features="the length of the last axis of x", out_features="that of y", bias="False leaves the bias out"
+    PLACE,
+    in_features="the length of the last axis of x",
+    out_features="the length of the last axis of y",
+    bias="False leaves the bias out",
 )
 class Linear(Module):
-    """y = x @ weight.T + bias, on the last axis: every feature of y is a weighted sum of those of x.
+    """y = x @ weight.T + bias along the last axis: each feature of y is a weighted sum of the features of x.
 
-    x is (..., in_features), y (..., out_features) and of x's type. weight (out_features, in_features) and bias
+    x is (..., in_features), y is (..., out_features) and has x's type. weight (out_features, in_features) and bias
     (out_features) are learned; both start uniform on +-1 / sqrt(in_features). ValueError for another length of the
     last axis, TypeError for another float type.
 
@@ -52,7 +55,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw weight and bias again."""
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -60,15 +63,15 @@ class Linear(Module):
         return F.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The sizes."""
+        """Return the sizes."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-@documented({}, args="taken, without effect", kwargs="taken, without effect")
+@documented({}, args="accepted but ignored", kwargs="accepted but ignored")
 class Identity(Module):
-    """y = x, whatever arguments it is built with: a place holder for a layer that is left out.
+    """y = x: a placeholder for a layer that is left out. It accepts any arguments.
 
-    x is anything.
+    x can be anything.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
@@ -87,11 +90,13 @@ class Identity(Module):
         return x
 
 
-@documented({}, start_dim="the first axis of those", end_dim="the last one, included; negative from the end")
+@documented(
+    {}, start_dim="the first axis to join", end_dim="the last one, included; negative numbers count from the end"
+)
 class Flatten(Module):
-    """y = x with the axes start_dim to end_dim as one: (N, C, H, W) becomes (N, C * H * W) by default.
+    """y = x with the axes start_dim to end_dim joined: (N, C, H, W) becomes (N, C * H * W) by default.
 
-    The elements keep their order, and nothing is copied where x lies in memory in that order.
+    The elements keep their order; x is copied only if it lies in memory in another order.
 
     Example:
         >>> nn.Flatten()(mn.randn(8, 3, 4, 4)).shape
@@ -105,26 +110,26 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same elements with fewer axes."""
+        """Return the same elements with fewer axes."""
         if not isinstance(x, Tensor):
             raise not_a_tensor("Flatten", "x", x)
         return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
-        """The axes."""
+        """Return the axes."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 @documented(
     {},
-    dim="the axis that is split, negative from the end",
-    unflattened_size="the lengths of the new axes; -1 is what is left",
+    dim="the axis to split; negative numbers count from the end",
+    unflattened_size="the lengths of the new axes; one may be -1, for the length that is left",
 )
 class Unflatten(Module):
     """y = x with axis `dim` split into several: (N, C * H * W) becomes (N, C, H, W). It undoes Flatten.
 
-    The elements keep their order. IndexError where x has no axis `dim`, ValueError where the sizes do not multiply
-    to its length.
+    The elements keep their order. IndexError if x has no axis `dim`, ValueError if the product of the sizes is not its
+    length.
 
     Example:
         >>> nn.Unflatten(1, (3, 4, 4))(mn.randn(8, 48)).shape
@@ -138,7 +143,7 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same elements with more axes."""
+        """Return the same elements with more axes."""
         if not isinstance(x, Tensor):
             raise not_a_tensor("Unflatten", "x", x)
         if not -x.ndim <= self.dim < x.ndim:
@@ -147,5 +152,5 @@ class Unflatten(Module):
         return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
 
     def extra_repr(self) -> str:
-        """The axis and its sizes."""
+        """Return the axis and its sizes."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -1,4 +1,4 @@
-"""Tables of learned rows: Embedding, EmbeddingBag; and Bilinear, a product with two inputs."""
+"""Tables of learned rows, Embedding and EmbeddingBag; and Bilinear, a product of two inputs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from minorm.tensor.tensor import Tensor
 
 LAYER = {
     **PLACE,
-    "num_embeddings": "how many rows the table has: the words of a vocabulary",
-    "embedding_dim": "how many numbers a row has",
-    "_weight": "the table to begin with, (num_embeddings, embedding_dim); None draws it. See `from_pretrained`",
-    "_freeze": "True does not train the table",
+    "num_embeddings": "the number of rows of the table: the words of a vocabulary",
+    "embedding_dim": "the length of a row",
+    "_weight": "the initial table, (num_embeddings, embedding_dim); None draws it. See `from_pretrained`",
+    "_freeze": "True keeps the table from being trained",
 }
 
 
@@ -54,13 +54,13 @@ class _Table(Module):
         return value % rows
 
     def reset_parameters(self) -> None:
-        """Draw the rows anew, from the standard normal distribution; the row padding_idx is 0."""
+        """Draw the rows again, from the standard normal distribution; the row padding_idx is 0."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight.detach()[self.padding_idx] = 0.0
 
     def _shown(self, *names: str) -> str:
-        """The sizes, and of these arguments the ones that are not the usual."""
+        """Return the sizes, and those of the named arguments that differ from the default."""
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
         given = {name: getattr(self, name) for name in names}
         return ", ".join(
@@ -71,11 +71,11 @@ class _Table(Module):
 
 @documented(LAYER | arguments_of(F.embedding))
 class Embedding(_Table):
-    """y = weight[input]: a row of learned numbers for each word of a vocabulary.
+    """y = weight[input]: looks up a learned row for each word of a vocabulary.
 
-    input holds integers of any shape (*), y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is
-    learned and starts from the standard normal distribution. IndexError for a number outside the table, TypeError
-    for numbers that are no integers.
+    input holds integers of any shape (*), y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is learned
+    and starts from the standard normal distribution. IndexError for a number outside the table, TypeError for an input
+    that does not hold integers.
 
     Example:
         >>> layer = nn.Embedding(10, 3)
@@ -112,30 +112,29 @@ class Embedding(_Table):
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None,
                         max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                         sparse: bool = False) -> Embedding:  # fmt: skip
-        """An Embedding of these rows, which are not trained unless freeze=False."""
+        """Make an Embedding of these rows, which are trained only with freeze=False."""
         rows, columns = embeddings.shape
         return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Integers (*) -> (*, embedding_dim)"""
+        """Map integers (*) to (*, embedding_dim)."""
         return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
     def extra_repr(self) -> str:
-        """The sizes, and what is not usual."""
+        """Return the sizes, and the options that differ from the default."""
         return self._shown("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
 @documented(LAYER | arguments_of(F.embedding_bag))
 class EmbeddingBag(_Table):
-    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: words of a text as one vector.
+    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
-    layer(input, offsets, per_sample_weights): input holds integers, (bags, n), or all bags one after the other,
-    (total), and offsets where each begins; per_sample_weights is a factor for each, for mode "sum". y is (bags,
-    embedding_dim), zeros for an empty bag. weight (num_embeddings, embedding_dim) is learned and starts from the
-    standard normal distribution. IndexError for a number outside the table, ValueError for offsets that do not
-    rise.
+    layer(input, offsets, per_sample_weights): input holds integers, (bags, n), or (total), all bags one after the
+    other; then offsets says where each bag begins. per_sample_weights is a factor for each number, for mode "sum". y is
+    (bags, embedding_dim), zeros for an empty bag. weight (num_embeddings, embedding_dim) is learned and starts from the
+    standard normal distribution. IndexError for a number outside the table, ValueError for offsets that do not rise.
 
     Example:
         >>> layer = nn.EmbeddingBag(10, 3)
@@ -171,7 +170,7 @@ class EmbeddingBag(_Table):
                         norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
                         sparse: bool = False, include_last_offset: bool = False,
                         padding_idx: int | None = None) -> EmbeddingBag:  # fmt: skip
-        """An EmbeddingBag of these rows, which are not trained unless freeze=False."""
+        """Make an EmbeddingBag of these rows, which are trained only with freeze=False."""
         rows, columns = embeddings.shape
         bag = cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
                   include_last_offset, padding_idx)  # fmt: skip
@@ -179,14 +178,14 @@ class EmbeddingBag(_Table):
         return bag
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        """(bags, n), or (total) and where each bag begins -> (bags, embedding_dim)"""
+        """Map integers (bags, n), or (total) with offsets, to (bags, embedding_dim)."""
         return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
             per_sample_weights, self.include_last_offset, self.padding_idx,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The sizes, the mode, and what is not usual."""
+        """Return the sizes, the mode, and the options that differ from the default."""
         return self._shown("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
 
 
@@ -198,10 +197,10 @@ class EmbeddingBag(_Table):
     bias="False leaves the bias out",
 )
 class Bilinear(Module):
-    """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]: products of each feature with each.
+    """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]: weighted products of all pairs of features.
 
-    layer(input1, input2), of shapes (..., in1_features) and (..., in2_features); y is (..., out_features). weight
-    (out_features, in1_features, in2_features) and bias (out_features) are learned; both start uniform on +-1 /
+    layer(input1, input2) takes (..., in1_features) and (..., in2_features); y is (..., out_features). weight
+    (out_features, in1_features, in2_features) and bias (out_features) are learned. Both start uniform on +-1 /
     sqrt(in1_features). ValueError for shapes that do not fit.
 
     Example:
@@ -234,7 +233,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw weight and bias again."""
         bound = self.in1_features**-0.5
         for parameter in self.parameters(recurse=False):
             init.uniform_(parameter, -bound, bound)
@@ -244,7 +243,7 @@ class Bilinear(Module):
         return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The sizes."""
+        """Return the sizes."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"

@@ -1,4 +1,4 @@
-"""Padding layers: elements around the last one, two or three axes. An int is the same on every side.
+"""Padding layers: add elements around the last one, two or three axes. An int pads every side alike.
 
 `padding` lists (before, after) from the last axis backwards; see `F.pad`.
 """
@@ -16,7 +16,7 @@ from minorm.tensor.tensor import Tensor
 Sides = int | Sequence[int]
 ARGUMENTS = {
     "padding": (
-        "how many elements are put on every side; or (before, after) for the last axis, then for the one before it and "
+        "the number of elements to add on each side; or (before, after) for the last axis, then the one before, and "
         "so on. A negative number cuts elements away"
     ),
 }
@@ -53,7 +53,7 @@ class _Pad(OfRank):
         return ints(type(self).__name__, "padding", sides, 2 * self._rank, least=-(1 << 62))
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *lengths) or (C, *lengths)"""
+        """Pad input (N, C, *lengths) or (C, *lengths)."""
         if self.mode != "constant" and input.ndim not in (self._rank + 1, self._rank + 2):
             raise ValueError(
                 f"{type(self).__name__}: input has shape {input.shape}; expected {self._rank + 2} axes (N, C, ...), or "
@@ -62,19 +62,19 @@ class _Pad(OfRank):
         return pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
-        """The widths."""
+        """Return the widths."""
         return str(self.padding)
 
 
 class _Constant(_Pad, given="1, 7.0", shown="[7., 1., 2., 3., 7.]", onnx="ONNX Pad 25."):
-    mode, arguments = "constant", ARGUMENTS | {"value": "what is put there"}
+    mode, arguments = "constant", ARGUMENTS | {"value": "the value of the new elements"}
 
     def __init__(self, padding: Sides, value: float) -> None:
         super().__init__(padding)
         self.value = value
 
     def extra_repr(self) -> str:
-        """The widths and the value."""
+        """Return the widths and the value."""
         return f"padding={self.padding}, value={self.value}"
 
 
@@ -111,15 +111,15 @@ class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="ONNX Gath
 
 
 class ReflectionPad1d(_Reflection, rank=1):
-    """y = x with its elements mirrored at the first and the last one, around the last axis."""
+    """y = x with its elements mirrored at both ends around the last axis."""
 
 
 class ReflectionPad2d(_Reflection, rank=2):
-    """y = x with its elements mirrored at the first and the last one, around the last two axes."""
+    """y = x with its elements mirrored at both ends around the last two axes."""
 
 
 class ReflectionPad3d(_Reflection, rank=3):
-    """y = x with its elements mirrored at the first and the last one, around the last three axes."""
+    """y = x with its elements mirrored at both ends around the last three axes."""
 
 
 class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="ONNX Gather 13."):
@@ -127,15 +127,15 @@ class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="ONNX Gat
 
 
 class ReplicationPad1d(_Replication, rank=1):
-    """y = x with its outermost elements again, around the last axis."""
+    """y = x with its outermost elements repeated around the last axis."""
 
 
 class ReplicationPad2d(_Replication, rank=2):
-    """y = x with its outermost elements again, around the last two axes."""
+    """y = x with its outermost elements repeated around the last two axes."""
 
 
 class ReplicationPad3d(_Replication, rank=3):
-    """y = x with its outermost elements again, around the last three axes."""
+    """y = x with its outermost elements repeated around the last three axes."""
 
 
 class _Circular(_Pad, given="1", shown="[3., 1., 2., 3., 1.]", onnx="ONNX Gather 13."):
@@ -143,12 +143,12 @@ class _Circular(_Pad, given="1", shown="[3., 1., 2., 3., 1.]", onnx="ONNX Gather
 
 
 class CircularPad1d(_Circular, rank=1):
-    """y = x as if it went on from its beginning, around the last axis."""
+    """y = x repeated periodically around the last axis."""
 
 
 class CircularPad2d(_Circular, rank=2):
-    """y = x as if it went on from its beginning, around the last two axes."""
+    """y = x repeated periodically around the last two axes."""
 
 
 class CircularPad3d(_Circular, rank=3):
-    """y = x as if it went on from its beginning, around the last three axes."""
+    """y = x repeated periodically around the last three axes."""

@@ -1,4 +1,4 @@
-"""Activation layers with corners; see minorm.functional.piecewise. `inplace` is taken, the result is a new tensor."""
+"""Activation layers with corners; see minorm.functional.piecewise. `inplace` is accepted but ignored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minorm.support.documented import arguments_of, documented
 from minorm.tensor.tensor import Tensor
 
 
-@documented(PLACE, num_parameters="1, or C, the length of axis 1 of x", init="what each slope starts as")
+@documented(PLACE, num_parameters="1, or C, the length of axis 1 of x", init="the starting value of each slope")
 class PReLU(Module):
-    """y = x where x > 0, else weight * x: a LeakyReLU that learns its slopes.
+    """y = x where x > 0, else weight * x: a LeakyReLU with learned slopes.
 
-    x has any shape, y has x's shape and type. weight (num_parameters) starts as `init`: one number for all, or one
-    for each channel, axis 1 of x. Keep it out of weight decay, which would pull it towards ReLU.
+    x has any shape, y has x's shape and type. weight (num_parameters) starts as `init`. It is one number, or one for
+    each channel, axis 1 of x. Keep it out of weight decay, which would pull it towards ReLU.
 
     Example:
         >>> layer = nn.PReLU(3)
@@ -41,7 +41,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Every slope is `init` again."""
+        """Set every slope to `init` again."""
         self.weight.detach().fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -49,15 +49,15 @@ class PReLU(Module):
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        """How many slopes."""
+        """Return the number of slopes."""
         return f"num_parameters={self.num_parameters}"
 
 
 @documented(arguments_of(F.hardtanh))
 class Hardtanh(Options):
-    """y = min(max(x, min_val), max_val): tanh out of straight pieces.
+    """y = min(max(x, min_val), max_val): a piecewise linear tanh.
 
-    x has any shape, y has x's shape and type. The slope is 0 from the bounds on.
+    x has any shape, y has x's shape and type. The slope is 0 at the bounds and outside.
 
     Example:
         >>> nn.Hardtanh()(mn.tensor([-2.0, 0.5]))
@@ -94,13 +94,13 @@ class Threshold(Options):
 
 
 class _Shrink(Options):
-    """Base of those that have one bound."""
+    """Base of the layers with one bound."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__(lambd=lambd)
 
     def extra_repr(self) -> str:
-        """The bound."""
+        """Return the bound."""
         return str(self._arguments()["lambd"])
 
 
@@ -122,7 +122,7 @@ class Hardshrink(_Shrink):
 
 @documented(arguments_of(F.softshrink))
 class Softshrink(_Shrink):
-    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: x moved towards 0.
+    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: moves x towards 0.
 
     x has any shape, y has x's shape and type.
 
@@ -138,9 +138,9 @@ class Softshrink(_Shrink):
 
 @documented(arguments_of(F.rrelu))
 class RReLU(Random):
-    """y = x where x > 0, else a * x, a drawn between lower and upper for each element.
+    """y = x where x > 0, else a * x, with a drawn between lower and upper for each element.
 
-    x has any shape, y has x's shape and type. In evaluation, and where it is frozen, a is (lower + upper) / 2.
+    x has any shape, y has x's shape and type. In evaluation, and in a frozen layer, a is (lower + upper) / 2.
 
     Example:
         >>> nn.RReLU(0.1, 0.3).eval()(mn.tensor([-2.0, 0.5]))

@@ -12,13 +12,13 @@ Size = int | Sequence[int]
 
 
 class _MaxPool(OfRank, OfOne):
-    """s, d and p are stride, dilation and padding of the axis; padding never wins, NaN always does. x is (N, {form}),
-    or one sample ({form}); y is (N, C, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis. Padding never wins, NaN always does. x is (N,
+    {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    or, with ceil_mode, the quotient rounded up. With return_indices the result is (y, indices), what MaxUnpool takes.
-    ValueError, when it is called, for windows that do not fit. See `F.max_pool2d`.
+    or, with ceil_mode, the quotient rounded up. With return_indices the result is (y, indices), as MaxUnpool takes it.
+    A call raises ValueError for windows that do not fit. See `F.max_pool2d`.
 
     Example:
         >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
@@ -62,13 +62,13 @@ class MaxPool3d(_MaxPool, rank=3):
 
 
 class _AvgPool(OfRank, OfOne):
-    """s and p are stride and padding of the axis. x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a
-    length n becomes
+    """s and p are the stride and padding of the axis. x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and
+    a length n becomes
 
         floor((n + 2 * padding - kernel_size) / stride) + 1
 
-    or, with ceil_mode, the quotient rounded up. ValueError, when it is called, for windows that do not fit, TypeError
-    for integers. See `F.avg_pool2d`.
+    or, with ceil_mode, the quotient rounded up. A call raises ValueError for windows that do not fit, and TypeError for
+    integers. See `F.avg_pool2d`.
 
     Example:
         >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
@@ -117,15 +117,15 @@ class AvgPool3d(_AvgPool, rank=3):
 
 
 class _AdaptiveAvgPool(OfRank, OfOne):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size), whatever the lengths of x: so a classifier
-    takes images of any size. output_size=1 is the global mean. ValueError for an axis of length 0, TypeError for
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) for all lengths of x, so a classifier can
+    take images of any size. output_size=1 is the global mean. ValueError for an axis of length 0, TypeError for
     integers.
 
     Example:
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    ONNX GlobalAveragePool 22 for output_size=1, AveragePool 22 where the parts are equal, else MatMul 13.
+    ONNX GlobalAveragePool 22 for output_size=1, AveragePool 22 if the parts are equal, else MatMul 13.
     """
 
     family = "adaptive_avg_pool"
@@ -136,8 +136,8 @@ class _AdaptiveAvgPool(OfRank, OfOne):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool, rank=1):
-    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]: L' parts of the axis."""
+    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], for L' parts of the axis."""
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool, rank=2):
-    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and columns as rows."""
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; columns are split like rows."""

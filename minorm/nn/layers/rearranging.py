@@ -1,4 +1,4 @@
-"""Layers that give an image other lengths, or arrange its elements anew; they hold no weights."""
+"""Layers without weights that resize an image or rearrange its elements."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ Factor = float | tuple[float, ...] | None
 
 @documented(arguments_of(interpolate))
 class Upsample(Options):
-    """y[i] = x at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: the same picture,
-    resized.
+    """y[i] = x at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: resizes an image.
 
-    x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths `size`, or floor(length * scale_factor).
-    ValueError, when it is called, for a mode that does not fit the number of axes, and unless one of size and
-    scale_factor is given. See `F.interpolate`.
+    x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths `size`, or floor(length * scale_factor). A call
+    raises ValueError for a mode that does not fit the number of axes, and unless exactly one of size and scale_factor
+    is given. See `F.interpolate`.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])
@@ -54,7 +53,7 @@ class Upsample(Options):
         )
 
     def extra_repr(self) -> str:
-        """The lengths or the factor, and the mode."""
+        """Return the lengths or the factor, and the mode."""
         given = self._arguments()
         name = "size" if given["scale_factor"] is None else "scale_factor"
         return f"{name}={given[name]}, mode={given['mode']!r}"
@@ -62,7 +61,7 @@ class Upsample(Options):
 
 @documented(arguments_of(interpolate))
 class UpsamplingNearest2d(Upsample):
-    """y[n, c, i, j] = x[n, c, floor(i / scale), floor(j / scale)]: `Upsample(mode="nearest")` of images.
+    """y[n, c, i, j] = x[n, c, floor(i / scale), floor(j / scale)]: `Upsample(mode="nearest")` for images.
 
     x is (N, C, H, W); y has the lengths `size`, or floor(length * scale_factor).
 
@@ -79,7 +78,7 @@ class UpsamplingNearest2d(Upsample):
 
 @documented(arguments_of(interpolate))
 class UpsamplingBilinear2d(Upsample):
-    """y[n, c, i, j] lies between four elements of x: `Upsample(mode="bilinear", align_corners=True)` of images.
+    """y[n, c, i, j] is a mean of four elements of x: `Upsample(mode="bilinear", align_corners=True)` for images.
 
     x is (N, C, H, W); y has the lengths `size`, or floor(length * scale_factor). The corners of y are those of x.
 
@@ -99,8 +98,8 @@ class UpsamplingBilinear2d(Upsample):
 class PixelShuffle(Options):
     """y[c, h * r + i, w * r + j] = x[c * r^2 + i * r + j, h, w], r = upscale_factor: channels become pixels.
 
-    x is (*, C * r^2, H, W), y (*, C, H * r, W * r). So a convolution can draw an image finer than its input.
-    ValueError for channels that r^2 does not divide.
+    x is (*, C * r^2, H, W), y (*, C, H * r, W * r). With it a convolution can produce an image larger than its input.
+    ValueError if r^2 does not divide the channels.
 
     Example:
         >>> nn.PixelShuffle(2)(mn.randn(2, 12, 4, 4)).shape
@@ -120,8 +119,8 @@ class PixelShuffle(Options):
 class PixelUnshuffle(Options):
     """y[c * r^2 + i * r + j, h, w] = x[c, h * r + i, w * r + j], r = downscale_factor: pixels become channels.
 
-    x is (*, C, H * r, W * r), y (*, C * r^2, H, W): what PixelShuffle came from. ValueError for lengths that r does
-    not divide.
+    x is (*, C, H * r, W * r), y (*, C * r^2, H, W). It undoes PixelShuffle. ValueError if r does not divide the
+    lengths.
 
     Example:
         >>> nn.PixelUnshuffle(2)(mn.randn(2, 3, 8, 8)).shape
@@ -139,10 +138,10 @@ class PixelUnshuffle(Options):
 
 @documented(arguments_of(F.channel_shuffle))
 class ChannelShuffle(Options):
-    """y[:, i * groups + g] = x[:, g * n + i], n = C / groups: the channels of all groups, dealt in turn.
+    """y[:, i * groups + g] = x[:, g * n + i], n = C / groups: takes a channel from each group in turn.
 
-    x is (N, C, ...), y has x's shape. Between two convolutions with groups, it lets each see the channels of all.
-    ValueError for channels that groups does not divide.
+    x is (N, C, ...), y has x's shape. Between two convolutions with groups, it lets each group see channels of all
+    groups. ValueError if groups does not divide the channels.
 
     Example:
         >>> nn.ChannelShuffle(2)(mn.arange(4).reshape(1, 4, 1)).flatten()
@@ -160,10 +159,10 @@ class ChannelShuffle(Options):
 
 @documented(arguments_of(F.unfold))
 class Unfold(Options):
-    """y[n, :, l] = window l of x[n], as a column: what a convolution multiplies with its weight.
+    """y[n, :, l] = window l of x[n], as a column, which a convolution multiplies by its weight.
 
-    x is (N, C, H, W), or one image (C, H, W); y is (N, C * kernel elements, L), L the number of windows. Zeros pad
-    the image. ValueError for windows that do not fit.
+    x is (N, C, H, W), or one image (C, H, W); y is (N, C * kernel elements, L), where L is the number of windows. Zeros
+    pad the image. ValueError for windows that do not fit.
 
     Example:
         >>> nn.Unfold(3)(mn.randn(2, 3, 8, 8)).shape  # 3 * 9 numbers, 6 * 6 windows
@@ -187,14 +186,13 @@ class Unfold(Options):
 
 @documented(arguments_of(F.fold))
 class Fold(Options):
-    """y = the windows x[n, :, l] put back to their places, added up where they overlap: the transpose of Unfold.
+    """y = the windows x[n, :, l] at their places, added up where they overlap: the transpose of Unfold.
 
-    x is (N, C * kernel elements, L), or without N; y is (N, C, *output_size). ValueError where the windows do not
-    fit.
+    x is (N, C * kernel elements, L), or without N; y is (N, C, *output_size). ValueError if the windows do not fit.
 
     Example:
         >>> x = nn.Unfold(2)(mn.ones(1, 1, 3, 3))
-        >>> nn.Fold(3, 2)(x)  # how many windows see each pixel
+        >>> nn.Fold(3, 2)(x)  # the number of windows that see each pixel
         tensor([[[[1., 2., 1.],
                   [2., 4., 2.],
                   [1., 2., 1.]]]])

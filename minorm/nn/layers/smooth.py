@@ -12,10 +12,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.selu))
 class SELU(Options):
-    """y = 1.0507 * elu(x, 1.6733): layers of these keep mean 0 and variance 1.
+    """y = 1.0507 * elu(x, 1.6733): layers with this activation keep mean 0 and variance 1.
 
-    x has any shape, y has x's shape and type. It needs weights of variance 1 / fan_in, and `AlphaDropout` where
-    there is dropout.
+    x has any shape, y has x's shape and type. It needs weights of variance 1 / fan_in, and `AlphaDropout` as its
+    dropout.
 
     Example:
         >>> nn.SELU()(mn.tensor([-2.0, 0.5]))
@@ -71,7 +71,7 @@ class Mish(Options):
 
 @documented(arguments_of(F.glu))
 class GLU(Options):
-    """y = a * sigmoid(b), a and b the halves of axis `dim`: b says how much of a passes.
+    """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: b decides how much of a passes.
 
     x has any shape with an even length n along `dim`; y has n / 2 there. ValueError for an odd one.
 
@@ -89,7 +89,7 @@ class GLU(Options):
         super().__init__(dim=dim)
 
 
-@documented({}, options="none but `inplace`, which is taken, without effect")
+@documented({}, options="only `inplace`, which is accepted but ignored")
 class LogSigmoid(Options):
     """y = log(1 / (1 + exp(-x))), a number below 0.
 
@@ -105,9 +105,9 @@ class LogSigmoid(Options):
     function = staticmethod(F.logsigmoid)
 
 
-@documented({}, options="none but `inplace`, which is taken, without effect")
+@documented({}, options="only `inplace`, which is accepted but ignored")
 class Softsign(Options):
-    """y = x / (1 + |x|), a number between -1 and 1 that comes near them slower than tanh.
+    """y = x / (1 + |x|), a number between -1 and 1 that approaches the bounds more slowly than tanh.
 
     x has any shape, y has x's shape and type.
 
@@ -121,7 +121,7 @@ class Softsign(Options):
     function = staticmethod(F.softsign)
 
 
-@documented({}, options="none but `inplace`, which is taken, without effect")
+@documented({}, options="only `inplace`, which is accepted but ignored")
 class Tanhshrink(Options):
     """y = x - tanh(x), which is nearly 0 around 0.
 
@@ -160,7 +160,7 @@ class Softmin(Options):
 class Softmax2d(Module):
     """y = exp(x) / sum exp(x), the sum over the channels at each position of an image.
 
-    x is (N, C, H, W) or (C, H, W), ValueError for others; y has x's shape and type.
+    x is (N, C, H, W) or (C, H, W), y has x's shape and type. ValueError for other shapes.
 
     Example:
         >>> nn.Softmax2d()(mn.randn(2, 3, 4, 4)).sum(1)[0, 0]

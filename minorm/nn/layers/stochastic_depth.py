@@ -1,4 +1,4 @@
-"""StochasticDepth: residual branches that are left out at random while a network trains."""
+"""StochasticDepth: leaves out residual branches at random while a network trains."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(stochastic_depth))
 class StochasticDepth(Random):
-    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each sample, or for all; else y = x.
+    """y = x * m / (1 - p) in training, else y = x. Each sample, or the batch, draws m: 0 with probability p, else 1.
 
-    It stands at the end of a residual branch: where m is 0 the block passes its input on. x is (N, ...), y has x's
-    shape and type. In evaluation, and where the layer is frozen, y = x. ValueError unless 0 <= p <= 1, and for another
-    mode. The name and the arguments are those of torchvision.ops.
+    Put it at the end of a residual branch: where m is 0, the block passes its input on. x is (N, ...), y has x's shape
+    and type. In evaluation, and in a frozen layer, y = x. ValueError unless 0 <= p <= 1, and for another mode. The name
+    and the arguments are those of torchvision.ops.
 
     Example:
         >>> layer = nn.StochasticDepth(p=0.5, mode="row")

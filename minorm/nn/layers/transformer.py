@@ -1,10 +1,11 @@
-"""Transformer layers: attention, then two Linear layers, each with a way past it and a LayerNorm. Vaswani et al. 2017.
+"""Transformer layers: attention, then two Linear layers, each with a residual connection and a LayerNorm. Vaswani et
+al. 2017.
 
     norm_first=False   x = norm(x + part(x))
     norm_first=True    x = x + part(norm(x))
 
-Masks are those of MultiheadAttention: True where nobody may look, or numbers to add. is_causal says that the mask given
-is the causal one.
+Masks work as in MultiheadAttention: True where a query must not look, or numbers to add. is_causal says that the given
+mask is causal.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ Activation = str | Callable[[Tensor], Tensor]
 Mask = Tensor | None
 ARGUMENTS = {
     **PLACE,
-    "d_model": "how many features each element has",
-    "nhead": "how many heads each attention has; it must divide d_model",
-    "dim_feedforward": "how many features there are between linear1 and linear2",
-    "dropout": "the probability of a 0 in the attentions' weights and behind each part, in training",
+    "d_model": "the number of features of each element",
+    "nhead": "the number of heads of each attention; it must divide d_model",
+    "dim_feedforward": "the number of features between linear1 and linear2",
+    "dropout": "the probability of a 0 in the attention weights and behind each part, in training",
     "activation": 'between linear1 and linear2: "relu", "gelu", or a function of a Tensor',
-    "layer_norm_eps": "the eps of the norms",
-    "batch_first": "True takes and gives (batch, length, features) for (length, batch, features)",
-    "norm_first": "True normalizes what goes into each part, False what comes out of it",
+    "layer_norm_eps": "the eps of the LayerNorms",
+    "batch_first": "True takes and returns (batch, length, features), False (length, batch, features)",
+    "norm_first": "True normalizes the input of each part, False the sum behind it",
     "bias": "False leaves the biases of Linear layers and norms out",
-    "num_layers": "how many copies",
-    "norm": "a layer for what comes out at the end; None is none",
+    "num_layers": "the number of copies of the layer",
+    "norm": "a layer that normalizes the output; None leaves it out",
 }
 
 
 class _Layer(Module):
-    """Attentions, then linear2(activation(linear1(x))); around each of them dropout, a sum with x, and a norm."""
+    """Attentions, then linear2(activation(linear1(x))); each part has dropout, a residual connection and a norm."""
 
-    attentions: ClassVar[tuple[str, ...]]  # the attributes that hold them
-    activation: Any  # a function, as `_as_setting` keeps it
+    attentions: ClassVar[tuple[str, ...]]  # the attributes that hold the attentions
+    activation: Any  # a function, stored by `_as_setting`
     self_attn: MultiheadAttention
 
     def __init__(
@@ -96,13 +97,13 @@ class _Layer(Module):
 
 @documented(ARGUMENTS)
 class TransformerEncoderLayer(_Layer):
-    """y = norm2(x + linear2(activation(linear1(x)))) of x = norm1(src + self_attn(src)): attention, then two Linear
+    """y = norm2(x + linear2(activation(linear1(x)))) with x = norm1(src + self_attn(src)): attention, then two Linear
     layers.
 
-    With norm_first, x + part(norm(x)) stands in the place of norm(x + part(x)). layer(src, src_mask,
-    src_key_padding_mask, is_causal): src is (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model), and
-    y is like it. The masks are those of MultiheadAttention: True where nobody may look, or numbers to add. Learned
-    is what is in self_attn, linear1, linear2, norm1 and norm2.
+    With norm_first, x + part(norm(x)) replaces norm(x + part(x)). layer(src, src_mask, src_key_padding_mask,
+    is_causal): src is (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model), and y has src's shape. The
+    masks work as in MultiheadAttention: True where a query must not look, or numbers to add. The parameters are those
+    of self_attn, linear1, linear2, norm1 and norm2.
 
     Example:
         >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
@@ -117,7 +118,7 @@ class TransformerEncoderLayer(_Layer):
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Tensor:
-        """The same shape as src."""
+        """Return y, of src's shape."""
 
         def attend(x: Tensor) -> Tensor:
             masks = {"key_padding_mask": src_key_padding_mask, "attn_mask": src_mask, "is_causal": is_causal}
@@ -128,15 +129,15 @@ class TransformerEncoderLayer(_Layer):
 
 @documented(ARGUMENTS)
 class TransformerDecoderLayer(_Layer):
-    """y = norm3(x + linear2(activation(linear1(x)))), where x has looked at its like, then at an encoder's memory:
+    """y = norm3(x + linear2(activation(linear1(x)))), where x comes from attention to tgt, then to an encoder's memory:
 
         x = norm1(tgt + self_attn(tgt))
         x = norm2(x + multihead_attn(x, memory))
 
-    With norm_first, x + part(norm(x)) stands in the place of norm(x + part(x)). layer(tgt, memory, tgt_mask,
-    memory_mask, tgt_key_padding_mask, memory_key_padding_mask): tgt is (T, N, d_model), memory (S, N, d_model),
-    with batch_first (N, T, d_model) ..., or without N; y is like tgt. The masks are those of MultiheadAttention.
-    Learned is what is in the two attentions, linear1, linear2 and three norms.
+    With norm_first, x + part(norm(x)) replaces norm(x + part(x)). layer(tgt, memory, tgt_mask, memory_mask,
+    tgt_key_padding_mask, memory_key_padding_mask): tgt is (T, N, d_model), memory (S, N, d_model), with batch_first (N,
+    T, d_model) ..., or without N; y has tgt's shape. The masks work as in MultiheadAttention. The parameters are those
+    of the two attentions, linear1, linear2 and three norms.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
@@ -160,7 +161,7 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The same shape as tgt."""
+        """Return y, of tgt's shape."""
 
         def own(x: Tensor) -> Tensor:
             masks = {"key_padding_mask": tgt_key_padding_mask, "attn_mask": tgt_mask, "is_causal": tgt_is_causal}
@@ -176,14 +177,14 @@ class TransformerDecoderLayer(_Layer):
 
 @documented(
     ARGUMENTS,
-    encoder_layer="the layer that is copied, such as a TransformerEncoderLayer",
-    enable_nested_tensor="taken, without effect: there are no nested tensors here",
-    mask_check="taken, without effect",
+    encoder_layer="the layer to copy, such as a TransformerEncoderLayer",
+    enable_nested_tensor="accepted but ignored: there are no nested tensors here",
+    mask_check="accepted but ignored",
 )
 class TransformerEncoder(Module):
-    """y = norm(layer_n(... layer_1(src))): copies of a layer, one after the other, each with weights of its own.
+    """y = norm(layer_n(... layer_1(src))): copies of a layer, one after the other, with separate weights.
 
-    encoder(src, mask, src_key_padding_mask, is_causal) takes and gives what the layer does. The copies start with
+    encoder(src, mask, src_key_padding_mask, is_causal) takes and returns the same as the layer. The copies start with
     the same weights.
 
     Example:
@@ -212,18 +213,18 @@ class TransformerEncoder(Module):
     def forward(
         self, src: Tensor, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool | None = None
     ) -> Tensor:
-        """The same shape as src."""
+        """Return y, of src's shape."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
         return src if self.norm is None else self.norm(src)
 
 
-@documented(ARGUMENTS, decoder_layer="the layer that is copied, such as a TransformerDecoderLayer")
+@documented(ARGUMENTS, decoder_layer="the layer to copy, such as a TransformerDecoderLayer")
 class TransformerDecoder(Module):
-    """y = norm(layer_n(... layer_1(tgt, memory), memory)): copies of a layer, one after the other, each with its
+    """y = norm(layer_n(... layer_1(tgt, memory), memory)): copies of a layer, one after the other, with separate
     weights.
 
-    decoder(tgt, memory, ...) takes and gives what the layer does. The copies start with the same weights.
+    decoder(tgt, memory, ...) takes and returns the same as the layer. The copies start with the same weights.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
@@ -251,7 +252,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The same shape as tgt."""
+        """Return y, of tgt's shape."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:
             tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
@@ -260,18 +261,18 @@ class TransformerDecoder(Module):
 
 @documented(
     ARGUMENTS,
-    num_encoder_layers="how many layers the encoder has",
-    num_decoder_layers="how many layers the decoder has",
-    custom_encoder="what is called in the place of the encoder; None is a TransformerEncoder",
-    custom_decoder="what is called in the place of the decoder; None is a TransformerDecoder",
+    num_encoder_layers="the number of layers of the encoder",
+    num_decoder_layers="the number of layers of the decoder",
+    custom_encoder="a module that replaces the encoder; None is a TransformerEncoder",
+    custom_decoder="a module that replaces the decoder; None is a TransformerDecoder",
 )
 class Transformer(Module):
-    """y = decoder(tgt, encoder(src)): what was read in one language, written in another.
+    """y = decoder(tgt, encoder(src)): reads a sequence and writes another, as in translation.
 
     model(src, tgt, src_mask, tgt_mask, ...): src is (S, N, d_model), tgt (T, N, d_model), with batch_first (N, S,
-    d_model) ..., or without N; y is like tgt. The masks are those of MultiheadAttention;
-    `generate_square_subsequent_mask` gives the one that hides later elements of tgt. Embedding, positions and the
-    last Linear are the user's. Learned is what is in encoder and decoder; matrices start by xavier_uniform_.
+    d_model) ..., or without N; y has tgt's shape. The masks work as in MultiheadAttention;
+    `generate_square_subsequent_mask` makes the one that hides later elements of tgt. Add the embedding, the positions
+    and a last Linear yourself. The parameters are those of encoder and decoder; matrices start by xavier_uniform_.
 
     Example:
         >>> model = nn.Transformer(8, nhead=2, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
@@ -337,14 +338,16 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The same shape as tgt."""
+        """Return y, of tgt's shape."""
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """(sz, sz): 0 on and below the diagonal, -infinity above it, where a step would see later ones."""
+        """Return a mask (sz, sz): 0 on and below the diagonal, -infinity above it, where a step would see later
+        ones.
+        """
         mask = np.triu(np.full((sz, sz), -np.inf), 1).astype(dtypes.float32 if dtype is None else dtypes.check(dtype))
         return Tensor(mask) if device is None else Tensor(mask).to(device)
 

@@ -1,4 +1,4 @@
-"""Pooling layers beyond windows of one size; see minorm.functional.volumes."""
+"""More pooling layers: adaptive, of Lp norms, and the inverse of max pooling; see minorm.functional.volumes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Size = int | tuple[int, ...]
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
-    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and rows, columns so."""
+    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; rows, columns likewise."""
 
 
 class _AdaptiveMaxPool(OfRank, Options):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size), whatever the lengths of x. With
-    return_indices the result is (y, indices), of equal elements the first. ValueError for an axis of length 0.
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) for all lengths of x. With return_indices the
+    result is (y, indices); among equal elements the first one counts. ValueError for an axis of length 0.
 
     Example:
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
@@ -37,15 +37,15 @@ class _AdaptiveMaxPool(OfRank, Options):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool, rank=1):
-    """y[n, c, i] = max of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]: L' parts of the axis."""
+    """y[n, c, i] = max of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], for L' parts of the axis."""
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool, rank=2):
-    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and columns as rows."""
+    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; columns are split like rows."""
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
-    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and rows, columns so."""
+    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; rows, columns likewise."""
 
 
 class _LPPool(OfRank, Options):
@@ -81,14 +81,14 @@ class LPPool3d(_LPPool, rank=3):
 
 
 class _MaxUnpool(OfRank, Options):
-    """layer(input, indices), what MaxPool{rank}d(return_indices=True) gave: (N, {form}), or one sample ({form}). y is
-    (N, C, {new}), and a length n becomes (n - 1) * stride - 2 * padding + kernel_size; layer(input, indices,
-    output_size) takes other lengths, less than a stride away. ValueError for indices of another shape.
+    """layer(input, indices) takes the result of MaxPool{rank}d(return_indices=True): (N, {form}), or one sample
+    ({form}). y is (N, C, {new}), and a length n becomes (n - 1) * stride - 2 * padding + kernel_size; layer(input,
+    indices, output_size) chooses other lengths, less than a stride away. ValueError for indices of another shape.
 
     Example:
         >>> x = mn.randn(2, 3, {full})
         >>> y, indices = nn.MaxPool{rank}d(2, return_indices=True)(x)
-        >>> nn.{name}(2)(y, indices).shape  # y at its places, and zeros
+        >>> nn.{name}(2)(y, indices).shape  # y at its places, zeros elsewhere
         (2, 3, {full})
 
     Written to ONNX as ScatterElements 18; Zeiler and Fergus 2013, arXiv:1311.2901.
@@ -107,7 +107,7 @@ class _MaxUnpool(OfRank, Options):
         return value
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Any:
-        """The elements of a pooling at the places it found them, zeros elsewhere."""
+        """Put the elements of a pooling back to their places, with zeros elsewhere."""
         return type(self).function(input, indices, **self._arguments(), output_size=output_size)
 
 

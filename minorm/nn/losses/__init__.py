@@ -1,1 +1,1 @@
-"""Losses as layers."""
+"""Loss layers."""

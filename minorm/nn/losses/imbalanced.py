@@ -1,4 +1,4 @@
-"""Losses for classes of very different sizes as layers; see minorm.functional.losses.imbalanced."""
+"""Loss layers for classes of very different sizes; see minorm.functional.losses.imbalanced."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.focal_loss))
 class FocalLoss(_Loss):
-    """loss = -(1 - p)^gamma log p, p = softmax(input)[target]: cross entropy that looks away from what is easy.
+    """loss = -(1 - p)^gamma log p, p = softmax(input)[target]: cross entropy with little weight for easy examples.
 
-    input is (N, C, d1, ...) or (C), C the number of classes. target is (N, d1, ...), classes as integers from 0 to
-    C - 1, or probabilities of input's shape and type. The loss is one number, or (N, d1, ...) without a reduction.
-    The mean divides by the sum of the targets' weights. weight is a buffer. See `F.focal_loss`; for answers that are
-    yes or no there is `F.sigmoid_focal_loss`.
+    input is (N, C, d1, ...) or (C), C the number of classes. target is (N, d1, ...), classes as integers from 0 to C -
+    1, or probabilities of input's shape and type. The loss is one number, or (N, d1, ...) without a reduction. The mean
+    divides by the sum of the targets' weights. weight is a buffer. See `F.focal_loss`; `F.sigmoid_focal_loss` is for
+    yes-or-no answers.
 
     Example:
         >>> nn.FocalLoss(reduction="none")(mn.tensor([[2.0, 0.0], [0.0, 0.0]]), mn.tensor([0, 1]))
@@ -46,8 +46,8 @@ class DiceLoss(_Loss):
     """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth): for segmentation, how much areas overlap.
 
     input is (N, C, d1, ...), p = softmax(input) along axis 1, or sigmoid(input) where C is 1. target is (N, d1, ...),
-    classes as integers, or probabilities of input's shape and type. The sums are those of a sample and a class. The
-    loss is one number, or (N, C) without a reduction. See `F.dice_loss`.
+    classes as integers, or probabilities of input's shape and type. The sums run over one sample and class. The loss is
+    one number, or (N, C) without a reduction. See `F.dice_loss`.
 
     Example:
         >>> nn.DiceLoss()(mn.tensor([[[30.0, 30.0, -30.0, -30.0]]]), mn.tensor([[1, 0, 0, 0]]))

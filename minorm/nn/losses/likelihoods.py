@@ -1,4 +1,4 @@
-"""Losses of numbers and probabilities as layers; see minorm.functional.losses.likelihoods."""
+"""Loss layers for numbers and probabilities; see minorm.functional.losses.likelihoods."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.binary_cross_entropy))
 class BCELoss(Options):
-    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input; logarithms end at -100.
+    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input; logarithms are at least -100.
 
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
     broadcast. The loss is one number, or of that shape without a reduction. ValueError for an input outside 0 to 1.
-    weight is a buffer. `BCEWithLogitsLoss` takes what comes before the sigmoid, and loses no digits.
+    weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses no digits.
 
     Example:
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
@@ -35,7 +35,7 @@ class BCELoss(Options):
 class KLDivLoss(Options):
     """loss = target * (log target - input): how far exp(input) is from the distribution target, 0 where target is 0.
 
-    input holds log-probabilities; target probabilities, or their logarithms. They broadcast. The loss is one
+    input holds log-probabilities, target holds probabilities or their logarithms. They broadcast. The loss is one
     number, or of their shape without a reduction. reduction="batchmean" gives the divergence.
 
     Example:
@@ -54,12 +54,11 @@ class KLDivLoss(Options):
 
 @documented(arguments_of(F.huber_loss))
 class HuberLoss(Options):
-    """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a square with straight
+    """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a parabola with straight
     ends.
 
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
-    broadcast. The loss is one number, or of that shape without a reduction. ValueError, when it is called, unless
-    delta > 0.
+    input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
+    broadcast. The loss is one number, or of that shape without a reduction. A call raises ValueError unless delta > 0.
 
     Example:
         >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
@@ -76,7 +75,7 @@ class HuberLoss(Options):
 
 @documented(arguments_of(F.poisson_nll_loss))
 class PoissonNLLLoss(Options):
-    """loss = exp(input) - target * input: -log of the probability of a count that has the mean exp(input).
+    """loss = exp(input) - target * input: -log of the probability of a count with mean exp(input).
 
     input is the logarithm of the mean, or with log_input=False the mean itself: input - target * log(input + eps).
     target holds the counts. They broadcast. The loss is one number, or of their shape without a reduction. See
@@ -101,9 +100,9 @@ class PoissonNLLLoss(Options):
 class GaussianNLLLoss(Options):
     """loss = (log var + (input - target)^2 / var) / 2: -log of the density of target around input, with variance var.
 
-    loss(input, target, var): input and target have one shape, any; var has it too, or one axis less, or axes of 1,
-    or is a number. The loss is one number, or of that shape without a reduction. ValueError for other shapes and
-    for a var below 0.
+    loss(input, target, var): input and target have the same shape; var has it too, or lacks the last axis, or has axes
+    of length 1, or is a number. The loss is one number, or of that shape without a reduction. ValueError for other
+    shapes and for a var below 0.
 
     Example:
         >>> loss = nn.GaussianNLLLoss()
@@ -121,13 +120,13 @@ class GaussianNLLLoss(Options):
 
 @documented(arguments_of(ctc_loss))
 class CTCLoss(Options):
-    """loss = -log of the probability of a text, over all ways in which the steps of a sequence can spell it.
+    """loss = -log of the probability of a text, summed over all ways in which the steps of a sequence can spell it.
 
-    loss(log_probs, targets, input_lengths, target_lengths): log_probs (T, N, C), or (T, C), are log-probabilities
-    of C symbols at each step; targets (N, S), or all texts one after the other, integers; the lengths say how much
-    of each sequence and text counts, (N). A symbol may stand for several steps, and blanks between symbols vanish:
-    "aab-b" spells "abb" with - for the blank. The loss is one number, or (N) without a reduction; the mean divides
-    each by the length of its text first.
+    loss(log_probs, targets, input_lengths, target_lengths): log_probs (T, N, C) or (T, C) holds log-probabilities of C
+    symbols at each step. targets holds integers, (N, S) or all texts one after the other. The lengths (N) say how much
+    of each sequence and text counts. A symbol may last several steps, and blanks between symbols vanish: "aab-b" spells
+    "abb" with - for the blank. The loss is one number, or (N) without a reduction; the mean first divides each loss by
+    the length of its text.
 
     Example:
         >>> log_probs = nn.LogSoftmax(dim=-1)(mn.zeros(4, 1, 3))  # 4 steps, 3 symbols, all alike

@@ -1,4 +1,4 @@
-"""Losses as layers: they hold the options, and class weights as buffers; `forward` calls the functional."""
+"""Loss layers: they hold the options, and class weights as buffers; `forward` calls the function."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class _Loss(Options):
             raise ValueError(f"{type(self).__name__}: reduction is {reduction!r}; expected 'mean', 'sum' or 'none'")
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        """The loss of the input, for this target."""
+        """Return the loss of input for this target."""
         return type(self).function(input, target, **self._arguments())
 
 
 @documented(arguments_of(F.cross_entropy))
 class CrossEntropyLoss(_Loss):
-    """loss = -log softmax(input)[target]: for classification, from logits.
+    """loss = -log softmax(input)[target]: for classification, with logits as input.
 
     input is (N, C, d1, ...) or (C), C the number of classes. target is (N, d1, ...), classes as integers from 0 to
     C - 1, or probabilities of input's shape and type: then the loss is -sum_c target_c log softmax(input)_c. The
@@ -39,7 +39,7 @@ class CrossEntropyLoss(_Loss):
         tensor([[-1.,  1.,  1.],
                 [ 1., -1.,  1.]])
 
-    ONNX SoftmaxCrossEntropyLoss 13; with probabilities or label_smoothing by the formula. Label smoothing: Szegedy
+    ONNX SoftmaxCrossEntropyLoss 13, or the formula with probabilities or label_smoothing. Label smoothing: Szegedy
     et al. 2016, arXiv:1512.00567.
     """
 
@@ -59,7 +59,7 @@ class CrossEntropyLoss(_Loss):
 
 @documented(arguments_of(F.nll_loss))
 class NLLLoss(_Loss):
-    """loss = -weight[target] * input[target]: what is left of CrossEntropyLoss behind a LogSoftmax.
+    """loss = -weight[target] * input[target]: the part of CrossEntropyLoss behind its LogSoftmax.
 
     input is (N, C, d1, ...) or (C), log-probabilities; target (N, d1, ...), classes as integers from 0 to C - 1.
     The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the targets'
@@ -81,7 +81,7 @@ class NLLLoss(_Loss):
 
 
 class _Difference(_Loss):
-    """input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    """input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
     broadcast. The loss is one number, or of that shape without a reduction.
 
     Example:
@@ -108,7 +108,7 @@ class MSELoss(_Difference):
     arguments_of(F.l1_loss), base=_Difference, words={"mean": "1.", "onnx": "ONNX Sub 14, Abs 13 and ReduceMean 18."}
 )
 class L1Loss(_Difference):
-    """loss = |input - target|: for regression with outliers, which weigh less than in a square."""
+    """loss = |input - target|: for regression with outliers, which count less than in MSELoss."""
 
     function = staticmethod(F.l1_loss)
 
@@ -117,7 +117,7 @@ class L1Loss(_Difference):
 class SmoothL1Loss(_Loss):
     """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target: L1 with a round bottom.
 
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
     broadcast. The loss is one number, or of that shape without a reduction.
 
     Example:
@@ -137,9 +137,9 @@ class SmoothL1Loss(_Loss):
 class BCEWithLogitsLoss(_Loss):
     """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
 
-    For answers that are yes or no, from logits: nothing overflows, however large they are. input and target have
-    one shape, any, and one float type, ValueError and TypeError otherwise: they do not broadcast. The loss is one
-    number, or of that shape without a reduction. weight and pos_weight are buffers.
+    For yes-or-no answers, with logits as input: nothing overflows, however large they are. input and target must have
+    the same shape and the same float type, else ValueError or TypeError: they do not broadcast. The loss is one number,
+    or of that shape without a reduction. weight and pos_weight are buffers.
 
     Example:
         >>> loss = nn.BCEWithLogitsLoss(reduction="none")

@@ -1,4 +1,4 @@
-"""Losses with a margin as layers; see minorm.functional.losses.margins."""
+"""Loss layers with a margin; see minorm.functional.losses.margins."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.margin_ranking_loss))
 class MarginRankingLoss(Options):
-    """loss = max(0, margin - target * (input1 - input2)): which of two scores should be the larger one.
+    """loss = max(0, margin - target * (input1 - input2)): target says which of two scores should be larger.
 
-    loss(input1, input2, target), all of one shape, any; target is 1 where input1 should be larger, else -1. The
-    loss is one number, or of that shape without a reduction.
+    loss(input1, input2, target) takes three tensors of one shape; target is 1 where input1 should be larger, else -1.
+    The loss is one number, or of that shape without a reduction.
 
     Example:
         >>> loss = nn.MarginRankingLoss(reduction="none")
@@ -35,7 +35,7 @@ class MarginRankingLoss(Options):
 class HingeEmbeddingLoss(Options):
     """loss = input where target is 1, max(0, margin - input) where it is -1: distances of like and unlike pairs.
 
-    input and target have one shape, any. The loss is one number, or of that shape without a reduction.
+    input and target have the same shape. The loss is one number, or of that shape without a reduction.
 
     Example:
         >>> loss = nn.HingeEmbeddingLoss(reduction="none")
@@ -56,7 +56,7 @@ class CosineEmbeddingLoss(Options):
     """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
 
     loss(input1, input2, target): the inputs are vectors (N, M) or (M), target (N) or one number. The loss is one
-    number, or (N) without a reduction. ValueError unless there is one target for each pair.
+    number, or (N) without a reduction. ValueError unless each pair has one target.
 
     Example:
         >>> loss = nn.CosineEmbeddingLoss(reduction="none")
@@ -75,9 +75,9 @@ class CosineEmbeddingLoss(Options):
 
 @documented(arguments_of(F.soft_margin_loss))
 class SoftMarginLoss(Options):
-    """loss = log(1 + exp(-target * input)), target 1 or -1: yes or no, from logits.
+    """loss = log(1 + exp(-target * input)), with target 1 or -1, for yes-or-no answers with logits as input.
 
-    input and target have one shape, any. The loss is one number, or of that shape without a reduction.
+    input and target have the same shape. The loss is one number, or of that shape without a reduction.
 
     Example:
         >>> nn.SoftMarginLoss(reduction="none")(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
@@ -96,7 +96,7 @@ class SoftMarginLoss(Options):
 class MultiLabelMarginLoss(Options):
     """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C.
 
-    input is (N, C) or (C), scores; target, of its shape, lists the right classes, then -1. The loss is one number,
+    input holds scores, (N, C) or (C); target, of its shape, lists the right classes, then -1. The loss is one number,
     or (N) without a reduction. ValueError unless target has input's shape.
 
     Example:
@@ -116,8 +116,8 @@ class MultiLabelMarginLoss(Options):
 class MultiLabelSoftMarginLoss(Options):
     """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
 
-    For samples of several classes at once. input is (N, C) or (C), logits; target, of its shape, 1 for each class
-    that is there, else 0. The loss is one number, or (N) without a reduction. weight is a buffer.
+    For samples that can have several classes. input holds logits, (N, C) or (C); target, of its shape, is 1 for each
+    class that is present, else 0. The loss is one number, or (N) without a reduction. weight is a buffer.
 
     Example:
         >>> nn.MultiLabelSoftMarginLoss()(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
@@ -137,9 +137,9 @@ class MultiLabelSoftMarginLoss(Options):
 class MultiMarginLoss(Options):
     """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C.
 
-    A support vector machine's loss for several classes. input is (N, C) or (C), scores; target (N) or one, the
-    right classes as integers. The loss is one number, or (N) without a reduction. weight is a buffer. ValueError,
-    when it is called, for a p other than 1 and 2.
+    The loss of a support vector machine for several classes. input holds scores, (N, C) or (C); target holds the right
+    classes as integers, (N) or one. The loss is one number, or (N) without a reduction. weight is a buffer. A call
+    raises ValueError for a p other than 1 and 2.
 
     Example:
         >>> nn.MultiMarginLoss()(mn.tensor([[1.0, 0.5, 0.0]]), mn.tensor([0]))  # 0.5 / 3
@@ -161,8 +161,8 @@ class MultiMarginLoss(Options):
 class TripletMarginLoss(Options):
     """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
 
-    loss(anchor, positive, negative): vectors (..., M) of one shape. So like things come nearer to each other than
-    to unlike ones. The loss is one number, or (...) without a reduction.
+    loss(anchor, positive, negative) takes vectors (..., M) of one shape. It brings like things nearer to each other
+    than to unlike ones. The loss is one number, or (...) without a reduction.
 
     Example:
         >>> anchor, near, far = mn.tensor([[0.0, 0.0]]), mn.tensor([[0.0, 1.0]]), mn.tensor([[0.0, 3.0]])
@@ -183,10 +183,10 @@ class TripletMarginLoss(Options):
 
 @documented(arguments_of(F.triplet_margin_with_distance_loss))
 class TripletMarginWithDistanceLoss(Options):
-    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d a distance of one's own.
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is a custom distance.
 
-    loss(anchor, positive, negative): what distance_function takes, of one shape. The loss is one number, or of the
-    distance's shape without a reduction.
+    loss(anchor, positive, negative) takes tensors of one shape that fit distance_function. The loss is one number, or
+    of the distance's shape without a reduction.
 
     Example:
         >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().sum(-1))

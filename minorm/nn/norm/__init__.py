@@ -1,4 +1,4 @@
-"""The normalization layers, a file a family; base.py is what they share."""
+"""The normalization layers, one file for each family; base.py has the code that they share."""
 
 from minorm.nn.norm.batch import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from minorm.nn.norm.general import MeanVarianceNorm, Normalization

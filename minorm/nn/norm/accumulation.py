@@ -1,8 +1,8 @@
-"""accumulate_stats: the batches of a block count as one for running statistics.
+"""accumulate_stats: running statistics count all batches of a block as one.
 
-Gradient accumulation adds up the gradients of k micro-batches and then makes one step. Running statistics would make k
-steps in the meantime, and never see that the means of the micro-batches differ. Here the moments of all inputs are
-merged first (Chan, Golub and LeVeque 1979): with n = n_a + n_b, h = n_b / n and t = mean_b - mean_a,
+Gradient accumulation adds up the gradients of k micro-batches and then takes one step. Meanwhile running statistics
+would take k steps, and never see that the means of the micro-batches differ. This module first merges the moments of
+all inputs (Chan, Golub and LeVeque 1979): with n = n_a + n_b, h = n_b / n and t = mean_b - mean_a,
 
     mean = mean_a + t * h        var = var_a * (1 - h) + var_b * h + t^2 * h * (1 - h)
 """
@@ -26,29 +26,29 @@ Array = Any
 
 
 class Moments:
-    """Mean and population variance of all that `add` was told, and of how many numbers.
+    """Merges the parts passed to `add`: holds their mean, population variance and count.
 
-    The mean is kept as that of the first part and what is to be added to it: the difference of two means is small
-    however far the data lies from 0. `count` is one number, or one for each channel.
+    The mean is stored as the first part's mean plus an offset: the difference of two means is small, however far the
+    data lies from 0. `count` is one number, or one for each channel.
     """
 
     def __init__(self, per_sample: bool) -> None:
-        self.per_sample = per_sample  # averages over samples: how far their means lie apart is in no variance
-        self.weight: Any = 0  # numbers; per_sample: samples
-        self.count: Any = 0  # numbers that a variance was taken over
+        self.per_sample = per_sample  # averages over samples: a variance leaves out the distance of their means
+        self.weight: Any = 0  # the number of elements; with per_sample, of samples
+        self.count: Any = 0  # the number of elements in a variance
 
     @property
     def mean(self) -> Array:
-        """Of all parts."""
+        """The mean of all parts."""
         return self.first + self.offset
 
     @property
     def rest(self) -> Array:
-        """What that has dropped for being one number."""
+        """The rounding error of `mean`."""
         return (self.first - self.mean) + self.offset
 
     def add(self, mean: Array, var: Array, count: Any, samples: int | None, rest: Any) -> None:
-        """Merge the moments of one part, all in float64; its mean is mean + rest."""
+        """Merge in the moments of one part, all in float64; its mean is mean + rest."""
         weight = count if samples is None else samples
         if type(self.weight) is int and not self.weight:
             self.first, self.offset, self.var = mean, np.zeros_like(mean) + rest, var
@@ -62,7 +62,9 @@ class Moments:
 
 
 class Entry:
-    """One layer's running statistics: the Tensors, how they are blended, and the moments that are waiting."""
+    """The running statistics of one layer: the Tensors, the blending options, and the moments still to be blended
+    in.
+    """
 
     def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
         self.mean, self.var, self.batches = tensors
@@ -72,7 +74,7 @@ class Entry:
         self.moments = Moments(per_sample)
 
     def set(self) -> None:
-        """Write the moments that were merged as they are, in place."""
+        """Write the merged moments into the running statistics, in place."""
         assert self.mean is not None
         assert self.var is not None
         found = self.moments
@@ -85,7 +87,7 @@ class Entry:
         self.var.version.count += 1
 
     def step(self) -> None:
-        """One momentum step with the moments that were merged."""
+        """Take one momentum step with the merged moments."""
         assert self.mean is not None
         assert self.var is not None
         batches = None if self.batches is None else self.batches.array
@@ -95,7 +97,7 @@ class Entry:
         found = self.moments
         samples = found.weight if found.per_sample else None
         with devices.on_device_of(running.mean):
-            if not isinstance(found.weight, int):  # a mask left each channel its own number, or a GPU knows it
+            if not isinstance(found.weight, int):  # a mask gives each channel its count, or the count is on a GPU
                 running.update_counted(found.mean, found.var, found.count, samples, found.rest)
             else:
                 running.update(found.mean, found.var, found.count, samples, found.rest)
@@ -105,7 +107,7 @@ class Entry:
 
 
 class Collected:
-    """What `redirected` calls: the moments of every layer of a model, in the order in which layers were first seen."""
+    """Collects the moments of every layer of a model, in the order of first use; `redirected` calls it."""
 
     def __init__(self, model: Module) -> None:
         self.model, self.buffers = model, list(model.buffers())
@@ -114,8 +116,8 @@ class Collected:
     def __call__(
         self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None, rest: Any
     ) -> bool:
-        """Merge an update of statistics that are the model's; False for others'."""
-        if self._tensor(running.mean) is None:  # a lazy layer has got its buffers in the meantime
+        """Merge an update of the model's statistics; return False for other statistics."""
+        if self._tensor(running.mean) is None:  # a lazy layer may have made its buffers since
             self.buffers = list(self.model.buffers())
         tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
         if tensors[0] is None or tensors[1] is None:
@@ -133,7 +135,7 @@ class Collected:
         return self._tensor(array) is not None
 
     def expect_variance(self, operation: str) -> None:
-        """ValueError where all parts of a layer's input together are one value per channel."""
+        """Raise ValueError if all parts of a layer's input together have one value per channel."""
         for entry in self.entries.values():
             found = entry.moments
             alone = not found.per_sample and isinstance(found.count, int) and found.count == 1
@@ -148,25 +150,25 @@ class Collected:
         return next((tensor for tensor in self.buffers if tensor.array is array), None)
 
 
-@documented({}, model="the Module whose statistics wait for the end of the block")
+@documented({}, model="the Module whose statistics change at the end of the block")
 @contextmanager
 @checked
 def accumulate_stats(model: Module) -> Iterator[None]:
     """running = running * momentum + merged * (1 - momentum), once, at the end of the block.
 
-    merged are the moments of all inputs that a layer saw inside, as if they had been one batch: running statistics and
-    num_batches_tracked become what that batch gives, to 1e-6 in float32 and 1e-12 in float64. This holds for every
-    layer that keeps running statistics, with momentum=None, unbiased_running_var=True and InstanceNorm too; a layer
-    that is called twice, or sits in two places, takes all its inputs. Evaluation, frozen layers and `no_stats_update`
-    contribute nothing. An error inside leaves everything as it was. A block inside a block hands its step to the outer
-    one. Each thread, so each rank of a distributed run, has its own blocks.
+    merged are the moments of all inputs that a layer saw inside, as if they were one batch: running statistics and
+    num_batches_tracked get the values of that batch, to 1e-6 in float32 and 1e-12 in float64. This holds for every
+    layer with running statistics, also with momentum=None, unbiased_running_var=True and for InstanceNorm; a layer that
+    is called twice, or sits in two places, takes all its inputs. Evaluation, frozen layers and `no_stats_update`
+    contribute nothing. After an error inside, nothing has changed. A block inside a block passes its moments to the
+    outer one. Each thread, and so each rank of a distributed run, has its own blocks.
 
-    A micro-batch may have one value per channel, a single sample (1, C) say: it becomes bias. ValueError where all
-    micro-batches together have no more.
+    A micro-batch may have one value per channel, such as a single sample (1, C): its output is bias. ValueError if all
+    micro-batches together have one value per channel.
 
-    Outputs and gradients are those of the micro-batches: each is normalized by its own statistics, and deeper layers
-    see inputs that were. `SyncBatchNorm` on several ranks of one process normalizes by the whole batch, see
-    docs/distributed.md. TypeError for what is no Module.
+    Outputs and gradients are those of the micro-batches: each is normalized with its own statistics, also in deeper
+    layers. `SyncBatchNorm` on several ranks of one process normalizes by the whole batch, see docs/distributed.md.
+    TypeError unless model is a Module.
 
     Example:
         >>> model = nn.BatchNorm1d(3)

@@ -1,13 +1,13 @@
-"""What the normalization layers have in common: weight and bias, and running statistics.
+"""Base classes of the normalization layers: weight and bias, and running statistics.
 
 Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
-kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
-`unbiased_running_var=True`. A batch whose statistics are not finite is left out of the running ones and counted in
-`skipped_batches`, which is in no state_dict, unless `update_nonfinite=True`. `compute_dtype=` is the type to compute
+kept, 0.9 by default; PyTorch's 0.1 is the share of the new one. Running variances are population variances unless
+`unbiased_running_var=True`. Unless `update_nonfinite=True`, a batch whose statistics are not finite is left out of the
+running ones, and `skipped_batches`, which is not in the state_dict, counts it. `compute_dtype=` is the type to compute
 in, forward and backward (see `F.layer_norm`); `backend=` takes an object with the functions of
-minorm/kernels/protocol.py; `variance=` a formula by name (see `F.batch_norm`).
-All but Normalization and LocalResponseNorm are called as layer(x), or as layer(x, mask): True where an
-element counts. layer(x, activation="relu", residual=r) is relu(layer(x) + r) in one pass: the end of a residual block.
+minorm/kernels/protocol.py; `variance=` names a formula (see `F.batch_norm`). BatchNorm, InstanceNorm, GroupNorm,
+LayerNorm, RMSNorm and MeanVarianceNorm also take layer(x, mask): True where an element counts. layer(x,
+activation="relu", residual=r) is relu(layer(x) + r) in one pass: the end of a residual block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Affine(Module):
-    """weight and bias of one shape, either of which may be absent; they start as 1 and 0."""
+    """Base of layers with weight and bias of one shape; each may be absent. They start as 1 and 0."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -42,14 +42,14 @@ class Affine(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """weight = 1, bias = 0."""
+        """Set weight = 1, bias = 0."""
         for parameter, value in ((self.weight, 1), (self.bias, 0)):
             if parameter is not None:
                 init.constant_(parameter, value)
 
 
 class RunningNorm(Affine):
-    """A normalization per channel with running statistics: what BatchNorm and InstanceNorm have in common."""
+    """Base of BatchNorm and InstanceNorm: a normalization per channel with running statistics."""
 
     ranks: ClassVar[tuple[int, ...]] = ()  # of x
     form: ClassVar[str] = ""
@@ -59,7 +59,7 @@ class RunningNorm(Affine):
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
     update_nonfinite: bool = False
-    _skipped: Tensor | None  # how many batches were left out: no buffer, as it is this run's, not the model's
+    _skipped: Tensor | None  # the number of batches left out; not a buffer: it belongs to the run, not the model
 
     def __init__(
         self,
@@ -98,12 +98,12 @@ class RunningNorm(Affine):
         self.reset_running_stats()
 
     def _shape(self) -> tuple[int, ...]:
-        """The shape of parameters and statistics; raise where num_features does not say it."""
+        """Return the shape of parameters and statistics; raise if num_features is not a valid size."""
         check_sizes(type(self).__name__, num_features=self.num_features)
         return (int(self.num_features),)  # type: ignore[arg-type]
 
     def reset_running_stats(self) -> None:
-        """Forget all batches: mean 0, variance 1."""
+        """Forget all batches: set mean 0, variance 1."""
         for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
             if buffer is not None:
                 buffer.fill_(value)
@@ -112,14 +112,14 @@ class RunningNorm(Affine):
 
     @property
     def skipped_batches(self) -> int:
-        """How many batches were left out since the layer was made, because their statistics were not finite.
+        """The number of batches left out since the layer was made, because their statistics were not finite.
 
         On a GPU this waits for the device.
         """
         return 0 if self._skipped is None else int(self._skipped.item())
 
     def _counter(self) -> Tensor | None:
-        """What those batches are counted in, beside the running statistics."""
+        """Return the Tensor that counts those batches, on the device of the running statistics."""
         mean, counter = self.running_mean, self._skipped
         if mean is not None and (counter is None or type(counter.array) is not type(mean.array)):
             counter = self._skipped = self._new_counter()
@@ -145,7 +145,7 @@ class RunningNorm(Affine):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """False keeps the running statistics as they are in training; True needs some."""
+        """Raise ValueError for True if there are no running statistics; False stops updating them in training."""
         if track and self.__dict__.get("running_mean") is None:
             name = type(self).__name__
             raise ValueError(
@@ -167,7 +167,7 @@ class RunningNorm(Affine):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """x with its channels on axis 1, and which of it counts -> y of the same shape"""
+        """Normalize x, with channels on axis 1; mask says which elements count. Returns y of x's shape."""
         self._check(x)
         training = self._from_batch()
         kept = self.track_running_stats or not training
@@ -193,7 +193,7 @@ class RunningNorm(Affine):
         )
 
     def _from_batch(self) -> bool:
-        """Normalize with the statistics of x? Yes in training, and always where none are tracked."""
+        """Normalize with the statistics of x? Yes in training, and always if none are tracked."""
         return self.running_mean is None or (self.training and not self.frozen)
 
     def _check(self, x: Tensor) -> None:
@@ -207,7 +207,7 @@ class RunningNorm(Affine):
             )
 
     def extra_repr(self) -> str:
-        """The options, as PyTorch prints them."""
+        """Return the options, as PyTorch prints them."""
         bias = ", bias=False" if self.affine and self.bias is None else ""
         unbiased = ", unbiased_running_var=True" if self.unbiased_running_var else ""
         nonfinite = ", update_nonfinite=True" if self.update_nonfinite else ""
@@ -227,7 +227,7 @@ def _check_momentum(layer: str, momentum: float | None) -> None:
 
 
 def checked_shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    """The lengths of a shape, or of one axis, as a tuple; raise where they are none."""
+    """Return the lengths of a shape, or one length, as a tuple; raise unless each is an int of at least 1."""
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not sizes:
         raise ValueError(f"{layer}: {name} is empty; expected at least one length")

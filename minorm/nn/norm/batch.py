@@ -1,4 +1,4 @@
-"""BatchNorm: mean and variance of each channel over the batch, and running ones for evaluation."""
+"""BatchNorm: normalizes each channel with its mean and variance over the batch, or with running ones in evaluation."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from minorm.tensor.tensor import Tensor
 
 
 class _BatchNorm(RunningNorm):
-    """In training mean and var are the batch's, and are blended into running_mean and running_var (C):
+    """In training mean and var come from the batch, and are blended into running_mean and running_var (C):
 
         running = running * momentum + batch * (1 - momentum)
 
-    In evaluation, and when frozen, they are the running ones. layer(x, mask) takes the elements alone where mask is
-    True. y has x's shape and type. See `F.batch_norm`.
+    In evaluation, and when frozen, they are the running ones. layer(x, mask) uses only the elements where mask is True.
+    y has x's shape and type. See `F.batch_norm`.
 
     Example:
         >>> layer = nn.{name}(3)
         >>> layer(mn.randn({shape})).shape
         ({shape})
-        >>> layer.eval()(mn.randn({shape})).shape  # by running_mean and running_var
+        >>> layer.eval()(mn.randn({shape})).shape  # with running_mean and running_var
         ({shape})
 
     ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     normalize: ClassVar[Any] = staticmethod(F.batch_norm)
-    takes_group: ClassVar[bool] = True  # convert_sync_batchnorm may put a SyncBatchNorm in its place
+    takes_group: ClassVar[bool] = True  # convert_sync_batchnorm may replace it by a SyncBatchNorm
 
     def _shape(self) -> tuple[int, ...]:
         shape, name = self.num_features, type(self).__name__
@@ -59,16 +59,16 @@ class _BatchNorm(RunningNorm):
 
 
 class _Variant(_BatchNorm):
-    """A BatchNorm that trains by other arithmetic: options that this lacks are refused, and ranks do not share it."""
+    """A BatchNorm with other arithmetic in training: it refuses options that this lacks, and ranks cannot share it."""
 
     takes_group: ClassVar[bool] = False
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]  # takes less
-        """As of every BatchNorm, but what follows is a pass of its own."""
+        """Normalize as every BatchNorm does, but without an activation or residual in the same pass."""
         return super().forward(x, mask)
 
     def _without(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options that F.batch_norm shares with every function of its kind."""
+        """Return the options that F.batch_norm shares with all functions like it."""
         for name in ("variance", "mask", "activation", "residual"):
             if options.pop(name, None) is not None:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Filter response normalization and the activation that belongs to it: no batch, no mean, and a learned threshold."""
+"""Filter response normalization, which needs no batch and no mean, and its activation TLU with a learned threshold."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, num_features=CHANNELS, eps="added to the mean of squares")
 class FilterResponseNorm2d(Affine):
-    """y = x / sqrt(mean(x^2) + eps) * weight + bias over x (N, C, H, W), the mean over H and W.
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias over x (N, C, H, W), with the mean over H and W.
 
-    weight and bias (C), 1 and 0 at first. y is not centred: follow it by `TLU`, whose threshold is learned, and not by
-    ReLU. y has x's shape and type. See `F.filter_response_norm`.
+    weight and bias (C) start as 1 and 0. y is not centred, so put `TLU` with its learned threshold behind it, not ReLU.
+    y has x's shape and type. See `F.filter_response_norm`.
 
     Example:
         >>> layer = nn.Sequential(nn.FilterResponseNorm2d(3), nn.TLU(3))
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    ONNX has no operator for it, so export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     weight: Parameter
@@ -49,19 +49,19 @@ class FilterResponseNorm2d(Affine):
         self._add_affine((num_features,), True, True, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, C, H, W) -> y of the same shape"""
+        """Normalize x (N, C, H, W); returns y of the same shape."""
         _check("FilterResponseNorm2d", x, self.num_features, "(N, C, H, W)", x.ndim == 4)
         options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
         return F.filter_response_norm(x, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Return the options."""
         return f"{self.num_features}, eps={self.eps}"
 
 
 @documented(LAYER, num_features=CHANNELS)
 class TLU(Module):
-    """y = max(x, tau) over x (N, C, *), a threshold for each channel that is learned; ReLU at first, tau = 0.
+    """y = max(x, tau) over x (N, C, *), with a learned threshold tau for each channel; tau starts as 0, which is ReLU.
 
     y has x's shape and type.
 
@@ -83,16 +83,16 @@ class TLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """tau = 0."""
+        """Set tau = 0."""
         init.constant_(self.tau, 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, C, *) -> y of the same shape"""
+        """Return max(x, tau) for x (N, C, *)."""
         _check("TLU", x, self.num_features, "(N, C, *)", x.ndim >= 2)
         return maximum(x, self.tau.reshape(-1, *(1,) * (x.ndim - 2)))
 
     def extra_repr(self) -> str:
-        """The number of channels."""
+        """Return the number of channels."""
         return str(self.num_features)
 
 

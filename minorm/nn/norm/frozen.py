@@ -1,4 +1,4 @@
-"""FrozenBatchNorm2d: a BatchNorm of which nothing changes any more, for networks that are fine-tuned."""
+"""FrozenBatchNorm2d: a BatchNorm that never changes, for fine-tuning."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from minorm.tensor.tensor import Tensor
 class FrozenBatchNorm2d(Module):
     """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in both modes.
 
-    The four are buffers (C): they are saved and loaded, and no optimizer sees them. torchvision's layer: it loads the
-    state of a BatchNorm2d, whose num_batches_tracked is ignored. A gradient reaches x alone. To freeze the layers of a
-    model where they are, see `nn.utils.freeze_norm`. y has x's shape and type.
+    The four are buffers (C): they are saved and loaded, and no optimizer sees them. As in torchvision, the layer loads
+    the state of a BatchNorm2d and ignores its num_batches_tracked. Only x gets a gradient. To freeze the layers of an
+    existing model, see `nn.utils.freeze_norm`. y has x's shape and type.
 
     Example:
         >>> layer = nn.FrozenBatchNorm2d(3)
@@ -57,16 +57,16 @@ class FrozenBatchNorm2d(Module):
             array = np.zeros(num_features, dtype or dtypes.get_default_dtype())
             self.register_buffer(name, Tensor(array).to(device=device))
         self.reset_parameters()
-        self.frozen = True  # also for what reads a file of it: the layer there is not trained either
+        self.frozen = True  # for readers of an exported file too: the layer is not trained there either
 
     def reset_parameters(self) -> None:
-        """weight and running_var = 1, bias and running_mean = 0: the identity, nearly."""
+        """Set weight and running_var = 1, bias and running_mean = 0: nearly the identity."""
         for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
             getattr(self, name).fill_(value)
 
     @takes_activation
     def forward(self, x: Tensor, *, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
-        """x (N, C, H, W) -> y of the same shape"""
+        """Normalize x (N, C, H, W); returns y of the same shape."""
         if x.ndim != 4 or x.shape[1] != self.num_features:
             raise ValueError(
                 f"FrozenBatchNorm2d: x has shape {x.shape}; expected (N, C, H, W) with num_features="
@@ -78,5 +78,5 @@ class FrozenBatchNorm2d(Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The options, as torchvision prints them."""
+        """Return the options, as torchvision prints them."""
         return f"{self.num_features}, eps={self.eps}"

@@ -1,4 +1,4 @@
-"""MeanVarianceNorm and Normalization: statistics over any axes, ONNX's and TensorRT's."""
+"""MeanVarianceNorm and Normalization: statistics over any axes, as in ONNX and TensorRT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 class MeanVarianceNorm(Module):
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.mean_variance_norm`.
+    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.mean_variance_norm`.
 
     Example:
         >>> layer = nn.MeanVarianceNorm(axes=(1,))
@@ -51,20 +51,20 @@ class MeanVarianceNorm(Module):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """x with all of `axes` -> y of the same shape"""
+        """Normalize x, which must have all of `axes`; returns y of the same shape."""
         return F.mean_variance_norm(
             x, self.axes, self.eps, compute_dtype=self.compute_dtype, backend=self.backend, variance=self.variance,
             mask=mask, activation=activation, residual=residual,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Return the options."""
         return f"axes={self.axes}, eps={self.eps}"
 
 
 @documented(
     LAYER,
-    scale_shape="of weight and bias, of x's rank with 1 where they do not vary ([1, C, 1, 1], say); None has neither",
+    scale_shape="the shape of weight and bias, of x's rank, 1 where they do not vary: [1, C, 1, 1]; None has neither",
     axes=ANY_AXES,
     num_groups=AXIS_GROUPS,
 )
@@ -78,7 +78,8 @@ class Normalization(Affine):
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
+    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes an operator that computes the same,
+    or the formula.
     """
 
     _made_by: ClassVar[MadeBy] = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}
@@ -104,7 +105,7 @@ class Normalization(Affine):
 
     @takes_activation
     def forward(self, x: Tensor, *, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
-        """x with all of `axes` -> y of the same shape"""
+        """Normalize x, which must have all of `axes`; returns y of the same shape."""
         return F.normalization(
             x,
             self.weight,
@@ -119,10 +120,10 @@ class Normalization(Affine):
         )
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Return the options."""
         return f"{self.scale_shape}, axes={self.axes}, num_groups={self.num_groups}, eps={self.eps}"
 
 
 def _axes(axes: Any) -> Any:
-    """A mask as it is, anything else as a tuple; the function says what is wrong with it."""
+    """Return an int (a bit mask) unchanged, and axes as a tuple; the function checks them."""
     return tuple(axes) if isinstance(axes, Iterable) else axes

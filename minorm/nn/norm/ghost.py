@@ -1,4 +1,4 @@
-"""GhostBatchNorm: BatchNorm over groups of a batch, so that a large batch keeps the noise of small ones."""
+"""GhostBatchNorm: a BatchNorm over groups of the batch, which keeps the noise of small batches in large ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from minorm.tensor.tensor import Tensor
 class GhostBatchNorm(_Variant):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of the batch.
 
-    x (N, C) or (N, C, *positions), cut along N into groups of virtual_batch_size. In training a call is as many calls
-    of BatchNorm, group after group, running statistics included; in evaluation it is BatchNorm, whose parameters and
-    state it has. y has x's shape and type. See `F.ghost_batch_norm`.
+    x (N, C) or (N, C, *positions) is cut along N into groups of virtual_batch_size. In training one call does the same
+    as a call of BatchNorm for each group in turn, running statistics included. In evaluation it is BatchNorm, and has
+    the same parameters and state. y has x's shape and type. See `F.ghost_batch_norm`.
 
     Example:
         >>> layer = nn.GhostBatchNorm(3, virtual_batch_size=4)
@@ -59,10 +59,10 @@ class GhostBatchNorm(_Variant):
         self.virtual_batch_size = virtual_batch_size
 
     def normalize(self, x: Tensor, mean: Any, var: Any, *args: Any, **options: Any) -> Tensor:
-        """F.ghost_batch_norm, with the size of a group."""
+        """Call F.ghost_batch_norm with the size of a group."""
         return F.ghost_batch_norm(x, mean, var, self.virtual_batch_size, *args, **self._without(options))
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Return the options."""
         features, rest = super().extra_repr().split(", eps=", 1)
         return f"{features}, virtual_batch_size={self.virtual_batch_size}, eps={rest}"

@@ -1,4 +1,4 @@
-"""GroupNorm: mean and variance of each group of channels of each sample."""
+"""GroupNorm: normalizes each group of channels in each sample."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from minorm.tensor.tensor import Tensor
     LAYER,
     num_channels="C, the length of axis 1 of x",
     affine="True learns weight and bias, which start as 1 and 0; False has neither",
-    per_group="True makes weight and bias (num_groups), False (num_channels)",
+    per_group="True gives weight and bias the shape (num_groups), False (num_channels)",
 )
 class GroupNorm(Affine):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), mean and var of each group of each sample.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), with mean and var of each group in each
+    sample.
 
-    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.group_norm`.
+    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.group_norm`.
 
     Example:
         >>> layer = nn.GroupNorm(num_groups=2, num_channels=6)
@@ -66,7 +67,7 @@ class GroupNorm(Affine):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """x (N, num_channels, *) -> y of the same shape"""
+        """Normalize x (N, num_channels, *); returns y of the same shape."""
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(
                 f"GroupNorm: x has shape {x.shape}, the layer num_channels={self.num_channels}; "
@@ -78,7 +79,7 @@ class GroupNorm(Affine):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The options, as PyTorch prints them."""
+        """Return the options, as PyTorch prints them."""
         bias = ", bias=False" if self.affine and self.bias is None else ""
         per_group = ", per_group=True" if self.per_group else ""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}{bias}{per_group}"

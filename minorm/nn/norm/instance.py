@@ -1,4 +1,4 @@
-"""InstanceNorm: mean and variance of each channel of each sample."""
+"""InstanceNorm: normalizes each channel in each sample."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class _InstanceNorm(RunningNorm):
-    """mean and var are those of each channel of each sample, over its positions. Without a batch axis x is one sample.
-    With track_running_stats=True evaluation uses running statistics instead, which training blends in as BatchNorm
-    does. layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.instance_norm`.
+    """mean and var are those of each channel in each sample, over its positions. Without a batch axis x is one sample.
+    With track_running_stats=True evaluation uses running statistics instead, which training updates as BatchNorm does.
+    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.instance_norm`.
 
     Example:
         >>> layer = nn.{name}(3, affine=True)
@@ -28,7 +28,7 @@ class _InstanceNorm(RunningNorm):
     process_group: Any = None  # of a distributed run: see sync.py
 
     def normalize(self, *args: Any, **options: Any) -> Tensor:
-        """F.instance_norm, with the process group."""
+        """Call F.instance_norm with the process group."""
         return F.instance_norm(*args, process_group=self.process_group, **options)
 
     def __init__(
@@ -63,7 +63,7 @@ class _InstanceNorm(RunningNorm):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """x with its channels on axis 1, or one sample with them on axis 0 -> y of the same shape"""
+        """Normalize x with channels on axis 1, or one sample with channels on axis 0; returns y of the same shape."""
         if x.ndim + 1 in self.ranks:
             if x.shape[0] != self.num_features:
                 raise ValueError(
@@ -76,7 +76,7 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """As in every layer with running statistics, and always where they are not tracked any more, as in PyTorch."""
+        """Yes also if running statistics are not tracked any more, as in PyTorch."""
         return super()._from_batch() or not self.track_running_stats
 
 

@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm: statistics over the trailing axes, with parameters for each element."""
+"""LayerNorm and RMSNorm: normalize over the trailing axes, with parameters for each element."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 class LayerNorm(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (..., *normalized_shape), mean and var over those axes.
 
-    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.layer_norm`.
+    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.layer_norm`.
 
     Example:
         >>> layer = nn.LayerNorm(16)
@@ -54,22 +54,22 @@ class LayerNorm(Affine):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """x (..., *normalized_shape) -> y of the same shape"""
+        """Normalize x (..., *normalized_shape); returns y of the same shape."""
         return F.layer_norm(
             x, self.normalized_shape, self.weight, self.bias, self.eps, compute_dtype=self.compute_dtype,
             backend=self.backend, mask=mask, activation=activation, residual=residual,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The options, as PyTorch prints them."""
+        """Return the options, as PyTorch prints them."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 @documented(LAYER, eps=RMS_EPS)
 class RMSNorm(Affine):
-    """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), the mean over those axes.
+    """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), with the mean over those axes.
 
-    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.rms_norm`.
+    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.rms_norm`.
 
     Example:
         >>> layer = nn.RMSNorm(16)
@@ -105,12 +105,12 @@ class RMSNorm(Affine):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """x (..., *normalized_shape) -> y of the same shape"""
+        """Normalize x (..., *normalized_shape); returns y of the same shape."""
         return F.rms_norm(
             x, self.normalized_shape, self.weight, self.eps, compute_dtype=self.compute_dtype,
             backend=self.backend, mask=mask, activation=activation, residual=residual,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The options, as PyTorch prints them."""
+        """Return the options, as PyTorch prints them."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

@@ -1,4 +1,4 @@
-"""BatchRenorm: BatchNorm for small batches, whose training and evaluation come closer as the clamps open."""
+"""BatchRenorm: BatchNorm for small batches; wider clamps bring its training closer to evaluation."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ LEAST = {"rmax": 1, "dmax": 0}
 
 
 def default_rmax(step: int) -> float:
-    """The paper's: 1 until step 5,000, then linearly to 3 at step 40,000."""
+    """Return the paper's rmax: 1 until step 5,000, then linearly to 3 at step 40,000."""
     return 1 + 2 * min(max((step - 5_000) / 35_000, 0), 1)
 
 
 def default_dmax(step: int) -> float:
-    """The paper's: 0 until step 5,000, then linearly to 5 at step 25,000."""
+    """Return the paper's dmax: 0 until step 5,000, then linearly to 5 at step 25,000."""
     return 5 * min(max((step - 5_000) / 20_000, 0), 1)
 
 
 _CLAMP = (
-    "the bound of {}, at least {}: a number, or a function of the step, 0 at the first call; a function is asked with "
-    "num_batches_tracked, for which a GPU must be waited for"
+    "the bound of {}, at least {}: a number, or a function of the step, which is 0 at the first call. A function gets "
+    "num_batches_tracked, so the host waits for a GPU"
 )
 _ARGUMENTS = LAYER | {
-    "track_running_stats": "True: r and d are of running statistics",
+    "track_running_stats": "True, since r and d need running statistics",
     "rmax": _CLAMP.format("r", 1),
     "dmax": _CLAMP.format("d", 0),
 }
 
 
 class _BatchRenorm(_Variant):
-    """With the running statistics of before this call,
+    """With the running statistics from before this call,
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    make of the batch's statistics those that evaluation will use; no gradient flows through them. The default clamps
-    are the paper's: 1 and 0, which is BatchNorm, until step 5,000, then linearly to 3 at 40,000 and to 5 at 25,000.
-    Evaluation, parameters and state_dict are BatchNorm's. layer(x) alone: there is no mask. y has x's shape and type.
-    See `F.batch_renorm`.
+    turn the batch's statistics into those that evaluation will use; no gradient flows through them. The default clamps
+    are the paper's: rmax = 1 and dmax = 0, which is BatchNorm, until step 5,000, then linearly to 3 at 40,000 and to 5
+    at 25,000. Evaluation, parameters and state_dict are the same as BatchNorm's. It takes no mask. y has x's shape
+    and type. See `F.batch_renorm`.
 
     Example:
         >>> layer = nn.{name}(3, rmax=3.0, dmax=5.0)
         >>> layer(mn.randn({shape})).shape
         ({shape})
 
-    ONNX BatchNormalization 15 in evaluation; a file has no form for training. Ioffe 2017, arXiv:1702.03275.
+    ONNX BatchNormalization 15 in evaluation; no ONNX form for training. Ioffe 2017, arXiv:1702.03275.
     """
 
     def __init__(
@@ -87,11 +87,10 @@ class _BatchRenorm(_Variant):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """True alone: there is no step without running statistics."""
+        """Raise unless track is True: without running statistics there is no step."""
         if not track:
             raise ValueError(
-                f"{type(self).__name__}: track_running_stats is {track}; expected True: r and d are of running "
-                "statistics"
+                f"{type(self).__name__}: track_running_stats is {track}; expected True: r and d need running statistics"
             )
 
     def _check_clamps(self, **clamps: Schedule) -> None:
@@ -107,12 +106,12 @@ class _BatchRenorm(_Variant):
     def normalize(
         self, x: Tensor, mean: Any, var: Any, weight: Any, bias: Any, training: bool, *args: Any, **options: Any
     ) -> Tensor:
-        """F.batch_renorm, with the clamps of this step in training."""
+        """Call F.batch_renorm, in training with the clamps of this step."""
         clamps = self.clamps() if training else ()
         return F.batch_renorm(x, mean, var, weight, bias, training, *args, *clamps, **self._without(options))
 
     def clamps(self) -> tuple[float, float]:
-        """rmax and dmax of the next step: num_batches_tracked is how many there were."""
+        """Return rmax and dmax of the next step; num_batches_tracked counts the steps so far."""
         if not callable(self.rmax) and not callable(self.dmax):
             return self.rmax, self.dmax
         assert self.num_batches_tracked is not None
@@ -121,7 +120,7 @@ class _BatchRenorm(_Variant):
         return rmax, dmax
 
     def extra_repr(self) -> str:
-        """The options; a schedule by its name."""
+        """Return the options, with a schedule by its name."""
         rmax, dmax = (getattr(found, "__name__", found) for found in (self.rmax, self.dmax))
         return f"{super().extra_repr()}, rmax={rmax}, dmax={dmax}"
 

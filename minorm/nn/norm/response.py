@@ -1,4 +1,4 @@
-"""LocalResponseNorm: each element by the squares of its neighbours."""
+"""LocalResponseNorm: divides each element by a power of its neighbours' mean square."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LRN)
 class LocalResponseNorm(Module):
-    """y = x / (k + alpha / size * sum x^2)^beta over x (N, C, *), the sum over `size` neighbouring channels.
+    """y = x / (k + alpha / size * sum x^2)^beta over x (N, C, *), with the sum over `size` neighbouring channels.
 
     y has x's shape and type. See `F.local_response_norm`.
 
@@ -32,7 +32,7 @@ class LocalResponseNorm(Module):
         return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
-        """The options, as PyTorch prints them."""
+        """Return the options, as PyTorch prints them."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 

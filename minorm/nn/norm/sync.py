@@ -1,6 +1,6 @@
-"""SyncBatchNorm: BatchNorm whose statistics are those of all ranks of a distributed run.
+"""SyncBatchNorm: a BatchNorm with statistics over all ranks of a distributed run.
 
-The layers are told what they talk to the other ranks through, a `minorm.distributed.Group`, and know it by its methods.
+The layers talk to the other ranks through a `minorm.distributed.Group`, and know it only by its methods.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 @documented(
     LAYER,
     process_group="the run's minorm.distributed.Group; None normalizes this rank's x alone, until "
-    "DistributedDataParallel gives the layer its own",
+    "DistributedDataParallel gives the layer its group",
 )
 class SyncBatchNorm(_BatchNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the x of all ranks.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over the x of all ranks.
 
-    x (N, C) or (N, C, *positions), of any N on each rank, also 0. In training all ranks must call the layer alike: one
-    message forward, one backward. One rank computes what BatchNorm does, to the bit; so do evaluation, frozen layers
-    and export, which send nothing. The parameters and the state are BatchNorm's. y has x's shape and type. See
-    `F.batch_norm`.
+    x is (N, C) or (N, C, *positions), with any N on each rank, even 0. In training all ranks must call the layer the
+    same number of times; each call sends one message forward and one backward. A single rank computes the same bits as
+    BatchNorm; so do evaluation, frozen layers and export, which send nothing. The parameters and the state are
+    BatchNorm's. y has x's shape and type. See `F.batch_norm`.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3))
@@ -68,17 +68,17 @@ class SyncBatchNorm(_BatchNorm):
         self.process_group = process_group
 
     def normalize(self, *args: Any, **options: Any) -> Tensor:
-        """F.batch_norm, with the process group."""
+        """Call F.batch_norm with the process group."""
         return F.batch_norm(*args, process_group=self.process_group, **options)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
-        """`module` with a SyncBatchNorm in place of every BatchNorm layer, the same parameters, buffers and options.
+        """Replace every BatchNorm layer of `module` by a SyncBatchNorm with the same parameters, buffers and options.
 
-        InstanceNorm layers normalize each sample alone and stay; those with running statistics take them over the
-        samples of all ranks from now on. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or what
-        took its place where it is a BatchNorm itself.
-        Layers of a loaded ONNX graph are none of these: they go on with the statistics of their own rank.
+        InstanceNorm layers normalize single samples and stay; their running statistics, if any, now come from the
+        samples of all ranks. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or its replacement if
+        it is a BatchNorm. The layers of a loaded ONNX graph are other classes and still use the statistics of one rank
+        each.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):
@@ -94,7 +94,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def _from(cls, layer: _BatchNorm, process_group: Any) -> SyncBatchNorm:
-        """A layer with the state of another, the same Parameter objects among it."""
+        """Return a layer with the state of another one, and the same Parameter objects."""
         made = cls.__new__(cls)
         made.__dict__.update(layer.__dict__, _kinds=dict(layer._kinds))
         made.process_group = process_group

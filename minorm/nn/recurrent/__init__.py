@@ -1,1 +1,1 @@
-"""RNN, LSTM and GRU: over a sequence, and cells of one step."""
+"""RNN, LSTM and GRU: layers for sequences, and cells for one step."""

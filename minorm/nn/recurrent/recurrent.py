@@ -1,4 +1,4 @@
-"""RNN, LSTM, GRU: layers with PyTorch's names and weights over minorm.functional.recurrent."""
+"""RNN, LSTM, GRU: layers with PyTorch's names and weights, which call minorm.functional.recurrent."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from minorm.tensor.tensor import Tensor
 RELU = F.Gate("Relu")
 ARGUMENTS = {
     **PLACE,
-    "input_size": "how many features each step of the input has",
-    "hidden_size": "how many features the state has",
-    "num_layers": "how many layers lie on each other, each reading the output of the one before",
+    "input_size": "the number of features of each step of the input",
+    "hidden_size": "the number of features of the state",
+    "num_layers": "the number of stacked layers; each reads the output of the one before",
     "nonlinearity": '"tanh" or "relu"',
     "bias": "False leaves all biases out",
-    "batch_first": "True takes and gives (batch, steps, features) for (steps, batch, features), but not for states",
+    "batch_first": "True takes and returns (batch, steps, features) for (steps, batch, features); states stay the same",
     "dropout": "the probability of a 0 in the output of each layer but the last, in training; 0 to 1",
-    "bidirectional": "True reads each sequence from its end as well, by weights of its own, and joins the features",
-    "proj_size": "0: ONNX has no projection, nor has minorm; put a Linear behind the layer",
+    "bidirectional": "True also reads each sequence from its end, with separate weights, and joins the features",
+    "proj_size": "0, since neither ONNX nor minorm has projections; put a Linear behind the layer",
 }
-# Of what differs in the docstrings of the three, and of their cells
+# The words that differ in the docstrings of the three layers, and of their cells
 KINDS = {
     "RNN": {"hx": "h", "last": "h_n", "each": "", "gates": "", "rows": "", "source": "Elman 1990"},
     "GRU": {
@@ -55,7 +55,7 @@ KINDS = {
 
 @documented(ARGUMENTS)
 class RNNBase(Module):
-    """h' = f(x, h): what RNN, GRU and LSTM share, a state that each step changes. A subclass says how.
+    """h' = f(x, h): the base of RNN, GRU and LSTM, with a state that each step changes. A subclass defines f.
 
     Example:
         >>> isinstance(nn.GRU(3, 5), nn.RNNBase)
@@ -63,7 +63,7 @@ class RNNBase(Module):
     """
 
     gates: ClassVar[int] = 1
-    _count: ClassVar[int] = 1  # of states
+    _count: ClassVar[int] = 1  # the number of states
     mode: str = "RNN"
     _made_by: ClassVar[MadeBy] = {
         "input_size": lambda layer: layer.weight_ih_l0.shape[1],
@@ -91,7 +91,7 @@ class RNNBase(Module):
         check_sizes(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_probability(name, dropout)
         if proj_size:
-            raise NotImplementedError(f"{name}: proj_size is {proj_size}; ONNX has no projection, nor has minorm; "
+            raise NotImplementedError(f"{name}: proj_size is {proj_size}; neither ONNX nor minorm has projections; "
                                       "expected 0; put an nn.Linear behind the layer")  # fmt: skip
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
@@ -110,23 +110,23 @@ class RNNBase(Module):
         return [f"l{layer}", f"l{layer}_reverse"] if self.bidirectional else [f"l{layer}"]
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew."""
+        """Draw all weights again."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Nothing: the weights lie as the kernels take them."""
+        """Do nothing: the weights already have the order that the kernels take."""
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
-        """The parameters, a list for each layer and direction."""
+        """The parameters, in a list for each layer and direction."""
         names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if self.bias else ()))
         ends = [end for layer in range(self.num_layers) for end in self._ends(layer)]
         return [[getattr(self, f"{name}_{end}") for name in names] for end in ends]
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        """(output, h_n), of an LSTM (output, (h_n, c_n))"""
+        """Return (output, h_n), or (output, (h_n, c_n)) for an LSTM."""
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
         if not isinstance(input, Tensor):
@@ -152,7 +152,7 @@ class RNNBase(Module):
         return PackedSequence(pack_padded(y, packed.batch_sizes), *packed[1:]), self._joined(last)
 
     def _first(self, hx: Any) -> list[Tensor]:
-        """The states before the first step; TypeError for another number of them."""
+        """Return the states before the first step; TypeError for a wrong number of states."""
         states = parts(hx)
         if len(states) not in (0, self._count):
             expected = "a Tensor, h_0" if self._count == 1 else "a pair of Tensors, (h_0, c_0)"
@@ -160,7 +160,7 @@ class RNNBase(Module):
         return states
 
     def _run(self, x: Tensor, states: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]:
-        """All layers, of x (steps, batch, in)."""
+        """Run all layers on x (steps, batch, in)."""
         directions = 2 if self.bidirectional else 1
         found = []
         for layer in range(self.num_layers):
@@ -180,16 +180,16 @@ class RNNBase(Module):
         return x, [cat(parts) for parts in zip(*found, strict=True)]
 
     def _layer(self, x: Tensor, states: list[Tensor], *weights: Any, **options: Any) -> tuple[Tensor, ...]:
-        """layer(input, hx) gives (output, {last}). I is input_size, H hidden_size, D = 2 if bidirectional, else 1:
+        """layer(input, hx) returns (output, {last}). I is input_size, H hidden_size, D = 2 if bidirectional, else 1:
 
             input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
             hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None is 0
             output   (steps, batch, D * H) ..., as input: the last layer's h after each step
 
-        and {last}, the state after the last step, shaped as hx. Learned are, for each layer k, weight_ih_lk
-        ({gates}H, I), from the second layer on ({gates}H, D * H), weight_hh_lk ({gates}H, H), bias_ih_lk and
-        bias_hh_lk ({gates}H){rows}; those of the other direction end in _reverse. All start uniform on
-        +-1 / sqrt(H). ValueError for shapes that do not fit.
+        and {last}, the state after the last step, of hx's shape. Each layer k has the parameters weight_ih_lk
+        ({gates}H, I), from the second layer on ({gates}H, D * H), weight_hh_lk ({gates}H, H), bias_ih_lk and bias_hh_lk
+        ({gates}H){rows}; names for the other direction end in _reverse. All start uniform on +-1 / sqrt(H). ValueError
+        for shapes that do not fit.
 
         Example:
             >>> layer = nn.{name}(3, 5, num_layers=2)
@@ -205,7 +205,7 @@ class RNNBase(Module):
         return states[0]
 
     def extra_repr(self) -> str:
-        """The sizes, and what is not usual."""
+        """Return the sizes, and the options that differ from the default."""
         text = f"{self.input_size}, {self.hidden_size}"
         usual = (("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0), ("bidirectional", False))
         return text + "".join(f", {n}={getattr(self, n)}" for n, value in usual if getattr(self, n) != value)
@@ -277,5 +277,5 @@ class LSTM(RNNBase):
 
 
 def parts(hx: Any) -> list[Tensor]:
-    """The states before the first step; none for zeros."""
+    """Return the states before the first step as a list, empty for zeros."""
     return [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)

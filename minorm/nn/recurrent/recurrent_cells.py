@@ -1,4 +1,4 @@
-"""RNNCell, LSTMCell, GRUCell: one step of the recurrent layers, with the formulas and the texts of recurrent.py."""
+"""RNNCell, LSTMCell, GRUCell: one step of the recurrent layers in recurrent.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(ARGUMENTS)
 class RNNCellBase(Module):
-    """h' = f(x, h): what RNNCell, GRUCell and LSTMCell share, one step of a recurrent layer. A subclass says how.
+    """h' = f(x, h): the base of RNNCell, GRUCell and LSTMCell, one step of a recurrent layer. A subclass defines f.
 
     Example:
         >>> isinstance(nn.GRUCell(3, 5), nn.RNNCellBase)
@@ -47,13 +47,13 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew."""
+        """Draw all weights again."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """(batch, in) or (in), and the state before, zeros if None -> the state after"""
+        """Take the input (batch, in) or (in) and the state before (None is zeros); return the state after."""
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
@@ -68,10 +68,10 @@ class RNNCellBase(Module):
         return found if len(found) > 1 else found[0]
 
     def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        """cell(input, hx) gives the state after the step. input is (batch, I) or (I), I = input_size; hx is {hx},
-        {each}(batch, H) or (H), H = hidden_size, the state before, and None is 0; the result is shaped as hx. Learned
-        are weight_ih ({gates}H, I), weight_hh ({gates}H, H), bias_ih and bias_hh ({gates}H){rows}; all start uniform on
-        +-1 / sqrt(H). ValueError for shapes that do not fit.
+        """cell(input, hx) returns the state after the step. input is (batch, I) or (I), I = input_size; hx, the state
+        before, is {hx}, {each}(batch, H) or (H), H = hidden_size, and None is 0; the result has hx's shape. The
+        parameters are weight_ih ({gates}H, I), weight_hh ({gates}H, H), bias_ih and bias_hh ({gates}H){rows}; all start
+        uniform on +-1 / sqrt(H). ValueError for shapes that do not fit.
 
         Example:
             >>> cell = nn.{name}(3, 5)
@@ -85,7 +85,7 @@ class RNNCellBase(Module):
         raise NotImplementedError(f"{type(self).__name__} has no _step")
 
     def extra_repr(self) -> str:
-        """The sizes."""
+        """Return the sizes."""
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else f", bias={self.bias}")
 
 
@@ -112,13 +112,13 @@ class RNNCell(RNNCellBase):
         return F.rnn(x, states[0] if states else None, *weights, activations=relu)[1:]
 
     def extra_repr(self) -> str:
-        """The sizes, and what is not usual."""
+        """Return the sizes, and the options that differ from the default."""
         return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
 
 
 @documented(ARGUMENTS, base=RNNCellBase._step, words=KINDS["GRU"] | {"operator": "GRU"})
 class GRUCell(RNNCellBase):
-    """h' = (1 - z) * n + z * h, with a candidate n and gates r and z as in GRU, of which this is one step."""
+    """h' = (1 - z) * n + z * h, with a candidate n and gates r and z as in GRU: one step of a GRU."""
 
     gates = 3
 
@@ -128,7 +128,7 @@ class GRUCell(RNNCellBase):
 
 @documented(ARGUMENTS, base=RNNCellBase._step, words=KINDS["LSTM"] | {"operator": "LSTM"})
 class LSTMCell(RNNCellBase):
-    """c' = f * c + i * g, h' = o * tanh(c'), gates i, f, o and a candidate g as in LSTM: one step of it."""
+    """c' = f * c + i * g, h' = o * tanh(c'), with gates i, f, o and a candidate g as in LSTM: one step of an LSTM."""
 
     gates = 4
 

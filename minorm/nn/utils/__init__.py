@@ -1,6 +1,6 @@
-"""Tools beside the layers: gradients within bounds, parameters as one vector, statistics of a model, sequences.
+"""Tools beside the layers: clip gradients, turn parameters into a vector, measure running statistics, pack sequences.
 
-spectral_norm and weight_norm are those of `parametrizations`.
+spectral_norm and weight_norm come from `parametrizations`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Between backward and step: keep gradients within bounds, and parameters as one vector."""
+"""Clips gradients between backward and step, and turns parameters into one vector and back."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 GRADIENTS = {
-    "parameters": "Tensors, as model.parameters(), or one",
-    "foreach": "taken, without effect: all are changed at once in any case",
+    "parameters": "Tensors such as model.parameters(), or one Tensor",
+    "foreach": "accepted but ignored: all tensors always change together",
 }
 
 
 @documented(
     GRADIENTS,
-    max_norm="the largest norm that is left",
-    norm_type="p of the norm: 2 is the length, math.inf the largest element",
-    error_if_nonfinite="True raises where a gradient holds NaN or infinity, False multiplies with what comes out",
+    max_norm="the largest norm allowed",
+    norm_type="the p of the norm: 2 is the length, math.inf the largest absolute value",
+    error_if_nonfinite="True raises if the norm is NaN or infinite, False multiplies by the resulting factor",
 )
 @checked
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
-    foreach: bool | None = None,  # noqa: ARG001  all of them at once in any case
+    foreach: bool | None = None,  # noqa: ARG001  all tensors always change together
 ) -> Tensor:  # fmt: skip
-    """gradient *= max_norm / (norm + 1e-6) for every gradient, where the norm of all of them together is larger.
+    """gradient *= max_norm / (norm + 1e-6) for all gradients, if the norm of all gradients together is above max_norm.
 
-    In place; parameters without a gradient are passed over. Returns the norm before clipping, a Tensor without
-    axes. The norm is taken in float64, in a fixed order. ValueError for max_norm < 0 or norm_type <= 0,
-    RuntimeError for a norm that is not finite where error_if_nonfinite=True.
+    It works in place and skips parameters without a gradient. Returns the norm before clipping, a Tensor without axes.
+    The norm is computed in float64, in a fixed order. ValueError for max_norm < 0 or norm_type <= 0, RuntimeError for a
+    norm that is not finite if error_if_nonfinite=True.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)
@@ -67,7 +67,7 @@ def clip_grad_norm_(
 
 
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
-    """The same without a word to the host, unless it asks whether the norm is finite: the factor stays an array."""
+    """Clip without waiting for the GPU, unless `finite` asks whether the norm is finite: the factor stays an array."""
     first = arrays[0]
     parts = [devices.scalar(0.0, np.float64, first)]
     for array in arrays:
@@ -97,7 +97,7 @@ def _check_finite(norm: float) -> None:
         )
 
 
-@documented(GRADIENTS, clip_value="the largest size of an element that is left")
+@documented(GRADIENTS, clip_value="the largest absolute value allowed")
 @checked
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor],
@@ -106,7 +106,7 @@ def clip_grad_value_(
 ) -> None:
     """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place.
 
-    Parameters without a gradient are passed over. ValueError for clip_value < 0.
+    It skips parameters without a gradient. ValueError for clip_value < 0.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)
@@ -128,9 +128,9 @@ def clip_grad_value_(
 @documented(GRADIENTS)
 @checked
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, one after the other, as one new vector: a copy, without gradient.
+    """Returns all parameters, one after the other, as one new vector: a copy without a gradient.
 
-    ValueError where there are none.
+    ValueError without parameters.
 
     Example:
         >>> nn.utils.parameters_to_vector(nn.Linear(4, 2).parameters()).shape
@@ -143,10 +143,10 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         return Tensor(np.concatenate(arrays))
 
 
-@documented(GRADIENTS, vec="(all elements), as `parameters_to_vector` gives it")
+@documented(GRADIENTS, vec="(all elements), the result of `parameters_to_vector`")
 @checked
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """A vector copied back into the parameters that `parameters_to_vector` would read, in place.
+    """Copies a vector back into the parameters, in the order of `parameters_to_vector`, in place.
 
     ValueError for a vector of another length.
 

@@ -1,7 +1,7 @@
-"""weight_norm, spectral_norm, weight_standardization: a weight that is computed from others at every call.
+"""weight_norm, spectral_norm, weight_standardization: compute a weight from other parameters at every call.
 
-The layer then has a child `parametrizations.weight`, which holds the originals, and no parameter `weight`: whoever
-reads that attribute gets it computed anew. Keys are PyTorch's: `parametrizations.weight.original0` ...
+The layer then has a child `parametrizations.weight`, which holds the originals, and no parameter `weight`: reading that
+attribute computes it again. Keys are PyTorch's: `parametrizations.weight.original0` ...
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from minorm.tensor.tensor import Tensor
 
 
 class Parametrization(Module):
-    """What a weight is computed by: `forward()` gives it."""
+    """Base of the modules that compute a weight: `forward()` returns it."""
 
 
 class _WeightNorm(Parametrization):
-    """weight = g * v / |v|, the norm over all axes but `dim`; Salimans and Kingma 2016, arXiv:1602.07868."""
+    """weight = g * v / |v|, with the norm over all axes but `dim`; Salimans and Kingma 2016, arXiv:1602.07868."""
 
     def __init__(self, weight: Tensor, dim: int | None) -> None:
         super().__init__()
@@ -38,12 +38,14 @@ class _WeightNorm(Parametrization):
         return v.norm(2, axes, keepdim=self.dim is not None) if axes else v.abs()
 
     def forward(self) -> Tensor:
-        """The weight."""
+        """Return the weight."""
         return self.original1 * (self.original0 / self._size(self.original1))
 
 
 class _SpectralNorm(Parametrization):
-    """weight / s, s its largest singular value, by power iteration; Miyato et al. 2018, arXiv:1802.05957."""
+    """weight = w / s, with s the largest singular value of w, from power iteration; Miyato et al. 2018,
+    arXiv:1802.05957.
+    """
 
     def __init__(self, weight: Tensor, n_power_iterations: int, eps: float, dim: int) -> None:
         super().__init__()
@@ -71,7 +73,7 @@ class _SpectralNorm(Parametrization):
                 vectors._v.copy_(normalize(matrix.mT @ vectors._u, dim=0, eps=self.eps))
 
     def forward(self) -> Tensor:
-        """The weight; in training the singular vectors come one step closer first."""
+        """Return the weight; in training, first take a step of the power iteration."""
         if self.training and not self.frozen:
             self._iterate(self.n_power_iterations)
         vectors = vars(self)["0"]
@@ -80,7 +82,7 @@ class _SpectralNorm(Parametrization):
 
 
 class _WeightStandardization(Parametrization):
-    """weight = (w - mean) / sqrt(var + eps), over all that one output channel adds up; arXiv:1903.10520."""
+    """weight = (w - mean) / sqrt(var + eps), over all weights of one output channel; arXiv:1903.10520."""
 
     def __init__(self, weight: Tensor, eps: float, transposed_groups: int) -> None:
         super().__init__()
@@ -88,7 +90,7 @@ class _WeightStandardization(Parametrization):
         self.original = Parameter(weight.detach())
 
     def forward(self) -> Tensor:
-        """The weight."""
+        """Return the weight."""
         w = self.original
         if not self.groups:  # (out, in / groups, *kernel)
             return normalization(w, axes=tuple(range(1, w.ndim)), eps=self.eps)
@@ -96,15 +98,15 @@ class _WeightStandardization(Parametrization):
         return normalization(split, axes=(1, *range(3, split.ndim)), eps=self.eps).reshape(w.shape)
 
 
-NAMED = {"module": "the layer, which is changed", "name": "of the parameter"}
+NAMED = {"module": "the layer to change", "name": "the name of the parameter"}
 
 
-@documented(NAMED, dim="the axis whose entries have a g each, that of the outputs; None has one g for all")
+@documented(NAMED, dim="the axis of the outputs, which get one g each; None has one g for all")
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """weight = g * v / |v|: its size g and its direction v are learned apart. Returns the module, changed.
+    """weight = g * v / |v|: the layer learns the size g and the direction v separately. Returns the changed module.
 
     The parameter becomes parametrizations.<name>.original0 (g) and original1 (v), and reading it computes it.
-    AttributeError where the module has nothing of that name, ValueError where it is no parameter.
+    AttributeError if the module has no such attribute, ValueError if it is not a parameter.
 
     Example:
         >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
@@ -120,24 +122,24 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 @documented(
     NAMED,
-    n_power_iterations="how many steps each call in training takes",
+    n_power_iterations="the number of steps of each call in training",
     eps="added to the lengths of u and v",
-    dim="the axis of the outputs; None is 1 for a ConvTranspose and 0 else",
+    dim="the axis of the outputs; None is 1 for a ConvTranspose, else 0",
 )
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """weight = w / s, s its largest singular value: so the layer stretches nothing by more than 1. Returns the module,
-    changed.
+    """weight = w / s, with s the largest singular value of w: the layer makes no vector longer. Returns the changed
+    module.
 
-    s = u^T w v by power iteration, v and u kept as buffers; a call in training takes some steps first. The
-    parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError where the module has
-    no such parameter.
+    s = u^T w v comes from power iteration, with v and u as buffers; a call in training takes some steps first. The
+    parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError if the module has no such
+    parameter.
 
     Example:
         >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
         >>> _ = layer.train(), [layer.weight for _ in range(100)]
-        >>> largest = (layer.weight @ layer.weight.T).trace()  # of s^2 and what is below it
+        >>> largest = (layer.weight @ layer.weight.T).trace()  # the sum of s^2 and the smaller one
         >>> 0.99 < largest.item() < 2.01
         True
 
@@ -149,12 +151,12 @@ def spectral_norm(
 
 @documented(NAMED, eps="added to the variance")
 def weight_standardization(module: Module, name: str = "weight", eps: float = 1e-6) -> Module:
-    """weight = (w - mean) / sqrt(var + eps), mean and var of each output channel: mean 0, variance 1. Returns the
+    """weight = (w - mean) / sqrt(var + eps) for each output channel, so it has mean 0 and variance 1. Returns the
     module.
 
-    For layers before a GroupNorm or a BatchNorm in small batches. The channels of a ConvTranspose are on axis 1.
-    The parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError where a channel
-    adds up one number only.
+    Use it for layers before a GroupNorm, or before a BatchNorm with small batches. The channels of a ConvTranspose are
+    on axis 1. The parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError if a
+    channel has only one weight.
 
     Example:
         >>> conv = nn.utils.parametrizations.weight_standardization(nn.Conv2d(3, 4, 3))
@@ -190,7 +192,7 @@ def _parametrized(module: Module, name: str, parametrization: Parametrization) -
 
 
 def _computing(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
-    """A class like `kind`, of the same name, whose attributes of these names are computed."""
+    """Return a subclass of `kind`, of the same name, that computes these attributes."""
     if (kind, names) not in _made:
         members: dict[str, Any] = {name: property(functools.partial(_compute, name=name)) for name in names}
         members |= {"parametrized": (kind, names), "__module__": kind.__module__, "__doc__": kind.__doc__}
@@ -211,7 +213,7 @@ def _reduce(module: Any) -> tuple[Any, ...]:
 
 
 def _empty(kind: type[Module], names: tuple[str, ...]) -> Module:
-    """An object without attributes, which copying and pickling fill."""
+    """Return an object without attributes, for copying and pickling to fill."""
     made = _computing(kind, names)
     return made.__new__(made)
 

@@ -1,4 +1,4 @@
-"""Sequences of several lengths in one Tensor: padded to the longest, or packed, step by step without the padding."""
+"""Puts sequences of several lengths into one Tensor: padded to the longest, or packed step by step without padding."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from minorm.tensor.combining import cat, stack
 from minorm.tensor.tensor import Tensor
 
 SEQUENCES = {
-    "lengths": "(batch) integers: how many steps each sequence has",
+    "lengths": "(batch) integers: the number of steps of each sequence",
     "sequences": "Tensors (steps, *), which may differ in their steps",
-    "batch_first": "True is for (batch, steps, *) in the place of (steps, batch, *)",
-    "enforce_sorted": "True asks for falling lengths, which an export needs; False sorts, and remembers the order",
-    "padding_value": "what the padding is",
+    "batch_first": "True means (batch, steps, *), False (steps, batch, *)",
+    "enforce_sorted": "True requires falling lengths, which an export needs; False sorts, and stores the order",
+    "padding_value": "the value of the padding",
 }
 
 
 class PackedSequence(NamedTuple):
-    """Sequences sorted by falling length: all their first steps, then all their second steps ...
+    """Packed sequences, sorted by falling length: all first steps, then all second steps ...
 
-    `pack_padded_sequence` and `pack_sequence` make one; RNN, GRU and LSTM take it, and give one back.
+    `pack_padded_sequence` and `pack_sequence` make one; RNN, GRU and LSTM take one and return one.
 
-    Args: data (Tensor): (all steps, *), the steps of all sequences batch_sizes (Tensor): (steps), how many
-    sequences have that step sorted_indices (Tensor | None, default None): the places from which the sequences came;
-    None where they were sorted unsorted_indices (Tensor | None, default None): the way back
+    Fields:
+        data (Tensor): (all steps, *), the steps of all sequences
+        batch_sizes (Tensor): (steps), the number of sequences that have each step
+        sorted_indices (Tensor | None, default None): the original places of the sequences; None if they were sorted
+        unsorted_indices (Tensor | None, default None): the order that undoes the sorting
 
     Example:
         >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
@@ -45,15 +47,14 @@ class PackedSequence(NamedTuple):
 @documented(
     SEQUENCES,
     input="(steps, batch, *), the padded sequences",
-    lengths="(batch) integers: how long each is",
+    lengths="(batch) integers: the length of each sequence",
 )
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Sequences that were padded to one length, as a PackedSequence: step by step, without the padding.
+    """Packs sequences that were padded to one length into a PackedSequence, step by step without the padding.
 
-    The input is (steps, batch, *). ValueError for lengths that do not fit, and, with enforce_sorted, that do not
-    fall.
+    The input is (steps, batch, *). ValueError for lengths that do not fit, or do not fall with enforce_sorted.
 
     Example:
         >>> x = mn.tensor([[1, 2, 3], [4, 0, 0]])
@@ -77,14 +78,14 @@ def pack_padded_sequence(
     return PackedSequence(pack_padded(x, sizes), sizes, order, back)
 
 
-@documented(SEQUENCES, sequence="the PackedSequence", total_length="pads to this length; None to the longest")
+@documented(SEQUENCES, sequence="the PackedSequence", total_length="the length to pad to; None is the longest")
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(padded, lengths): the sequences of a PackedSequence, padded to one length, and how long each is.
+    """Returns (padded, lengths): the sequences of a PackedSequence, padded to one length, and the length of each.
 
-    padded is (steps, batch, *), in the order in which the sequences once came. ValueError for a total_length that
-    is shorter than the longest.
+    padded is (steps, batch, *), in the original order of the sequences. ValueError for a total_length below the
+    longest.
 
     Example:
         >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
@@ -102,11 +103,11 @@ def pad_packed_sequence(
     return x.transpose(0, 1) if batch_first else x, lengths
 
 
-@documented(SEQUENCES, padding_side='where the padding is put, "right" or "left"')
+@documented(SEQUENCES, padding_side='the side of the padding, "right" or "left"')
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Tensors (steps, *) of several lengths as one, (longest, batch, *).
+    """Pads Tensors (steps, *) of several lengths to one Tensor (longest, batch, *).
 
     Example:
         >>> nn.utils.rnn.pad_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])], batch_first=True)
@@ -125,7 +126,7 @@ def pad_sequence(
 
 @documented(SEQUENCES, padded_sequences="(steps, batch, *), the padded sequences")
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The Tensors that `pad_sequence` put together, in a list.
+    """Returns the list of Tensors that `pad_sequence` joined.
 
     Example:
         >>> nn.utils.rnn.unpad_sequence(mn.tensor([[1, 2, 3], [4, 0, 0]]), mn.tensor([3, 1]), batch_first=True)
@@ -137,9 +138,9 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 
 @documented(SEQUENCES)
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Tensors (steps, *) of several lengths as one PackedSequence: step by step.
+    """Packs Tensors (steps, *) of several lengths into one PackedSequence, step by step.
 
-    ValueError, with enforce_sorted, for lengths that do not fall.
+    With enforce_sorted, ValueError for lengths that do not fall.
 
     Example:
         >>> nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])]).batch_sizes  # of steps 1, 2, 3
@@ -150,7 +151,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 @documented(SEQUENCES, packed_sequences="the PackedSequence")
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The Tensors that `pack_sequence` put together, in a list.
+    """Returns the list of Tensors that `pack_sequence` packed.
 
     Example:
         >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
@@ -162,12 +163,12 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
 
 def pack_padded(x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """(steps, batch, *) of falling lengths without its padding."""
+    """Return x (steps, batch, *), whose lengths fall, without its padding."""
     return cat([x[t, :n] for t, n in enumerate(batch_sizes.tolist())])
 
 
 def padded(packed: PackedSequence, value: float = 0.0) -> tuple[Tensor, Any]:
-    """(steps, batch, *) in the order in which they are packed, and the lengths."""
+    """Return the padded sequences (steps, batch, *), in the packed order, and their lengths."""
     data, sizes = packed[0], packed.batch_sizes.tolist()
     steps = data.split(sizes)
     rows = [pad(x, [0, 0] * (x.ndim - 1) + [0, sizes[0] - len(x)], value=value) for x in steps]

@@ -1,4 +1,4 @@
-"""Running statistics of a whole model: measured exactly by precise_bn, or kept as they are by freeze_norm."""
+"""Running statistics of a whole model: precise_bn measures them exactly, freeze_norm stops changing them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 
 
 def norms_of(model: Module) -> list[Any]:
-    """The layers whose running statistics training changes: those that have some, and are not frozen."""
+    """Return the layers whose running statistics change in training: layers that have them and are not frozen."""
     return [m for m in model.modules() if getattr(m, "has_running_stats", False) and not m.frozen]
 
 
-@documented({}, model="the Module, which is changed")
+@documented({}, model="the Module to change")
 @checked
 def freeze_norm(model: AnyModule) -> AnyModule:
-    """Keep every layer with running statistics as it is, whatever `train()` says: fine-tuning with small batches.
+    """Freezes every layer with running statistics, whatever `train()` says later: for fine-tuning with small batches.
 
-    Such a layer normalizes with its running statistics and never changes them, and its weight and bias ask for no
-    gradient; gradients still flow to its input. This is `layer.freeze()`, and `layer.unfreeze()` undoes it. Norms
-    without running statistics (GroupNorm, LayerNorm) compute alike in both modes and go on training. Returns the
-    model.
+    Such a layer normalizes with its running statistics and never changes them, and its weight and bias get no gradient;
+    gradients still flow to its input. It calls `layer.freeze()`, and `layer.unfreeze()` undoes it. Norms without
+    running statistics (GroupNorm, LayerNorm) work the same in both modes and keep training. Returns the model.
 
     Example:
         >>> model = nn.utils.freeze_norm(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
@@ -48,24 +47,24 @@ def freeze_norm(model: AnyModule) -> AnyModule:
 
 @documented(
     {},
-    model="the Module, whose statistics are changed",
-    loader="batches x or (x, ...); what follows x is not used",
-    num_iters="take only so many batches; None takes all",
+    model="the Module whose statistics to measure",
+    loader="batches x or (x, ...); only x is used",
+    num_iters="the number of batches to take; None takes all",
     layerwise=(
-        "False: one pass, in which every norm normalizes by the batch, as in training. True: a pass for each norm, "
-        "those before it final: its statistics are those of what it sees in evaluation, whatever the batches; it costs "
-        "as many passes as there are norms, and needs a loader that can be read again"
+        "False: one pass, in which every norm normalizes with the batch, as in training. True: one pass for each norm, "
+        "with the earlier norms final, so it measures the norm's input in evaluation, however the batches are cut; it "
+        "costs one pass for each norm, and needs a loader that can be read again"
     ),
 )
 @checked
 def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = None, layerwise: bool = False) -> None:
-    """running_mean, running_var = the exact mean and population variance of what each norm sees of the loader's data.
+    """running_mean, running_var = the exact mean and population variance of each norm's input over the loader's data.
 
-    Moments of batches are merged, not averaged, so the mean of a last, smaller batch weighs less. All other layers
-    are in evaluation mode (dropout would change the variance). Training mode, momentum, parameters and
-    num_batches_tracked stay; frozen layers, and those that no data reaches, too. In a distributed run every rank
-    calls it with its own data, and layers that share statistics (SyncBatchNorm) find those of all. An error leaves
-    the statistics as they were. ValueError for a model without such layers and a loader without batches.
+    Moments of batches are merged, not averaged, so a smaller last batch has less weight. All other layers are in
+    evaluation mode (dropout would change the variance). Training mode, momentum, parameters and num_batches_tracked
+    stay; so do frozen layers, and layers that no data reaches. In a distributed run every rank calls it with its own
+    data, and layers that share statistics (SyncBatchNorm) get the statistics over all ranks. After an error the
+    statistics are unchanged. ValueError for a model without such layers and a loader without batches.
 
     Example:
         >>> model = nn.Sequential(nn.BatchNorm1d(1))
@@ -107,14 +106,14 @@ def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = Non
 
 
 def _in_order(model: Module, norms: list[Any], loader: Iterable[Any]) -> list[list[Any]]:
-    """The norms one by one, in the order in which data reaches them."""
+    """Return the norms one by one, in the order in which data reaches them."""
     seen = list(_collected(model, norms, loader, 1).entries)
     owners = {id(buffer): norm for norm in reversed(norms) for buffer in norm.buffers()}
     return [[owners[key]] for key in seen]
 
 
 def _measure(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> None:
-    """Give these norms the statistics of the data, all others evaluating."""
+    """Give these norms the statistics of the data, with all other layers in evaluation mode."""
     for entry in _collected(model, norms, loader, num_iters).entries.values():
         entry.set()
 
@@ -137,7 +136,7 @@ def _collected(model: Module, norms: list[Any], loader: Iterable[Any], num_iters
 
 
 def _inputs(batches: Iterable[Any]) -> Iterator[Tensor]:
-    """x of every batch."""
+    """Yield x of every batch."""
     for batch in batches:
         x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
         if isinstance(x, np.ndarray):

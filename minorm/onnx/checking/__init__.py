@@ -1,1 +1,1 @@
-"""What others make of a file: onnx's checker and onnxruntime in a process of their own; and what is odd about it."""
+"""Check a file with onnx's checker and onnxruntime, which run in a separate process, and find its oddities."""

@@ -1,10 +1,10 @@
-"""What is gone from a file: BatchNorm that an exporter folded into the convolution before it, or into two numbers.
+"""Find BatchNorm that is gone from a file: an exporter folded it into the convolution before it, or into two numbers.
 
-Its scale and statistics are multiplied into the weights, so the file computes the same, and the norm trains no more.
-Where there is no convolution, tf2onnx and Keras write a product and a sum with constants, and keep the layer's name.
-Exporters leave a mark. PyTorch's older one calls weight and bias of such a convolution `onnx::Conv_193` and
-`onnx::Conv_194`, where others keep at least the name that the module gave the bias; the newer one leaves the call of
-batch_norm in the convolution's metadata; tf2onnx says it in the names.
+The exporter multiplied its scale and statistics into the weights, so the file computes the same, but the norm can no
+longer train. Without a convolution, tf2onnx and Keras write a product and a sum with constants, and keep the layer's
+name. Exporters leave a mark. PyTorch's older exporter calls weight and bias of such a convolution `onnx::Conv_193` and
+`onnx::Conv_194`; in other convolutions at least the bias keeps the module's name. The newer exporter leaves the call of
+batch_norm in the convolution's metadata. tf2onnx marks it in the names.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _FUSED = ("_weights_fused_bn", "_bias_fused_bn")
 
 
 def folded(proto: Any) -> list[str]:
-    """The names of the convolutions that hold a BatchNorm."""
+    """Return the names of the convolutions that contain a folded BatchNorm."""
     names = [str(tensor.name) for tensor in proto.graph.initializer]
     named = any("." in name and "::" not in name for name in names)
-    numbers = proto.producer_name == "pytorch" and named  # as names: they are counted, while others have dots
+    numbers = proto.producer_name == "pytorch" and named  # such names are numbers, while others have dots
     return [
         str(node.name or next(iter(node.output), node.op_type))
         for node in proto.graph.node
@@ -36,7 +36,7 @@ def folded(proto: Any) -> list[str]:
 
 
 def written_out(proto: Any) -> list[str]:
-    """The names of Keras's BatchNorms that are a product and a sum with numbers: statistics and mode are gone."""
+    """Return the names of Keras's BatchNorms that are only a product and a sum: statistics and mode are gone."""
     held = {tensor.name for tensor in proto.graph.initializer}
     held |= {node.output[0] for node in proto.graph.node if node.op_type == "Constant" and node.output}
     found: dict[str, None] = {}
@@ -51,7 +51,7 @@ def written_out(proto: Any) -> list[str]:
 
 
 def quantized(proto: Any) -> int:
-    """How many tensors of a quantized model are weights as small integers; 0 for any other model."""
+    """Count the weights of a quantized model that are small integers; 0 for any other model."""
     operators = {node.op_type for node in proto.graph.node}
     if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0

@@ -1,6 +1,6 @@
-"""What a file says of lengths, held against what they are: onnxruntime plans its memory by it.
+"""Compare the lengths that a file declares with the real ones, because onnxruntime plans its memory by them.
 
-A number must be the length, and a name means one length wherever it stands, the inputs included.
+A number must be the length, and a name must mean the same length everywhere, also in the inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARK = "/shape of "
 
 
 def bare(model: Any) -> Any:
-    """A copy without what it says of values that it computes, which need not be true."""
+    """Copy the model without its declarations of computed values, which need not be true."""
     encoding.reserve(3 * model.ByteSize(), "verify: a copy of the model")
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -32,7 +32,7 @@ def bare(model: Any) -> Any:
 
 
 def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> list[Shapes]:
-    """At each size, the shapes that values with declared lengths have in onnxruntime; {} where it does not say."""
+    """Return, for each size, the shapes in onnxruntime of values with declared lengths; {} without an answer."""
     entries = (*model.graph.value_info, *model.graph.output)
     declared = {entry.name for entry in entries if entry.type.tensor_type.HasField("shape")}
     made = [name for node in model.graph.node for name in node.output if name in declared]
@@ -49,9 +49,9 @@ def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> l
 
 
 def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Values whose declaration is not true, in the order of the graph, and what is wrong with it.
+    """Yield the values with a false declaration, in the order of the graph, and the error in it.
 
-    bound    the free lengths of the inputs by their names
+    bound    the free lengths of the inputs, by name
     """
     declared = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.output)}
     names = dict(bound)
@@ -71,7 +71,7 @@ def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Itera
 
 
 def maker(model: Any, name: str) -> str:
-    """The node that computes a value, in words."""
+    """Describe the node that computes a value, in words."""
     for node in model.graph.node:
         if name in node.output:
             return in_words(node)

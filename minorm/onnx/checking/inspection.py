@@ -1,6 +1,6 @@
-"""What is in a file: every node, whether minorm runs it and trains it, its parameters, and the normalizations.
+"""Inspect a file: its nodes, whether minorm runs and trains each, their parameters, and the normalizations.
 
-It looks at files that `load` refuses as well, and says of each node why.
+It also inspects files that `load` refuses, and gives the reason for each node.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from minorm.serialization import limits
 
 @dataclass(frozen=True)
 class Row:
-    """One node. `since` is 0 where the operator is unknown; `why` says why minorm does not run it."""
+    """Describes one node. `since` is 0 for an unknown operator; `why` says why minorm does not run it."""
 
     node: str
     operator: str
     since: int
     runs: bool
-    trains: bool  # whether gradient flows through it, to its parameters or to what comes before
-    parameters: int  # numbers in the parameters that it is the first to read
+    trains: bool  # whether gradient flows through it, to its parameters or to earlier nodes
+    parameters: int  # the count of numbers in parameters that no earlier node reads
     why: str = ""
-    values: tuple[str, ...] = ()  # the names of what it computes
+    values: tuple[str, ...] = ()  # the names of its results
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A Parameter that `load` makes: its name, its shape, the operators that read it, and how many numbers it holds."""
+    """Describes a Parameter that `load` makes: its name and shape, its readers' operators, its count of numbers."""
 
     name: str
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Judged:
-    """A tensor that the file holds: what `load` makes of it, a Parameter, a buffer or a constant, and why."""
+    """Describes a tensor of the file: its role in `load`, a Parameter, a buffer or a constant, and the reason."""
 
     name: str
     role: str
@@ -72,28 +72,28 @@ class Judged:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A file: what it says about itself, its nodes and normalizations; `module` is it, loaded, with all outputs."""
+    """Holds the facts of a file, its nodes and normalizations; `module` is the loaded file, with all outputs."""
 
     facts: dict[str, Any]
     rows: list[Row]
     norms: list[lint.Norm]
     proto: onnx.ModelProto
-    inputs: list[Input]  # none, where they are no tensors of minorm's types
+    inputs: list[Input]  # empty, if some are not tensors of minorm's types
     module: GraphModule | None
     error: str = ""  # why load refused it
     unsupported: list[Row] = field(default_factory=list)
-    cuts: tuple[str, ...] = ()  # values in front of these, which `load(outputs=[...])` can give
-    weights: list[Weight] = field(default_factory=list)  # what would train
-    tensors: list[Judged] = field(default_factory=list)  # all, those that train first
-    folded: list[str] = field(default_factory=list)  # convolutions that BatchNorm was folded into
-    written_out: list[str] = field(default_factory=list)  # BatchNorms that are a product and a sum with numbers
-    quantized: int = 0  # weights that are integers, where there are no others
-    twice: dict[str, str] = field(default_factory=dict)  # weights that are others, written again
-    merged: list[str] = field(default_factory=list)  # weights that are those of several modules
-    nodes: list[Node] = field(default_factory=list)  # of `rows`
+    cuts: tuple[str, ...] = ()  # values in front of unsupported nodes, for `load(outputs=[...])`
+    weights: list[Weight] = field(default_factory=list)  # tensors that would train
+    tensors: list[Judged] = field(default_factory=list)  # all tensors, first those that train
+    folded: list[str] = field(default_factory=list)  # convolutions with a folded BatchNorm
+    written_out: list[str] = field(default_factory=list)  # BatchNorms written as a product and a sum
+    quantized: int = 0  # the count of integer weights, if there are no others
+    twice: dict[str, str] = field(default_factory=dict)  # copies of weights -> the original
+    merged: list[str] = field(default_factory=list)  # weights that several modules share
+    nodes: list[Node] = field(default_factory=list)  # the nodes of `rows`
 
     def layers(self, seen: Seen) -> list[LayerRow]:
-        """The model layer by layer; `seen`: what a run made (profiling.py), or nothing."""
+        """Return the layers of the model. `seen`: the results of a run (profiling.py), or empty."""
         if self.module is not None:
             held = layers.sizes(self.module)
         else:
@@ -107,7 +107,7 @@ class Inspection:
 def inspect(
     path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None, operation: str = "check"
 ) -> Inspection:
-    """Look into an ONNX file; LoadError for any other file. external_root: as for `load`; operation: as errors say."""
+    """Inspect an ONNX file; LoadError for any other file. external_root: as for `load`; operation: for errors."""
     proto, folder = _read(path, max_bytes, operation), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:
@@ -141,7 +141,7 @@ def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.
 
 
 def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
-    """The nodes as `load` sees them, functions and branches written out; as they stand where that fails."""
+    """Return the nodes as `load` sees them, with functions and branches flattened; unchanged if that fails."""
     try:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
         nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
@@ -171,7 +171,7 @@ class _Arrays:
         self.made = {n.outputs[0]: n for n in nodes if n.operator in ("Constant", "Identity") and n.outputs}
 
     def __call__(self, name: str) -> Any:
-        for _ in range(8):  # names of names
+        for _ in range(8):  # an Identity may follow another
             node = self.made.get(name)
             if node is None:
                 break
@@ -216,7 +216,7 @@ def _rows(
 
 
 def _text(name: Any) -> str:
-    """A name of the file, which protobuf hands out as bytes where it is no UTF-8."""
+    """Return a name of the file as text; protobuf gives bytes if it is not UTF-8."""
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
 
 
@@ -248,7 +248,7 @@ def _is_float(kind: int) -> bool:
 
 
 def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
-    """Why minorm has no way to run this node, as far as it can be told from the node alone."""
+    """Return why minorm cannot run this node, as far as the node alone tells."""
     why = registry.why_not(node.operator, node.domain, node.opset)
     if why or not refused:
         return why
@@ -257,7 +257,7 @@ def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
         registry.READERS[node.operator, node.since].rule(node)
     except Unsupported as error:
         return str(error)
-    except Exception:  # noqa: BLE001  the node is damaged, or wants to know more: load says what
+    except Exception:  # noqa: BLE001  the node is damaged, or needs more than is known here: load says what
         return ""
     return ""
 
@@ -308,7 +308,7 @@ def _inputs(proto: onnx.ModelProto) -> list[Input]:
 def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphModule | None) -> dict[str, Any]:
     known = {tensor.name for tensor in proto.graph.initializer}
     files = [e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"]
-    outside = {name if isinstance(name, str) else name.decode(errors="replace") for name in files}  # bytes: no UTF-8
+    outside = {name if isinstance(name, str) else name.decode(errors="replace") for name in files}  # bytes: not UTF-8
     numbers = sum(math.prod(t.dims) for t in proto.graph.initializer)
     opsets = [f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in proto.opset_import]
     return {
@@ -328,10 +328,10 @@ def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphMo
 
 
 def _value(entry: Any) -> str:
-    """`x: float32 [batch, 1, 8, 8]`."""
+    """Describe a value: `x: float32 [batch, 1, 8, 8]`."""
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type"):
-        return f"{entry.name}: {entry.type.WhichOneof('value') or 'of a type that is not said'}"
+        return f"{entry.name}: {entry.type.WhichOneof('value') or 'of an undeclared type'}"
     code, known = kind.elem_type, onnx.TensorProto.DataType
     name = known.Name(code).lower() if code in known.values() else f"element type {code}"
     dtype = str(tensors.DTYPES.get(code) or name)

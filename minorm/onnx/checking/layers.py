@@ -1,8 +1,9 @@
-"""A model as people think of it: layers in the order in which they run, what each gives, holds and costs.
+"""Show a model as people think of it: layers in the order in which they run, with their results, weights and costs.
 
-A layer is a run of nodes that come from one module (graph/paths.py); a node whose module is not known is one by itself.
-Nodes that do not depend on an input (constants, weights that are transposed first) and arithmetic with shapes are left
-out; their weights count where they are used. Seen from further away, `folded`, neighbours below one module are one.
+A layer is a run of consecutive nodes from one module (graph/paths.py); a node without a known module is a layer by
+itself. Nodes that do not depend on an input (constants, weights that are transposed first) and arithmetic with shapes
+are left out; their weights count in the layer that uses them. In a coarser view, `folded`, neighbours below one module
+are one layer.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.graph_module import GraphModule
 
-DEEPEST = 16  # names of a path that folding goes through
+DEEPEST = 16  # the most names of a path for folding
 SIZES = frozenset(("Shape", "Size"))
 
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer. A number counts once, in the first layer that reads it.
+    """Describes a layer. A number counts once, in the first layer that reads it.
 
-    path               of its module, as far as the file says it
-    parameters         numbers that train; `frozen` of them are frozen
-    statistics         running ones; fixed: float numbers that are neither, and do not train
-    shape              of its result; multiplications: profiling.py. None where nothing ran
-    reads, gives       values of the graph that it computes from, and that it computes
+    path               the path of its module, as far as the file says it
+    parameters         the count of numbers that train; `frozen` of them are frozen
+    statistics         the count of running statistics; fixed: that of other floats, which do not train
+    shape              the shape of its result; multiplications: see profiling.py. None without a run
+    reads, gives       the values of the graph that it reads, and those that it computes
     """
 
     path: str
@@ -48,17 +49,17 @@ class LayerRow:
 
     @property
     def trains(self) -> str:
-        """Of its parameters: "yes", "partly", or "frozen"; "no" where its numbers are fixed, "" where it has none."""
+        """Return if its parameters train: "yes", "partly" or "frozen"; "no" for fixed numbers, "" without numbers."""
         if not self.parameters:
             return "no" if self.fixed else ""
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"
 
 
-Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> what it is, how many numbers it holds, whether it trains
+Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> its role, its count of numbers, whether it trains
 
 
 def sizes(module: GraphModule) -> dict[str, tuple[str, int, bool]]:
-    """The float tensors of a loaded graph: parameters, statistics, fixed numbers; but no single ones (an eps)."""
+    """List the float tensors of a loaded graph: parameters, statistics, fixed numbers, but not single ones (an eps)."""
     found = {n: ("fixed", c.array.size, False) for n, c in module.constants.items() if dtypes.is_float(c.dtype)}
     found = {name: entry for name, entry in found.items() if entry[1] > 1}
     found |= {name: ("statistics", b.array.size, False) for name, b in module.named_buffers()}
@@ -66,11 +67,11 @@ def sizes(module: GraphModule) -> dict[str, tuple[str, int, bool]]:
 
 
 def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) -> list[LayerRow]:
-    """The layers of a file.
+    """Return the layers of a file.
 
-    inputs    of the graph
+    inputs    the inputs of the graph
     held      its tensors, as `sizes` gives them
-    seen      what its nodes made in a run, and cost; empty where it did not run
+    seen      the results and costs of its nodes in a run; empty without a run
     """
     live = set(inputs)
     weights = _Weights(held)
@@ -87,7 +88,7 @@ def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) ->
 
 
 def folded(rows: Sequence[LayerRow], depth: int) -> list[LayerRow]:
-    """Neighbours whose paths begin with the same `depth` names as one layer."""
+    """Merge neighbours whose paths begin with the same `depth` names into one layer."""
 
     def key(entry: tuple[int, LayerRow]) -> str | int:
         return ".".join(entry[1].path.split(".", depth)[:depth]) or entry[0]
@@ -96,7 +97,7 @@ def folded(rows: Sequence[LayerRow], depth: int) -> list[LayerRow]:
 
 
 def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
-    """The finest view of at most so many layers that folding to one depth gives; else the coarsest there is."""
+    """Fold to the deepest depth that gives at most `most` layers; else return the coarsest view."""
     best = rows
     for depth in range(min(DEEPEST, max((row.path.count(".") for row in rows), default=0)), 0, -1):
         if len(best) <= most:
@@ -106,7 +107,7 @@ def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
 
 
 def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
-    """Which layers read what which others give, as places in `rows`."""
+    """Return pairs of layers, as places in `rows`: the second reads a result of the first."""
     maker = {name: place for place, row in enumerate(rows) for name in row.gives}
     return sorted(
         {(maker[n], place) for place, row in enumerate(rows) for n in row.reads if maker.get(n, place) != place}
@@ -114,15 +115,15 @@ def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
 
 
 class _Weights:
-    """Finds the tensors that a node reads, also through nodes that compute from constants alone; each once."""
+    """Counts the tensors that a node reads, each once, also through nodes that compute from constants alone."""
 
     def __init__(self, held: Sizes) -> None:
         self.held = held
-        self.made: dict[str, Node] = {}  # value -> the node that computes it, where no input has a part in it
+        self.made: dict[str, Node] = {}  # value that depends on no input -> the node that computes it
         self.counted: set[str] = set()
 
     def take(self, names: Iterable[str]) -> Counter[str]:
-        """How many numbers of each kind."""
+        """Count the numbers of each kind."""
         counts = Counter[str]()
         waiting = list(names)
         while waiting:
@@ -145,7 +146,7 @@ def _path(node: Node, held: Sizes) -> str:
 
 
 def _open(node: Node) -> list[str]:
-    """The inputs through which gradient can flow: no bounds, no scales of a Resize."""
+    """Return the inputs through which gradient can flow: no bounds, no scales of a Resize."""
     known = not node.domain and (node.operator, node.since) in registry.READERS
     fixed = validation.fixed_inputs(node) if known else ()
     return [name for place, name in enumerate(node.inputs) if place not in fixed]

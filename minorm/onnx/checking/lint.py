@@ -1,6 +1,6 @@
-"""What is odd about a normalization in a file: what its author may not know, and users complain about later.
+"""Find oddities of normalizations in a file, which their author may not know, and which later surprise users.
 
-Nothing here is an error: the file is valid, and minorm computes what it says.
+These are not errors: the file is valid, and minorm computes what it says.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.roles import ARITHMETIC
 from minorm.onnx.operators.norm import batch_norm
 
-TINY = float(np.finfo(np.float16).smallest_subnormal) / 2  # in float16 this and all below is 0
+TINY = float(np.finfo(np.float16).smallest_subnormal) / 2  # float16 rounds this and smaller numbers to 0
 
 Find = Callable[[str], Any]  # the array of a value that the file fixes, else None
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalization as the file has it; `odd` are sentences."""
+    """Describes a normalization as the file has it; `odd` holds sentences."""
 
     node: str
     operator: str
-    since: int  # 0 where the file has no operator for it, but several nodes
-    mode: str  # "training", "inference", or "" where there is no such thing
+    since: int  # 0 if the file writes it in several nodes, without its operator
+    mode: str  # "training", "inference", or "" without a mode
     momentum: float | None
     eps: float | None
-    over: str  # what has statistics of its own
+    over: str  # the parts with separate statistics
     odd: list[str] = field(default_factory=list)
 
 
@@ -43,10 +43,10 @@ OPERATORS = {
 
 
 def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]], outputs: set[str]) -> Norm:
-    """The facts of a normalization and what is odd about them.
+    """Describe a normalization and its oddities.
 
-    find       the array of a value, None where the file does not fix it
-    readers    the operators that read a value; outputs: those of the graph
+    find       returns the array of a value, None if the file does not fix it
+    readers    the operators that read a value; outputs: the outputs of the graph
     """
     has_mode = node.operator == "BatchNormalization"
     mode = ("training" if batch_norm.trains(node) else "inference") if has_mode else ""
@@ -61,7 +61,7 @@ def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]]
 
 
 def written(module: Module) -> list[Norm]:
-    """The normalizations that a file writes in other operators, as `load` reads them, under their places."""
+    """Return the normalizations that a file writes in other operators, as `load` reads them, under their places."""
     found = []
     for path, layer in module.named_modules():
         if isinstance(layer, NormLayer):
@@ -108,11 +108,11 @@ def _of_mode(node: Node, readers: Mapping[str, set[str]], outputs: set[str]) -> 
     momentum, running = float(node["momentum"]), [name for name in node.outputs[1:3] if name]
     trains = batch_norm.trains(node)
     if node.since < 7 and trains and "is_test" not in node.attributes:
-        yield "is_test is absent, so it trains; many converters turn it into inference without a word"
+        yield "is_test is absent, so it trains; many converters turn it into inference without a warning"
     if 7 <= node.since < 14 and len(node.outputs) > 1 and not trains:
-        yield "its outputs after the first have no names: they are not there, so it does inference"
+        yield "its outputs after the first have no names: they do not exist, so it does inference"
     if trains and not any(name in outputs or name in readers for name in running):
-        yield "it trains, but nobody reads the running statistics it computes: y depends on the whole batch"
+        yield "it trains, but nothing reads the running statistics that it computes: y depends on the whole batch"
     blended = all(readers.get(name, set()) & ARITHMETIC for name in running) and bool(running)
     if momentum == 0 and not blended:
         yield "momentum 0 forgets the past: running statistics would be those of the last batch"
@@ -145,7 +145,7 @@ def _of_statistics(node: Node, eps: float | None, find: Find) -> Iterator[str]:
         if wrong:
             yield f"{why} in {_share(wrong, var.size)}"
     if var.ndim > 1:
-        yield "statistics for every position (spatial=0), which versions from 9 on cannot say"
+        yield "statistics for every position (spatial=0), which versions from 9 on cannot express"
 
 
 def _share(count: int, total: int) -> str:

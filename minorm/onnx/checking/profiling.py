@@ -1,7 +1,7 @@
-"""What each node makes of an input, seen while a loaded graph runs: shapes, and how many numbers it multiplies.
+"""Record the shape of each node's result, and its count of multiplications, while a loaded graph runs.
 
-Counted are the multiplications of convolutions, matrix products and recurrent layers, as papers count them: one for
-each weight at each of its places. What is done to single elements, pooling and normalizations, does not count.
+We count the multiplications of convolutions, matrix products and recurrent layers, as papers do: one for each weight at
+each of its places. Elementwise operations, pooling and normalizations do not count.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Ran:
-    """A node's first result, the last time that it ran, and the multiplications of all times."""
+    """Holds the shape of a node's first result in its last run, and the multiplications of all its runs."""
 
-    shape: Shape | None  # None: no tensor
+    shape: Shape | None  # None: not a tensor
     multiplications: int
 
 
@@ -31,7 +31,7 @@ Seen = Mapping[str, Ran]  # under the names of the nodes' outputs
 
 @contextmanager
 def watched() -> Iterator[dict[str, Ran]]:
-    """Inside, what nodes make is put into the dict."""
+    """Return a context that records the nodes' results in a dict."""
     seen: dict[str, Ran] = {}
 
     def see(step: Any, arguments: Sequence[Any], results: Sequence[Any], worked: int) -> None:
@@ -41,7 +41,7 @@ def watched() -> Iterator[dict[str, Ran]]:
                 shape = tuple(result.shape) if isinstance(result, Tensor) else None
                 before = seen.get(name)
                 seen[name] = Ran(shape, count + (before.multiplications if before else 0))
-                count = 0  # of the node, once
+                count = 0  # counts once for the node
 
     with memory_budget.watching(see):
         yield seen

@@ -1,8 +1,8 @@
-"""Lengths of free axes that weights fix: the 1575 of an input that a matrix of (1575, 12) multiplies.
+"""Find lengths of free axes that weights fix: the 1575 of an input that a matrix of (1575, 12) multiplies.
 
-A file may leave an axis free that can have one length alone. So each value's axes are followed back to the axes of the
-inputs, as far as operators keep them, and a weight says how long they are. Only the model's own graph is looked at, and
-nothing is computed. What is found is a proposal for what to try.
+A file may declare an axis free that can have only one length. So we trace each value's axes to the axes of the inputs,
+as far as operators keep them, and take the length from the weight. We look only at the model's own graph, and compute
+nothing. The lengths that we find are proposals to try.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import declared_of
 from minorm.onnx.graph.tensors import Budget
 
-Axis = tuple[str, int]  # an input and an axis of it
-Length = Axis | int | None  # of a value's axis: that of an input's, a number, or unknown
-SMALL = 64  # elements of a tensor that is read: shapes and axes
+Axis = tuple[str, int]  # an input, and one of its axes
+Length = Axis | int | None  # the length of a value's axis: that of an input's axis, a number, or unknown
+SMALL = 64  # the most elements of a tensor that is read: shapes and axes
 MAX_RANK = 16
 
 SAME = frozenset((
@@ -32,15 +32,15 @@ PAIRS = frozenset((
     "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Where", "PRelu", "And", "Or", "Xor", "Equal",
     "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Mod",
 ))  # fmt: skip
-LATER = PAIRS | {"MatMul", "Gather", "Einsum"}  # whose first input may be a weight
+LATER = PAIRS | {"MatMul", "Gather", "Einsum"}  # their first input may be a weight
 CHANNELS = frozenset(("BatchNormalization", "InstanceNormalization"))
 
 
 class Required:
-    """What the weights of a graph ask of its inputs.
+    """Collects the lengths that the weights of a graph require of its inputs.
 
     fixed    axis -> its length
-    equal    axis -> another of the same length
+    equal    axis -> another axis of the same length
     """
 
     def __init__(self, graph: Any) -> None:
@@ -51,15 +51,15 @@ class Required:
         for entry in graph.input:
             declared = declared_of(entry) if entry.type.HasField("tensor_type") else None
             if entry.name not in self.arrays and declared is not None and len(declared) <= MAX_RANK:
-                # An axis of length 1 stretches to others, and says nothing of their length.
+                # An axis of length 1 stretches to others, and says nothing about their length.
                 self.values[entry.name] = [1 if n == 1 else (entry.name, i) for i, n in enumerate(declared)]
         for node in graph.node:
             self._follow(node)
 
     def lengths(self, labels: Mapping[str, Sequence[int | str]]) -> dict[str, list[int | str]]:
-        """The lengths of the inputs, with those that are required in place of free ones; equal axes get one name.
+        """Return the lengths of the inputs, with required lengths in place of free ones; equal axes get one name.
 
-        labels    a number, or the name of a free length
+        labels    for each axis a number, or the name of a free length
         """
         first: dict[str, Axis] = {}
         for name, lengths in labels.items():
@@ -80,7 +80,7 @@ class Required:
             axis = self.equal[axis]
         return axis
 
-    # What operators ask
+    # The requirements of operators
 
     def _follow(self, node: Any) -> None:
         if node.op_type == "Constant":
@@ -97,12 +97,12 @@ class Required:
             self.values[node.output[0]] = made
 
     def need(self, axes: Sequence[Length], place: int, length: int) -> None:
-        """An axis of a value must have this length."""
+        """Require this length of a value's axis."""
         if -len(axes) <= place < len(axes) and isinstance(axis := axes[place], tuple) and length > 0:
             self.fixed.setdefault(self._root(axis), length)
 
     def same(self, a: Length, b: Length) -> Length:
-        """Two axes must be equally long; what is known of them. A length of 1 stretches to the other."""
+        """Require that two axes are equally long, and return their length. A length of 1 stretches to the other."""
         if a == 1:
             return b
         if b == 1:
@@ -123,12 +123,12 @@ class Required:
         return a
 
     def shape(self, node: Any, place: int) -> list[int] | None:
-        """The shape of an input that the file holds."""
+        """Return the shape of an input that the file holds."""
         tensor = self.arrays.get(node.input[place]) if place < len(node.input) else None
         return None if tensor is None else list(tensor.dims)
 
     def integers(self, node: Any, name: str, place: int) -> list[int] | None:
-        """Axes or lengths, an attribute or an input that the file holds."""
+        """Return axes or lengths, from an attribute or an input that the file holds."""
         for given in node.attribute:
             if given.name == name:
                 return list(given.ints)
@@ -142,7 +142,7 @@ class Required:
         return array.reshape(-1).tolist() if array.dtype.kind in "iu" else None
 
     def number(self, node: Any, name: str, default: int) -> int:
-        """An attribute that is a whole number."""
+        """Return an integer attribute."""
         return next((int(given.i) for given in node.attribute if given.name == name), default)
 
 

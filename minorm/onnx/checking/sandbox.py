@@ -1,7 +1,7 @@
-"""onnxruntime and the onnx checker in a process of their own, with a limit on memory and a time-out.
+"""Run onnxruntime and the onnx checker in a separate process, with a limit on memory and a time-out.
 
-They are C++ that reads foreign files: one can crash them, divide by zero in them, keep them busy for ever or have them
-ask for a terabyte. Then the answer is a sentence, and this process goes on.
+They are C++ code that reads foreign files. Such a file can crash them, make them divide by zero, keep them busy for
+ever, or make them ask for a terabyte. Then the answer is a sentence, and this process continues.
 
     answer = ask("model.onnx", {"x": array})
     answer["checker"].passed, answer["run"].text, answer.outputs
@@ -30,9 +30,9 @@ from minorm.support import subprocesses
 from minorm.support.masking import quoted
 
 SECONDS = 300.0
-MEMORY = 4 << 30  # bytes of address space, besides what model and inputs need
+MEMORY = 4 << 30  # bytes of address space, in addition to the needs of model and inputs
 WORKER = (sys.executable, "-P", os.path.join(os.path.dirname(__file__), "sandbox_worker.py"))
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy would start a pool, which takes longer than all else it does there
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy would start a thread pool, which takes longer than its work there
 _NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory",
               "failed to map segment")  # fmt: skip
 _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR version")
@@ -40,7 +40,7 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR
 
 @dataclass(frozen=True)
 class Stage:
-    """How one stage ended: passed, failed, or absent, where onnxruntime does not have what the model needs."""
+    """Says how one stage ended: passed, failed, or absent, if onnxruntime lacks what the model needs."""
 
     state: str
     text: str = ""
@@ -48,24 +48,24 @@ class Stage:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was wrong."""
+        """Return whether the stage passed."""
         return self.state == "passed"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The stages that were begun, of checker, load and run; the outputs in the order of the graph."""
+    """Holds the stages that began (checker, load, run), and the outputs in the order of the graph."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
     outputs: tuple[Any, ...] | None = None
 
     def __getitem__(self, stage: str) -> Stage:
-        """How a stage ended; absent where it was never begun."""
+        """Return how a stage ended; absent if it never began."""
         return self.stages.get(stage, Stage("absent", "was not run"))
 
     @property
     def failure(self) -> tuple[str, Stage] | None:
-        """The stage that failed, if one did."""
+        """Return the stage that failed, if one did."""
         return next(((name, stage) for name, stage in self.stages.items() if stage.state == "failed"), None)
 
 
@@ -82,8 +82,8 @@ def ask(
     """Check the model and run it on `feeds` (arrays by name; None: only load it) in another process.
 
     checker    "full", "plain" (without shape inference) or "" (not at all)
-    seconds    the whole may take
-    memory     bytes the process may take; default 4 GiB more than model and inputs need
+    seconds    the time limit for everything together
+    memory     bytes that the process may take; by default 4 GiB more than model and inputs need
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         try:
@@ -104,9 +104,9 @@ def ask(
 
 
 def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
-    """Element type and lengths of the values of each graph, by the shape inference of onnx; {} where it fails.
+    """Infer element types and lengths of the values of each graph by onnx's shape inference; {} if it fails.
 
-    model    its large tensors may be empty: only lengths and types are asked for
+    model    its large tensors may be empty: only lengths and types matter
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         _request(folder, model, MEMORY, seconds, infer=True)
@@ -120,7 +120,7 @@ def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Trial:
-    """Of some inputs the first that the model took: its place, the outputs; and what it said of those before."""
+    """Holds the place of the first inputs that the model took, the outputs, and the errors for those before."""
 
     taken: int | None
     errors: list[str]
@@ -134,14 +134,14 @@ def try_all(
     checker: str = "",
     seconds: float = SECONDS,
 ) -> list[Trial] | Stage:
-    """Run the model in onnxruntime, in one process, on the first size of each group that it takes.
+    """Run the model in onnxruntime, in one process, on the first size in each group that it takes.
 
-    groups    sizes: {"arrays": {name: array}}, or for the worker to draw
-              {"inputs": {name: (element type, shape)}, "high": below which integers are drawn}
-    weights   the folder where a ModelProto's external data lies
+    groups    sizes: {"arrays": {name: array}}, or, for the worker to draw random inputs,
+              {"inputs": {name: (element type, shape)}, "high": the bound for integers}
+    weights   the folder with a ModelProto's external data
     checker   as in `ask`
 
-    A Stage where it does not come so far: absent, where onnxruntime does not have what the model needs.
+    Return a Stage if nothing runs: absent, if onnxruntime lacks what the model needs.
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         size = _size(os.path.abspath(model)) if isinstance(model, str) else model.ByteSize()
@@ -163,7 +163,7 @@ def try_all(
 
 
 def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: float, **what: Any) -> None:
-    """Write down what is to be done, and the model if it is no file yet."""
+    """Write the request, and the model if it is not a file yet."""
     path = model if isinstance(model, str) else os.path.join(folder, "model.onnx")
     if not isinstance(model, str):
         with open(path, "wb") as file:
@@ -174,7 +174,7 @@ def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: fl
 
 
 def version(package: str) -> str:
-    """`onnxruntime 1.25.0`, or the bare name where the version is not to be found."""
+    """Return name and version, `onnxruntime 1.25.0`, or only the name if the version is unknown."""
     for name in (package, f"{package}-gpu"):
         try:
             return f"{package} {importlib.metadata.version(name)}"
@@ -188,12 +188,12 @@ def _who(stage: str) -> str:
 
 
 def _size(path: str) -> int:
-    """Bytes of the model and of all that lies beside it under its name."""
+    """Return the size in bytes of the model and its external data."""
     if not os.path.isfile(path):
         return 0
     try:
         tensors = encoding.read(path, "verify", 2**28).graph.initializer
-    except (LoadError, OSError):  # too large to look into, or the worker will say what it is
+    except (LoadError, OSError):  # too large to read here, or damaged: the worker will say so
         tensors = ()
     locations = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     paths = [path, *(os.path.join(os.path.dirname(path), location) for location in locations)]
@@ -208,7 +208,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _stored(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """A size as it goes into the request; arrays lie in a file of their own."""
+    """Return a size in the form of the request; its arrays go to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]
@@ -237,7 +237,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
-    """Run the worker; what became of it: "" where it ended by itself."""
+    """Run the worker and say in words how it was stopped; "" if it ended by itself."""
     code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"
@@ -252,7 +252,7 @@ def _start(command: Sequence[str], errors: str, seconds: float) -> str:
 
 
 def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
-    """What the worker wrote down; the stage that it did not come out of failed."""
+    """Read the stages that the worker recorded; a stage that it did not finish failed."""
     stages: dict[str, Stage] = {}
     begun = first
     for line in subprocesses.written(path):
@@ -271,7 +271,7 @@ def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
 
 
 def failed(name: str, why: str, memory: int = MEMORY) -> Stage:
-    """What an exception of a stage means."""
+    """Turn an exception of a stage into a Stage."""
     if any(mark in why for mark in _NO_MEMORY):
         return Stage("failed", f"{_who(name)} needs more than the {memory / 2**30:.3g} GiB of memory it may take")
     if "No module named 'onnxruntime'" in why:

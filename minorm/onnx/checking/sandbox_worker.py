@@ -1,10 +1,10 @@
-"""The other process of `sandbox.py`: checks and runs one model, and writes down how far it came.
+"""Check and run one model as the other process of `sandbox.py`, and record the progress.
 
     python sandbox_worker.py FOLDER
 
 FOLDER/request.json says what to do, FOLDER/feeds.npz holds the inputs. A line goes to FOLDER/progress before and after
-each stage, so that whoever started this knows in which one it died; the results go to FOLDER/results.npz. It imports
-nothing of minorm, so that it starts quickly. bfloat16 travels as its bits.
+each stage, so that the parent process knows in which stage the worker died. The results go to FOLDER/results.npz. The
+worker imports nothing of minorm, so that it starts quickly. bfloat16 arrays travel as their bits.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 BFLOAT16 = 16  # TensorProto.BFLOAT16
-MAX_RANK = 64  # of NumPy: a shape in the file may claim millions of axes
+MAX_RANK = 64  # NumPy's limit: a shape in the file may claim millions of axes
 
 
 def main(folder: str) -> None:
-    """Do what the request says, stage after stage, until one fails."""
+    """Run the stages of the request, until one fails."""
     with open(os.path.join(folder, "request.json"), encoding="utf-8") as file:
         request = json.load(file)
     limit_resources(request["memory"], request["seconds"])
@@ -37,7 +37,7 @@ def main(folder: str) -> None:
             begin = time.perf_counter()
             try:
                 result = work()
-            except BaseException as error:  # noqa: BLE001  whatever it is, it is the answer
+            except BaseException as error:  # noqa: BLE001  any exception is the answer
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:1000]
                 progress.write(json.dumps({"failed": name, "why": text}) + "\n")
                 raise SystemExit(1) from None
@@ -65,7 +65,7 @@ def main(folder: str) -> None:
 
 
 def limit_resources(memory: int, seconds: float) -> None:
-    """The address space this process may take, and a time on the processor after which nobody can be waiting."""
+    """Limit the address space of this process, and its processor time to slightly more than the time-out."""
     try:
         import resource
     except ImportError:  # Windows
@@ -75,17 +75,17 @@ def limit_resources(memory: int, seconds: float) -> None:
             hard = resource.getrlimit(kind)[1]
             amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
             resource.setrlimit(kind, (amount, hard))
-        except (ValueError, OSError):  # the system refuses; the time-out of the other process remains
+        except (ValueError, OSError):  # the system refuses; the parent's time-out still holds
             continue
 
 
 def is_utf8(path: str) -> bool:
-    """Whether C++ can be told of this file: the libraries here take UTF-8 alone, and a name may be other bytes."""
+    """Return whether a path is UTF-8: the C++ libraries take nothing else, but a file name may be any bytes."""
     return not any("\udc80" <= c <= "\udcff" for c in path)
 
 
 def within_reach(path: str) -> str:
-    """The path, or, where it is not UTF-8, the name alone, from the folder that this process goes to."""
+    """Return the path; if it is not UTF-8, change to its folder and return the bare name."""
     if is_utf8(path):
         return path
     folder, name = os.path.split(path)
@@ -94,14 +94,14 @@ def within_reach(path: str) -> str:
 
 
 def check(path: str, full: bool) -> None:
-    """The checker of the onnx package, with or without shape inference."""
+    """Run the checker of the onnx package, with or without shape inference."""
     import onnx
 
     onnx.checker.check_model(path if is_utf8(path) else _bytes(path), full_check=full)
 
 
 def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
-    """A session for a file, and how many of its outputs are the file's own (`folder`: where its weights lie)."""
+    """Start a session for a file, and count the file's own outputs in it. folder: where its weights lie."""
     here = os.path.dirname(path) or os.curdir
     beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
     data, more = _with_running_outputs(path)
@@ -111,7 +111,7 @@ def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
 
 
 def _has(path: str, name: bytes) -> bool:
-    """Whether the file has a node of this operator, or something else of that name."""
+    """Return whether the file has a node of this operator, or something else with that name."""
     if not os.path.getsize(path):
         return False
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
@@ -119,16 +119,16 @@ def _has(path: str, name: bytes) -> bool:
 
 
 def start(model: str | bytes, folder: str | None = None, exact: bool = False) -> Any:
-    """An onnxruntime session for a file, or for a model's bytes.
+    """Start an onnxruntime session for a file, or for a model's bytes.
 
     folder    where its weights lie
-    exact     no optimization that computes something else: with dequantized weights it would multiply integers
+    exact     turns off optimizations that change results: with dequantized weights they would multiply integers
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what it would say about the model is in the exception
-    options.intra_op_num_threads = 1  # a check, not a race: no pool of threads that spin
+    options.log_severity_level = 4  # the exception has what it would log about the model
+    options.intra_op_num_threads = 1  # no thread pool: a check does not need speed
     if exact:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     if folder is not None and isinstance(model, bytes):
@@ -142,10 +142,11 @@ def _bytes(path: str) -> bytes:
 
 
 def _with_running_outputs(path: str) -> tuple[bytes, int]:
-    """The model with the running statistics of training BatchNormalizations as outputs behind its own, and how many.
+    """Add the running statistics of training BatchNormalizations to the model's outputs; return the model and their
+    count.
 
-    Where nobody fetches them, onnxruntime updates the statistics in place, over initializers that it may have merged
-    with scale and bias because they were equal: y is then wrong.
+    If they are not fetched, onnxruntime updates the statistics in place. It may have merged these initializers with an
+    equal scale or bias, and then y is wrong.
     """
     if os.path.getsize(path) > 1 << 30 or not _has(path, b"BatchNormalization"):
         return b"", 0
@@ -167,7 +168,7 @@ def _with_running_outputs(path: str) -> tuple[bytes, int]:
 
 
 def run(session: Any, feeds: Mapping[str, tuple[Any, int]]) -> list[tuple[Any, int]]:
-    """(array, element type) of every output. Feeds are copied: onnxruntime may write to what it is given."""
+    """Return (array, element type) of every output. We copy the feeds, because onnxruntime may write to them."""
     import onnxruntime
 
     feeds = {name: (np.array(array), kind) for name, (array, kind) in feeds.items()}
@@ -203,7 +204,7 @@ DTYPES = {
 
 
 def drawn(elem: int, shape: list[int], high: int) -> Any:
-    """Always the same random numbers: floats from a normal distribution, others from 0 to below `high`."""
+    """Draw random numbers, always the same: normal floats, and integers from 0 to below `high`."""
     random = np.random.default_rng(0)
     if elem not in (1, 10, 11, BFLOAT16):
         return random.integers(0, high, shape).astype(DTYPES[elem])
@@ -224,9 +225,9 @@ def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]
 
 
 def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Of each group run the first size that the model takes; report what it took and what it failed with.
+    """Run the first size in each group that the model takes; report which one it took, and its errors.
 
-    own    of the session's outputs, the first so many are asked for
+    own    how many of the session's outputs to keep
     """
     report = []
     for number, group in enumerate(groups):
@@ -235,7 +236,7 @@ def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder:
             given = _fed(os.path.join(folder, size["file"]), size["feeds"]) if "file" in size else _drawn(size)
             try:
                 results = run(session, given)[:own]
-            except Exception as error:  # noqa: BLE001  whatever it is, this size is not taken
+            except Exception as error:  # noqa: BLE001  any exception means that the model does not take this size
                 entry["errors"].append(" ".join(f"{error}".split())[:1000])
                 continue
             _save(os.path.join(folder, f"results_{number}.npz"), results)
@@ -246,11 +247,11 @@ def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder:
         json.dump(report, file)
 
 
-Known = dict[str, tuple[int, list[Any] | None]]  # of each value: element type, lengths
+Known = dict[str, tuple[int, list[Any] | None]]  # value -> element type, lengths
 
 
 def infer(path: str) -> dict[str, Known]:
-    """What shape inference finds, for each graph under its path, `/3.then_branch`, and each function under its name."""
+    """Infer the shapes of each graph, under its path, `/3.then_branch`, and of each function, under its name."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -278,7 +279,7 @@ def _inferred(model: Any) -> Any:
 
 
 def _as_model(model: Any, function: Any, calls: list[Any], values: Known) -> Any:
-    """A function as a model whose inputs are what all its calls agree on."""
+    """Turn a function into a model; its inputs have the types and lengths on which all its calls agree."""
     import onnx
 
     body = onnx.ModelProto(ir_version=model.ir_version, opset_import=function.opset_import, functions=model.functions)
@@ -307,7 +308,7 @@ def _as_model(model: Any, function: Any, calls: list[Any], values: Known) -> Any
 
 
 def _collect(graph: Any, path: str, found: dict[str, Known]) -> None:
-    """Types and lengths of what a graph and those inside it hold."""
+    """Collect the types and lengths of the values of a graph, and of graphs inside it."""
     values = found.setdefault(path, {})
     for entry in (*graph.input, *graph.value_info, *graph.output):
         kind = entry.type.tensor_type
@@ -335,7 +336,7 @@ def _from_ort(value: Any) -> tuple[Any, int]:
 
 def _save(path: str, results: list[tuple[Any, int]]) -> None:
     if any(array.dtype == object for array, _ in results):
-        raise TypeError("an output is no tensor of numbers")
+        raise TypeError("an output is not a tensor of numbers")
     np.savez(path, **{f"{i}_{kind}": array for i, (array, kind) in enumerate(results)})
 
 

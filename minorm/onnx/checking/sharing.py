@@ -1,7 +1,7 @@
-"""Weights that an exporter wrote twice, or once for several modules: they train apart, or together, and did not before.
+"""Find weights that an exporter wrote twice, so that they no longer train together, or merged, so that they do.
 
-Folding transposes the weights of a head that is tied to a table of words, and writes them beside the table. The newer
-exporter of PyTorch writes equal weights of several modules once, under a name of its own.
+Folding transposes the weights of a head that is tied to a word embedding, and writes them beside the embedding.
+PyTorch's newer exporter writes equal weights of several modules once, under a new name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minorm.onnx.loading.judging.naming import Origin
 
 
 def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Of what trains: names that the exporter made up -> the weight whose numbers these are, perhaps transposed."""
+    """Return exporter-made name of a Parameter -> the weight with the same numbers, perhaps transposed."""
     named: dict[Any, list[str]] = {}
     for name, array in arrays.items():
         if array.ndim == 2 and array.size and origin.names(name):
@@ -31,12 +31,12 @@ def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
 
 
 def _ends(array: Any) -> Any:
-    """What a matrix and its transpose have in common."""
+    """Return a key that a matrix and its transpose have in common."""
     return tuple(sorted(array.shape)), array.dtype, array[0, 0].item(), array[-1, -1].item()
 
 
 def merged(proto: Any, arrays: Mapping[str, Any], origin: Origin) -> list[str]:
-    """Of what trains: names that the exporter made up, and that nodes of several modules read."""
+    """Return the exporter-made names of Parameters that nodes of several modules read."""
     modules: dict[str, set[str]] = {}
     for node in proto.graph.node:
         for name in node.input:

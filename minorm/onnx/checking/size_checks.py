@@ -1,7 +1,8 @@
-"""A new file against what is right, at several sizes: what only fits the lengths of one example is found out.
+"""Compare a new file with the correct results at several sizes, to find nodes that only fit one example's lengths.
 
-What is right, a source says: the old file in onnxruntime, or the model that was written. A size that the source refuses
-is no disagreement: another one is taken. What the file declares of lengths is held against what comes out.
+A source gives the correct results: the old file in onnxruntime, or the model that was written. If the source refuses a
+size, that is not a difference: we take another size. We also compare the lengths that the file declares with those of
+the results.
 """
 
 from __future__ import annotations
@@ -33,35 +34,35 @@ from minorm.onnx.graph.node_rewriter import in_words
 
 
 class Source(Protocol):
-    """Who says what is right."""
+    """Gives the correct results."""
 
     name: str  # in messages: "the old model", "the model"
     training: bool  # whether it may be in training mode, where Dropout drops
-    looks_inside: bool  # whether `where` is to be asked too where results are random and so cannot be compared
+    looks_inside: bool  # whether to ask `where` even if results are random and cannot be compared
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial] | Stage:
-        """Run the first size of each group that is taken; a Stage where nothing can be run."""
+        """Run the first size in each group that is taken; return a Stage if nothing can run."""
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """The first node of the new model whose result is not right, as the end of a sentence; "" if unknown."""
+        """Return the first node of the new model with a wrong result, as the end of a sentence; "" if unknown."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A size that the source took, and what is right for it."""
+    """Holds a size that the source took, and the correct results for it."""
 
     size: Size
-    outputs: tuple[Any, ...]  # None where nobody knows
+    outputs: tuple[Any, ...]  # None if unknown
 
     def __str__(self) -> str:
         return str(self.size)
 
 
 class Comparison:
-    """What is right, to hold a new file against.
+    """Holds the correct results, and compares a new file with them.
 
-    groups       of sizes; the first of each group that the source takes counts
-    operation    who compares, for messages
+    groups       groups of sizes; the first size in each that the source takes counts
+    operation    the caller, for messages
     """
 
     def __init__(self, source: Source, groups: Sequence[Sequence[Size]], operation: str) -> None:
@@ -87,9 +88,9 @@ class Comparison:
         warnings.warn(f"{self.operation}: {message}", stacklevel=5)
 
     def correct(self, new: Any, folder: str | None = None) -> None:
-        """Free the lengths that the file declares of an output, and that are not what comes out.
+        """Free the lengths of outputs that the file declares wrongly.
 
-        What it says of values between them goes where it is not true.
+        Also drop its wrong declarations of inner values.
         """
         for place, entry in enumerate(new.graph.output):
             found = [(run.size, run.outputs[place]) for run in self.runs if place < len(run.outputs)]
@@ -98,9 +99,9 @@ class Comparison:
         if untrue:
             name, why = next(iter(untrue.items()))
             rest = f", and so {len(untrue) - 1} more" if len(untrue) > 1 else ""
-            self._warn(f"value {name!r} {why}{rest}; what the file says of such lengths is left out")
+            self._warn(f"value {name!r} {why}{rest}; the file's declarations of such lengths are left out")
         drop(new.graph.value_info, lambda entry: entry.name in untrue)
-        for entry in new.graph.output if untrue else ():  # names that no input has, which mean several lengths
+        for entry in new.graph.output if untrue else ():  # names that no input has mean several lengths
             for dim in entry.type.tensor_type.shape.dim if entry.name in untrue else ():
                 if dim.dim_param and all(dim.dim_param not in run.size.bound for run in self.runs):
                     dim.Clear()
@@ -131,7 +132,7 @@ class Comparison:
                     dim.Clear()
 
     def _untrue(self, new: Any, folder: str | None) -> Iterator[tuple[Run, str, str]]:
-        """Values whose declared lengths are not theirs; the lengths are the same whatever is declared."""
+        """Yield values with wrong declared lengths; the real lengths do not depend on the declarations."""
         if new is not self._seen[0]:
             self._seen = new, declared.shapes_of(new, [run.size for run in self.runs], folder)
         for run, shapes in zip(self.runs, self._seen[1], strict=True):
@@ -139,12 +140,12 @@ class Comparison:
                 yield run, name, why
 
     def check(self, new: Any) -> Report:
-        """Run the new model, a ModelProto or its path; VerifyError where it fails or computes something else."""
+        """Run the new model, a ModelProto or its path; VerifyError if it fails or computes something else."""
         folder = os.path.dirname(os.path.abspath(new)) if isinstance(new, str) else None
         proto = encoding.read(new, self.operation) if isinstance(new, str) else new
         described = all(entry.type.tensor_type.HasField("shape") for entry in proto.graph.output)
         how = how_to_check(proto) if described else ""
-        if self.note:  # there is nothing to compare with; that the file does not load either is no news
+        if self.note:  # nothing to compare with; the new file need not load either
             answer = sandbox.ask(new, None, checker=how)
             if answer.failure is not None and answer.failure[0] != "load":
                 raise VerifyError(f"{self.operation}: {answer.failure[1].text}")
@@ -168,7 +169,7 @@ class Comparison:
         return Report(checked(how), self.note)
 
     def _compare(self, proto: Any, run: Run, trial: Trial, folder: str | None) -> tuple[float, float]:
-        """The largest difference at a size, and that over max(1, max |expected|)."""
+        """Return the largest difference at a size, and that over max(1, max |expected|)."""
         if trial.taken is None:
             why = f"the file fails where {self.source.name} runs: {trial.errors[0]}"
             raise VerifyError(f"{self.operation}: with {run} {why}{self.source.where(proto, run.size, folder)}")
@@ -201,9 +202,9 @@ def _difference(got: Any, want: Any) -> tuple[float, float]:
 def first_difference(
     model: Any, size: Size, right: Mapping[str, Any], folder: str | None, training: bool = False
 ) -> str:
-    """The first node whose result is not what it should be, as the end of a sentence; "" where all are.
+    """Return the first node with a wrong result, as the end of a sentence; "" if all are right.
 
-    right    values by name, which need not be all
+    right    correct values by name, perhaps not all
     """
     unsure = randomness.drawn(model, training) | wrong_in_onnxruntime(model)
     nodes = {name: node for node in model.graph.node for name in node.output if name in right and name not in unsure}

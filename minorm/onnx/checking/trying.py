@@ -1,7 +1,7 @@
-"""The sizes at which a model is tried: three lengths of every free axis, one of them no multiple of any stride.
+"""Choose the sizes at which a model is tried: three lengths of every free axis, one of them no multiple of a stride.
 
-Sizes come in groups; of each group the first counts that the model takes. Where an example is given, the first size is
-its own, and the others lie around it: their values are taken from the example, so that an index stays an index.
+Sizes come in groups; the first size in each group that the model takes counts. With an example, the first size is that
+of the example, and the others lie around it. Their values come from the example, so that an index stays a valid index.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.onnx.checking import sandbox_worker
 
-# What free axes are tried with, the first axis and the others: what models usually take, multiples of 16, odd lengths.
+# Lengths to try for free axes, for the first axis and the others: usual lengths, multiples of 16, odd lengths.
 USUAL = ((2, (8,)), (2, (32,)), (2, (64,)), (2, (224,)), (1, (32,)), (1, (224,)), (2, (299,)), (1, (1,)), (1, (8,)))
 EVEN = tuple((n, lengths) for n in (3, 1) for lengths in ((16,), (48,), (96,), (160,), (256,), (6,), (4,)))
 _ODD = ((13, 19), (37, 43), (37,), (71, 83), (71,), (227, 239), (227,), (7, 5), (5,), (3,))
 _OTHERS = ((96, 128), (64, 128), (320, 288), (12,), (2,))
 ODD = tuple((n, lengths) for n in (5, 1) for lengths in (*_ODD, *_OTHERS))
-MOST = 1 << 26  # elements of an input
+MOST = 1 << 26  # the most elements of an input
 
-Labels = Mapping[str, Sequence[int | str]]  # of each input, each length: a number, or a name that equal ones share
+Labels = Mapping[str, Sequence[int | str]]  # input -> its lengths: numbers, or names that equal lengths share
 
 
 @dataclass(frozen=True)
 class Size:
-    """Inputs of one size.
+    """Describes inputs of one size.
 
     inputs    element type and shape by name
-    bound     the free lengths by their names
-    high      below which integers are drawn
-    example   arrays that values are taken from; none: they are drawn
-    exact     the example itself
+    bound     the free lengths, by name
+    high      the bound below which integers are drawn
+    example   arrays from which values come; None: they are drawn
+    exact     whether the inputs are the example itself
     """
 
     inputs: dict[str, tuple[int, list[int]]]
@@ -48,7 +48,7 @@ class Size:
         return ", ".join(f"{name} {tuple(shape)}" for name, (_, shape) in self.inputs.items())
 
     def arrays(self) -> dict[str, Any]:
-        """The inputs, always the same for the same size."""
+        """Return the inputs, always the same for the same size."""
         if self.example is None:
             drawn = {n: sandbox_worker.drawn(elem, shape, self.high) for n, (elem, shape) in self.inputs.items()}
             halves = {n for n, (elem, _) in self.inputs.items() if elem == sandbox_worker.BFLOAT16}
@@ -59,14 +59,14 @@ class Size:
         return {name: _like(self.example[name], shape, rng) for name, (_, shape) in self.inputs.items()}
 
     def request(self) -> dict[str, Any]:
-        """As sandbox.try_all takes it."""
+        """Return the size in the form that sandbox.try_all takes."""
         if self.example is None:
             return {"inputs": self.inputs, "high": self.high}
         return {"arrays": self.arrays()}
 
 
 def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
-    """Values of `array` under another shape; floats as large as they were, or less. Zeros say nothing of a float."""
+    """Take values of `array` for another shape; floats become smaller or stay, and all zeros become random numbers."""
     for axis, n in enumerate(shape):
         if n != array.shape[axis]:
             array = np.take(array, rng.integers(0, max(1, array.shape[axis]), n), axis)
@@ -78,7 +78,7 @@ def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
 
 
 def usual(labels: Labels, elems: Mapping[str, int]) -> list[list[Size]]:
-    """Groups of sizes for inputs that nobody gave an example of: one where no length is free."""
+    """Return groups of sizes for inputs without an example: one group if no length is free."""
     free = any(isinstance(n, str) for lengths in labels.values() for n in lengths)
     return [list(_drawn(labels, elems, tries)) for tries in ((USUAL, EVEN, ODD) if free else (USUAL[:1],))]
 
@@ -109,9 +109,9 @@ def _inputs(labels: Labels, elems: Mapping[str, int], bound: Mapping[Any, int]) 
 
 
 def around(labels: Labels, elems: Mapping[str, int], example: Mapping[str, Any], least: int = 1) -> list[list[Size]]:
-    """Groups of sizes: the example's, one with other even lengths, one with primes.
+    """Return groups of sizes: the example's, one with other even lengths, one with primes.
 
-    least    images in a batch; of one alone, statistics that training takes may not exist
+    least    the smallest batch; training may have no statistics for a single image
     """
     own = {
         str(n): array.shape[axis]
@@ -142,7 +142,7 @@ def around(labels: Labels, elems: Mapping[str, int], example: Mapping[str, Any],
 
 @dataclass(frozen=True)
 class Way:
-    """Which length to try for the i-th free axis, of length n: n * times // over + more * (i + 1), or a prime."""
+    """Computes a length to try for the i-th free axis of length n: n * times // over + more * (i + 1), or a prime."""
 
     more: int = 0
     times: int = 1
@@ -150,7 +150,7 @@ class Way:
     prime: bool = False
 
     def __call__(self, n: int, i: int) -> int:
-        """The length."""
+        """Return the length to try."""
         length = n * self.times // self.over
         return _prime(length + self.more + 16 * i) if self.prime else length + self.more * (i + 1)
 
@@ -161,7 +161,7 @@ PRIMES = (Way(times=3, over=4, prime=True), Way(11, prime=True), Way(1, prime=Tr
 
 
 def _near(even: bool, least: int) -> Iterator[tuple[tuple[int, ...], Way]]:
-    """Batches, of which the first counts that is another, and the way to other lengths: the likeliest first."""
+    """Yield batches, of which the first that differs counts, and the way to other lengths, the likeliest first."""
     batches = tuple(n for n in ((1, 2, 4, 8) if even else (3, 5, 7)) if n >= least)
     for start in range(len(batches) - 1):
         for way in MULTIPLES if even else PRIMES:

@@ -1,4 +1,4 @@
-"""`verify`: does the file compute what the model computes? The checker and onnxruntime say."""
+"""Verify that a file computes the same as the model, with the onnx checker and onnxruntime: `verify`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from minorm.serialization import limits
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-# Largest |difference| allowed, as a share of max(1, max |expected|).
+# The largest allowed |difference|, as a share of max(1, max |expected|).
 TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, dtypes.bfloat16: 6e-2}
 
 
 @documented(
     {},
-    checker='"passed", or why it was not asked',
-    runtime='"onnxruntime <version>", or why it was not run',
+    checker='"passed", or why it did not run',
+    runtime='"onnxruntime <version>", or why it did not run',
     difference="the largest |difference| of an output",
     relative="that over max(1, max |expected|)",
-    outputs="what the runtime computed; () where nothing was compared",
-    sizes="the shapes of the inputs, where several were compared",
+    outputs="the runtime's outputs; () if nothing was compared",
+    sizes="the shapes of the inputs, if several were compared",
 )
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found; print it for a line.
+    """Holds the result of `verify`; print it for one line.
 
     Example:
         >>> print(mn.onnx.Report("passed", "onnxruntime 1.26.0", difference=1e-7))
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def compared(self) -> bool:
-        """Whether a runtime computed outputs that were compared."""
+        """Return whether a runtime computed outputs that were compared."""
         return bool(self.outputs)
 
     def __str__(self) -> str:
@@ -61,10 +61,10 @@ class Report:
     {},
     model="an onnx.ModelProto, or a path",
     inputs="arrays or Tensors in the order of the graph's inputs, or by name",
-    expected="what the first outputs should be, arrays or Tensors",
+    expected="the expected first outputs, arrays or Tensors",
     tolerance="largest difference allowed over max(1, max |expected|); None goes by type, 1e-4 for float32",
     training="True: the model is in its training form, and random results (dropout) are not compared",
-    seconds="how long checker and onnxruntime may take, which run in a process of their own",
+    seconds="how long checker and onnxruntime may take, which run in a separate process",
     memory="bytes that process may take; None is 4 GiB more than model and inputs need",
 )
 def verify(
@@ -77,11 +77,11 @@ def verify(
     seconds: float = sandbox.SECONDS,
     memory: int | None = None,
 ) -> Report:
-    """max |onnxruntime(inputs) - expected| within tolerance: check `model`, run it and compare its first outputs.
+    """Check `model`, run it, and compare its first outputs: max |onnxruntime(inputs) - expected| within tolerance.
 
-    VerifyError where the checker or onnxruntime rejects the model, crashes, hangs or wants too much memory, and with
-    the largest difference where outputs differ. Where onnxruntime is missing, or does not have an operator, the report
-    says so and nothing is compared.
+    Raise VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory, and,
+    with the largest difference, if outputs differ. If onnxruntime is missing, or lacks an operator, the report says so
+    and nothing is compared.
 
     Example:
         >>> model, x = nn.Linear(2, 3), mn.randn(4, 2)
@@ -110,14 +110,14 @@ def verify(
 
 
 def _array(value: Any) -> Any:
-    """In NumPy's memory, from wherever it is."""
+    """Return a Tensor, on any device, or a value as a NumPy array."""
     return value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
 
 
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """The largest difference, and that over max(1, max |expected|); VerifyError where it is too large."""
+    """Return the largest difference, and that over max(1, max |expected|); VerifyError if it is too large."""
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
@@ -141,14 +141,14 @@ def compare(
 
 
 def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
-    """The outputs that it computes otherwise than ONNX says: saved_var of BatchNormalization 7 and 9, as 1 / std."""
+    """Return the outputs that onnxruntime computes wrongly: saved_var of BatchNormalization 7 and 9, as 1 / std."""
     return {
         node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
     } - {""}
 
 
 def difference_of(got: Any, want: Any) -> tuple[float, float]:
-    """The largest |difference| and max(1, max |want|); equal infinities and two NaN do not differ."""
+    """Return the largest |difference| and max(1, max |want|); equal infinities and two NaN do not differ."""
     a, b = (v.astype(np.float64) for v in (got, want))
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
@@ -162,23 +162,23 @@ _UNSOUND = "without shape inference, which cannot read MeanVarianceNormalization
 
 
 def how_to_check(proto: onnx.ModelProto) -> str:
-    """What of the onnx checker is sound for this model: "full", "plain" (no shape inference), or "" (nothing)."""
+    """Return the sound form of the onnx checker for this model: "full", "plain" (no shape inference), or "" (none)."""
     operators = {node.op_type for node in proto.graph.node}
     if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
-        return ""  # its schema is marked deprecated, so the checker refuses what runtimes run
+        return ""  # its schema is marked deprecated, so the checker refuses it though runtimes run it
     return "plain" if "MeanVarianceNormalization" in operators else "full"
 
 
 def checked(how: str) -> str:
-    """What the report says of a checker that was asked this way and found nothing."""
+    """Return the report's words for a checker that ran in this form and found nothing."""
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 
-# The same without another process: for models of our own, many at a time
+# The same without another process: for minorm's own models, many at a time
 
 
 def check(proto: onnx.ModelProto) -> str:
-    """Run the onnx checker, with shape inference where that is sound."""
+    """Run the onnx checker, with shape inference if that is sound."""
     full = how_to_check(proto) == "full"
     try:
         onnx.checker.check_model(proto, full_check=full)
@@ -188,10 +188,10 @@ def check(proto: onnx.ModelProto) -> str:
 
 
 def start(proto: onnx.ModelProto) -> Any:
-    """An onnxruntime session; a sentence where onnxruntime has no kernel for the model."""
+    """Start an onnxruntime session; return a sentence if onnxruntime has no kernel for the model."""
     try:
         return sandbox_worker.start(proto.SerializeToString())
-    except Exception as error:  # its exceptions derive from nothing more precise
+    except Exception as error:  # its exceptions have no more precise base class
         stage = sandbox.failed("load", str(error))
         if stage.state == "absent":
             return stage.text
@@ -199,7 +199,7 @@ def start(proto: onnx.ModelProto) -> Any:
 
 
 def run(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    """All outputs; bfloat16 goes in and out as itself."""
+    """Run a session and return all outputs; feeds and outputs may be bfloat16."""
     half = dtypes.bfloat16
     given = {n: (np.ascontiguousarray(a), sandbox_worker.BFLOAT16 if a.dtype == half else 0) for n, a in feeds.items()}
     return [array.view(half) if kind else array for array, kind in sandbox_worker.run(session, given)]

@@ -1,1 +1,1 @@
-"""A model at another opset."""
+"""Convert a model to another opset."""

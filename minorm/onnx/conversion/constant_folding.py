@@ -1,6 +1,6 @@
-"""What nodes compute from constants alone: exporters write a fixed padding as a chain of eight nodes.
+"""Fold nodes that compute from constants alone: exporters write a fixed padding as a chain of eight nodes.
 
-onnxruntime computes it, in a process of its own, if a rule asks for the contents of such a value.
+onnxruntime computes such a value, in a separate process, if a rule asks for its contents.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import onnx
 from minorm.onnx.checking import sandbox
 from minorm.onnx.graph.node_rewriter import LARGEST, graphs_of, is_node
 
-CHANGING = ("Random", "Multinomial", "Bernoulli", "Dropout")  # what does not compute the same every time
+CHANGING = ("Random", "Multinomial", "Bernoulli", "Dropout")  # operators whose results differ between runs
 
 
 def folded(model: Any) -> dict[str, Any]:
-    """The arrays of small values in the model's graph that depend on no input, and that other nodes read."""
+    """Return the arrays of small values in the model's graph that depend on no input, and that other nodes read."""
     graph = model.graph
     overridable = {entry.name for entry in graph.input} if model.ir_version >= 4 else set()
     fixed = {t.name: t for t in graph.initializer if math.prod(t.dims) <= LARGEST and t.name not in overridable}
@@ -46,7 +46,7 @@ def folded(model: Any) -> dict[str, Any]:
 
 
 def with_constants(model: Any, arrays: dict[str, Any]) -> Any:
-    """The model with these values as Constants, so that shape inference knows them; node by node as it was."""
+    """Return the model with these values as Constants, so that shape inference knows them; other nodes stay."""
     if not arrays:
         return model
     copy = onnx.ModelProto()

@@ -1,8 +1,8 @@
-"""`convert`: a model at another opset, its nodes rewritten one by one.
+"""Convert a model to another opset: rewrite its nodes one by one.
 
-Nothing is run and nothing guessed, so lengths that are free stay free, and nodes that need no change stay as they
-are. Operators that minorm does not know are copied. `rewriting.py` walks the graph, `steps.py` knows the way of a
-node, the rules of operators stand beside their readers and writers, and `equivalence.py` holds old against new.
+It runs and guesses nothing, so free lengths stay free, and nodes that need no change stay as they are. It copies
+operators that minorm does not know. `rewriting.py` walks the graph, `steps.py` takes a node from version to version,
+the rules of operators stand beside their readers and writers, and `equivalence.py` compares the old with the new file.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ from minorm.support.documented import documented
     opset_version="7 to the newest",
     shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which fixes '
     "them: for `verify`, and in the file. All other free axes stay free",
-    sizes="lengths, written as `shapes`, at which `verify` runs the model where guessing fails; the file's axes stay "
-    "free",
-    external_data="True: weights lie in a file of their own beside `path`; False: never; None: those that lie outside "
-    "stay outside",
+    sizes="lengths, written as `shapes`, at which `verify` runs the model if guessing fails; the file's axes stay free",
+    external_data="True: weights go to a separate file beside `path`; False: never; None: weights outside the "
+    "file stay outside",
     verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
-    "nothing is written where they differ. Where onnxruntime does not run the old file, a warning says so",
-    max_bytes="what the file and its weights may take",
+    "nothing is written if they differ. If onnxruntime does not run the old file, a warning says so",
+    max_bytes="a limit in bytes for the file and its weights",
     external_root="a folder that you trust, as for `load`: weights in other files may be links to files in it",
 )
 @checked
@@ -61,12 +60,12 @@ def convert(
     max_bytes: int = limits.ONNX,
     external_root: str | os.PathLike[str] | None = None,
 ) -> onnx.ModelProto:
-    """The model in `source` at another opset, written to `path`; returns the onnx.ModelProto.
+    """Convert the model in `source` to another opset, write it to `path`, and return the onnx.ModelProto.
 
-    A node whose operator has the same version at both opsets is copied, the others are changed in place, and one whose
-    operator the opset lacks becomes several. Names, order, metadata, functions and the mode of each layer stay.
-    LoadError for a damaged file, ExportError that names all nodes without a form at the opset, VerifyError with the
-    size and the node where old and new differ.
+    It copies a node if its operator has the same version at both opsets, and changes the others in place. If the opset
+    lacks an operator, its node becomes several. Names, order, metadata, functions and the mode of each layer stay.
+    Raise LoadError for a damaged file, ExportError, which names all nodes without a form at the opset, and VerifyError,
+    which names the size and the node at which old and new differ.
 
     Example:
         >>> written = mn.onnx.export(nn.GELU(), mn.ones(1, 2), opset_version=20)
@@ -110,7 +109,7 @@ def convert(
 
 
 def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
-    """Take the model to another opset, in place; returns what tells the types and lengths of its values.
+    """Rewrite the model to another opset, in place; return a function that gives the types and lengths of its values.
 
     Large tensors need no contents yet.
     """
@@ -126,7 +125,7 @@ def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
 
 
 def _weights(model: Any, path: Path, folder: str | None, asked: bool | None, budget: Budget) -> Weights:
-    """Bring in what lies in other files, and give the new file beside `path` what is to lie there."""
+    """Read weights from other files, and collect those for the new file beside `path`."""
     name = path if isinstance(path, (str, os.PathLike)) else None
     if asked is None and name is not None:
         asked = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer) or None

@@ -1,4 +1,4 @@
-"""What a file says of lengths and types, and what follows: fixed lengths, declared outputs, what is known of values."""
+"""Change and infer the lengths and types that a file declares: fixed lengths, outputs, and inner values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from minorm.onnx.graph import versions
 from minorm.onnx.graph.lengths import Shapes, declared_of, length_of, settle
 from minorm.onnx.graph.node_rewriter import Kind, Kinds, graphs_of
 
-SMALL = 1 << 16  # elements of a tensor whose contents shape inference, or a rule, may want
+SMALL = 1 << 16  # the most elements of a tensor whose contents shape inference, or a rule, may need
 
-# Lengths that are fixed
+# Fixed lengths
 
 
 def tried(graph: Any, sizes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """The shapes of the inputs with these lengths, to run the model at; the graph stays as it is."""
+    """Return the shapes of the inputs with these lengths, to run the model at; the graph stays as it is."""
     return _settled(inputs_of(graph), sizes) if sizes else {}
 
 
@@ -34,7 +34,7 @@ def _settled(inputs: Iterable[Any], shapes: Shapes) -> dict[str, tuple[int | str
 
 
 def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Give the inputs these lengths, and their names of lengths everywhere; returns the inputs' shapes."""
+    """Fix these lengths in the inputs, and everywhere under their names; return the inputs' shapes."""
     if not shapes:
         return {}
     inputs = {entry.name: entry for entry in inputs_of(graph)}
@@ -56,9 +56,9 @@ def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
 
 
 def describe_anew(model: Any, ranks: bool = False) -> None:
-    """What follows from the lengths of the inputs: of the outputs, and of the values between.
+    """Infer the lengths of the outputs and inner values again from the lengths of the inputs.
 
-    ranks    whether outputs may have another number of axes than they declare
+    ranks    whether outputs may have another number of axes than declared
     """
     del model.graph.value_info[:]
     made = {name for node in model.graph.node for name in node.output}
@@ -83,13 +83,13 @@ def describe_anew(model: Any, ranks: bool = False) -> None:
 
 
 def _rank(entry: Any) -> int:
-    """How many axes a value declares; -1 where it does not say."""
+    """Return the number of axes that a value declares; -1 without a declaration."""
     declared = entry.type.tensor_type
     return len(declared.shape.dim) if declared.HasField("shape") else -1
 
 
 def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
-    """Shapes of outputs that the file leaves out, and that onnx's checker wants."""
+    """Add shapes of outputs that the file leaves out, because onnx's checker needs them."""
     for entry in graph.output:
         kind = kinds.get(entry.name, Kind())
         if entry.type.WhichOneof("value") in (None, "tensor_type") and not entry.type.tensor_type.HasField("shape"):
@@ -97,11 +97,11 @@ def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
             entry.CopyFrom(onnx.helper.make_tensor_value_info(entry.name, elem, kind.shape))
 
 
-# What is known of values
+# Types and lengths of values
 
 
 def kinds(skeleton: Any) -> Kinds:
-    """By shape inference, in a process of its own; by what the file says itself where that fails."""
+    """Infer the kinds of all values by shape inference, in a separate process; {} if that fails."""
     found = sandbox.infer(skeleton)
     return {
         path: {name: Kind(elem, None if shape is None else tuple(shape)) for name, (elem, shape) in values.items()}
@@ -110,7 +110,7 @@ def kinds(skeleton: Any) -> Kinds:
 
 
 def skeleton(model: Any) -> Any:
-    """The model without the contents of its large tensors."""
+    """Copy the model without the contents of its large tensors."""
     bare = onnx.ModelProto(ir_version=model.ir_version)
     bare.opset_import.extend(model.opset_import)
     bare.functions.extend(model.functions)
@@ -139,6 +139,6 @@ def _free(graph: Any) -> None:
 
 
 def ir_version(model: Any, opset: int) -> int:
-    """The least that may carry the opset, and functions, if the model has some."""
+    """Return the least IR version for the opset, and for the model's functions, if it has some."""
     least = 10 if any(f.overload for f in model.functions) else 8 if model.functions else 4
     return max(versions.ir_version(opset), least)

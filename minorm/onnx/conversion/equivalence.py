@@ -1,4 +1,4 @@
-"""Old against new in onnxruntime: the old file says what is right."""
+"""Compare the old with the new file in onnxruntime; the old file gives the correct results."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from minorm.onnx.checking.size_checks import Comparison, first_difference
 from minorm.onnx.checking.trying import Size
 from minorm.onnx.graph.lengths import declared_of
 
-Lengths = Mapping[str, Sequence[int | str]]  # by input; a str is an axis that stays free
+Lengths = Mapping[str, Sequence[int | str]]  # input -> its lengths; a str is an axis that stays free
 
 
 def inputs_of(graph: Any) -> list[Any]:
-    """The inputs that a caller must give."""
+    """Return the inputs that a caller must give."""
     held = {tensor.name for tensor in graph.initializer}
     return [entry for entry in graph.input if entry.name not in held]
 
 
 class OldFile:
-    """What the model in a file computes; folder: where its weights may lie."""
+    """Computes the correct results with the model in a file. folder: where its weights may lie."""
 
     name = "the old model"
     training = False
-    looks_inside = False  # a value may keep its name and be another, where a node became several
+    looks_inside = False  # if a node became several, a value may keep its name and change its meaning
 
     def __init__(self, model: Any, folder: str | None) -> None:
         self.model, self.folder = declared.bare(model), folder
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial] | Stage:
-        """In onnxruntime."""
+        """Run the old model in onnxruntime."""
         for entry in inputs_of(self.model.graph):
             if entry.type.tensor_type.elem_type not in sandbox_worker.DTYPES:
-                return Stage("absent", f"input {entry.name!r} is no tensor of numbers")
+                return Stage("absent", f"input {entry.name!r} is not a tensor of numbers")
         return sandbox.try_all(self.model, [[size.request() for size in group] for group in groups], self.folder)
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """The first node whose result both have, and have different."""
+        """Find the first node with a result that both models have, and that differs."""
         kept = {name for node in new.graph.node for name in node.output if name}
         names = [name for node in self.model.graph.node for name in node.output if name in kept]
         copy = declared.bare(self.model)
@@ -55,12 +55,12 @@ class OldFile:
 
 
 def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
-    """What the old model computes, at its usual sizes; shapes: of inputs, where they are given and not guessed."""
+    """Return a Comparison with the old model at its usual sizes. shapes: given shapes of inputs; others are guessed."""
     labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
     required = Required(old.graph).lengths(labels)
     if required != labels:
-        with suppress(ValueError):  # the lengths that weights seem to ask for may be others
+        with suppress(ValueError):  # the required lengths are only a guess
             return Comparison(OldFile(old, folder), trying.usual(required, elems), "convert")
     try:
         return Comparison(OldFile(old, folder), trying.usual(labels, elems), "convert")
@@ -73,7 +73,7 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
 
 
 def labels_of(entry: Any, shapes: Lengths, operation: str = "convert") -> list[int | str]:
-    """Each length of an input: a number, or a name under which equal ones are equal."""
+    """Return the lengths of an input: numbers, or names that equal lengths share."""
     lengths = shapes.get(entry.name, declared_of(entry))
     if lengths is None:
         raise ValueError(

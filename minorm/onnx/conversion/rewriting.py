@@ -1,8 +1,8 @@
-"""The graph of a model at another opset, node by node: nothing is run, and what need not change stays as it is.
+"""Rewrite the graph of a model for another opset, node by node; it runs nothing, and other nodes stay as they are.
 
 A node whose operator has the same version at both opsets is copied. The others go through the steps of their operator
-(steps.py). Graphs inside nodes are rewritten in the same way, and so are the bodies of the model's own functions, each
-from the opset that it says. Nodes of other domains are copied.
+(steps.py). It rewrites graphs inside nodes in the same way, and the bodies of the model's functions, each from the
+opset that the function declares. Nodes of other domains are copied.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from minorm.onnx.loading.signatures import opset_table
 
 
 class Rewriter:
-    """Rewrites a ModelProto in place.
+    """Rewrites a ModelProto for another opset, in place.
 
     opset    the target
-    kinds    called if a rule asks for the type or the shape of a value that the graph itself does not say
-    folded   called if one asks for the contents of a value that a node computes
+    kinds    called if a rule asks for the type or the shape of a value that the graph itself does not declare
+    folded   called if a rule asks for the contents of a value that a node computes
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Rewriter:
         self.model, self.opset, self.kinds, self.folded = model, opset, kinds, folded
         self.functions = {(f.domain, f.name, f.overload) for f in model.functions}
         self.taken = {text(name, "the name of a value") for name in names_of(model)}
-        self.refused: dict[tuple[str, ...], str] = {}  # why, by the outputs of the node
+        self.refused: dict[tuple[str, ...], str] = {}  # outputs of a node -> the reason
         self.changed = 0  # nodes that needed a step
 
     def rewrite(self) -> None:
-        """All graphs and functions; ExportError that names every node without a form at the target."""
+        """Rewrite all graphs and functions; ExportError names every node without a form at the target."""
         self._graph(self.model.graph, opset_table(self.model.opset_import, "the model"), "", None, 0)
         for function in self.model.functions:
             self._function(function)
@@ -69,7 +69,7 @@ class Rewriter:
         drop_descriptions(function, function.input)
 
     def values(self, holder: Any, path: str, around: Values | None = None) -> Values:
-        """What is known of the values of a graph or function."""
+        """Collect the known facts about the values of a graph or function."""
         values = Values(lambda: self.kinds().get(path, {}), self.taken, around)
         if not hasattr(holder, "initializer"):
             values.read = reads_of(holder.node) | set(holder.output)
@@ -93,7 +93,7 @@ class Rewriter:
         drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
 
     def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
-        """Remove the nodes that made only what became an attribute; returns the names that nobody reads any more."""
+        """Remove the nodes whose results became attributes; return the names that nothing reads any more."""
         dead = values.absorbed
         if not dead:
             return set()
@@ -150,17 +150,17 @@ class Rewriter:
         return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
 
     def draft(self, node: Any, since: int, values: Values) -> NodeRewriter:
-        """The node for rules to work on; what they emit is of this rewriter's opset."""
+        """Wrap a node for the rules; the nodes that they emit have this rewriter's opset."""
         return NodeRewriter(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
 
     def _emitted(self, node: Any, values: Values) -> list[Any]:
-        """What a rule emits, in the words of LANGUAGE, goes the same way."""
+        """Rewrite a node that a rule emits at opset LANGUAGE for the target."""
         since = steps.since(node.op_type, LANGUAGE)
         return [node] if since == steps.since(node.op_type, self.opset) else self._walk(node, since, values)
 
 
 def said_of(entry: Any) -> Kind:
-    """What a value_info says."""
+    """Return the kind that a value_info declares."""
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return Kind(kind.elem_type)
@@ -171,7 +171,7 @@ def said_of(entry: Any) -> Kind:
 
 
 def drop_descriptions(holder: Any, others: Iterable[str]) -> None:
-    """value_info of values that are gone."""
+    """Drop the value_info of values that are gone."""
     there = {name for node in holder.node for name in node.output} | set(others)
     drop(holder.value_info, lambda entry: entry.name not in there)
 
@@ -183,11 +183,11 @@ def _set_opset(imports: Any, opset: int) -> None:
     own.version = opset
 
 
-# What a node says
+# Nodes against their schemas
 
 
 def check_node(node: Any, schema: Any) -> None:
-    """Numbers of inputs and outputs, and the attributes: known, of their type, each once; LoadError otherwise."""
+    """Check the numbers of inputs and outputs, and that attributes are known, typed and unique; LoadError otherwise."""
     what = in_words(node)
     names = [attribute.name for attribute in node.attribute]
     if why := schemas.misfit(schema, node.input, node.output, names):

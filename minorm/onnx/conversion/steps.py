@@ -1,8 +1,8 @@
-"""From one version of an operator to the next: a rule of the operator, or the general one, which reads the schemas.
+"""Take a node from one version of its operator to the next: by the operator's rule, or the general one by schema.
 
-Of the steps between neighbouring versions, most add element types or clearer words. The general rule takes those, and
-those that add attributes whose default is what the older version did: going up there is nothing to do, going down the
-attribute must be absent or say the default. What kept its signature and changed its meaning has a rule.
+Most steps between neighbouring versions add element types or clearer words. The general rule handles these, and steps
+that add attributes whose default is the older behaviour: going up needs no change, and going down needs the attribute
+to be absent or to have the default. An operator that kept its signature but changed its meaning has a rule.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from minorm.onnx.operators import rules  # noqa: F401  registers the rules
 OPTIONAL = OpSchema.FormalParameterOption.Optional
 VARIADIC = OpSchema.FormalParameterOption.Variadic
 
-# Attributes that mean nothing to the versions that lack them: a hint for old runtimes; how 8-bit floats, which those
-# versions do not take, are rounded; the order of indices that MaxPool 1 does not give.
+# Attributes without a meaning for versions that lack them: a hint for old runtimes; the rounding of 8-bit floats, which
+# those versions do not take; the order of indices, which MaxPool 1 does not give.
 MEANINGLESS = {"consumed_inputs", "saturate", "round_mode", "storage_order"}
 
-# Where an axis may be negative since version 11, and not before; the attribute that holds it.
+# Operator -> the attribute with an axis that may be negative since version 11, and not before.
 _REDUCE = [f"Reduce{x}" for x in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")]
 NEGATIVE = {
     **dict.fromkeys(("ArgMax", "ArgMin", "Concat", "Flatten", "Hardmax", "LogSoftmax", "Softmax", "Split"), "axis"),
@@ -34,7 +34,7 @@ NEGATIVE = {
     "Compress": "axis",
 }
 
-# What has another meaning and no rule, up and down.
+# Steps, up and down, that change the meaning and have no rule.
 CHANGED = {
     ("Scan", 8, 9): "version 8 has a batch axis, later ones have none",
     ("Scan", 9, 8): "version 8 has a batch axis, later ones have none",
@@ -53,20 +53,20 @@ def _schemas() -> dict[str, dict[int, Any]]:
 
 
 def published(operator: str) -> dict[int, Any]:
-    """The schemas of an operator of ONNX's own domain, by since-version, in order."""
+    """Return the schemas of an operator of ONNX's own domain, by since-version, in order."""
     return _schemas().get(operator, {})
 
 
 def since(operator: str, opset: int) -> int:
-    """The version of an operator in force at an opset; 0 where there is none."""
+    """Return the version of an operator in force at an opset; 0 if it does not exist yet."""
     return max((version for version in published(operator) if version <= opset), default=0)
 
 
 def walk(d: NodeRewriter) -> None:
-    """Take a node to its target, step by step; RuleNotApplicable where a step has no way."""
+    """Take a node to its target, step by step; RuleNotApplicable if a step is not possible."""
     start, given = (d.node.op_type, d.since), list(d.node.input)
     while d.node.input and not d.node.input[-1]:
-        d.node.input.pop()  # an input that is left out at the end is the same as none
+        d.node.input.pop()  # an empty name at the end is an absent input
     named = list(d.node.input)
     while d.node is not None:
         operator = d.node.op_type
@@ -89,11 +89,11 @@ def walk(d: NodeRewriter) -> None:
         d.schema = published(d.node.op_type)[d.since]
         fit_types(d)
         if d.node.op_type == start[0] and list(d.node.input) == named and len(given) <= d.schema.max_input:
-            d.node.input.extend(given[len(named) :])  # as it came
+            d.node.input.extend(given[len(named) :])  # with the empty names that it had
 
 
 def step(d: NodeRewriter, operator: str, old: int, new: int) -> None:
-    """One step; a rule that changes `d.node.op_type` says in `d.since` which version of the other operator it is."""
+    """Do one step; a rule that changes `d.node.op_type` sets `d.since` to the version of the new operator."""
     name = NEGATIVE.get(operator)
     if name is not None and new and new < 11 <= old:
         _count_from_the_front(d, name)
@@ -109,7 +109,7 @@ def step(d: NodeRewriter, operator: str, old: int, new: int) -> None:
 
 
 def _count_from_the_front(d: NodeRewriter, name: str) -> None:
-    """Negative axes as positive ones."""
+    """Make negative axes positive."""
     if not d.has(name):
         return
     value = d.get(name)
@@ -125,7 +125,7 @@ def _count_from_the_front(d: NodeRewriter, name: str) -> None:
 
 
 def general(d: NodeRewriter, old: Any, new: Any) -> None:
-    """A step that changes types, or adds what an older file does not use."""
+    """Do a step that changes types, or adds features that an older file does not use."""
     version = f"version {new.since_version}"
     for attribute in list(d.node.attribute):
         name = attribute.name
@@ -182,7 +182,7 @@ def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
 
 
 def fit_types(d: NodeRewriter) -> None:
-    """16-bit floats that the version does not take go through float32; RuleNotApplicable for other types."""
+    """Cast 16-bit floats that the version does not take to float32 and back; RuleNotApplicable for other types."""
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:
         return
@@ -205,7 +205,7 @@ def fit_types(d: NodeRewriter) -> None:
 
 
 def _misfits(d: NodeRewriter, names: Any, formal: Any) -> list[tuple[str, int]]:
-    """Values whose type the version does not take, or that differ from another which must have the same type."""
+    """Return values with a type that the version does not take, or that differs from one that must be the same."""
     bound: dict[str, int] = {}
     found = []
     for place, name in enumerate(names):

@@ -1,1 +1,1 @@
-"""From a Module to a file: run it, record what it does, write that down."""
+"""Export a Module to a file: run it, record its operations, and write them as a graph."""

@@ -1,8 +1,8 @@
-"""Several runs of a model seen as one: what they agree in, and the lengths in which they may differ.
+"""Merge several runs of a model into one: check where they agree, and find the lengths in which they differ.
 
-The first runs differ in the lengths of free axes, one for each run that the graph's symbols name. One with other values
-may follow, in which nothing else may differ. And there may be a last one, the follower, at lengths that none of them
-had: it has no say, and where it strays from what the others tell is noted.
+The first runs differ in the lengths of free axes; the graph's symbols name one run for each length. A run with other
+values may follow, in which nothing else may differ. A last run may follow, the follower, at lengths that no other run
+had. It decides nothing; we note where it differs from what the other runs predict.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from minorm.tensor.tensor import Tensor
 
 BEHIND = (
     "is computed from the input's values, or drawn at random, outside minorm's operations (x.numpy(), x.item(), "
-    "NumPy): a graph would freeze what it was for this input; use Tensor operations"
+    "NumPy): a graph would freeze its value for this input; use Tensor operations"
 )
 
 
 class Agreement:
-    """What the runs say together; `values[r]` below is what run r says.
+    """Compares the runs; `values[r]` below is the value in run r.
 
-    probe      whether there is a run on other values
-    follower   the lengths of the free axes in the last run, None where there is no follower
+    probe      whether there is a run with other values
+    follower   the lengths of the free axes in the follower, None without one
     """
 
     def __init__(self, graph: Graph, probe: bool, follower: Mapping[str, int] | None) -> None:
@@ -36,10 +36,10 @@ class Agreement:
         self.probe = self.sized if probe else None
         self.follower = self.sized + probe if follower is not None else None
         self._lengths = follower or {}
-        self.notes: list[str] = []  # where the follower strays
+        self.notes: list[str] = []  # where the follower differs
 
     def agree(self, what: str, values: Sequence[Any]) -> None:
-        """Stop where they differ: on other values nothing may, at other lengths only lengths may."""
+        """Raise if the runs differ: with other values nothing may differ, at other lengths only lengths may."""
         if all(value == values[0] for value in values):
             return
         where = f" in {self.graph.scope}" if self.graph.scope else ""
@@ -58,13 +58,13 @@ class Agreement:
         raise Unstable(f"{what}{where} is {values[0]} in the file, {values[-1]} in the model")
 
     def shape(self, tensors: Sequence[Tensor], what: str) -> Shape:
-        """The shape of a Tensor; lengths that differ are Sizes."""
+        """Return the shape of a Tensor; lengths that differ are Sizes."""
         self.agree(f"the rank {what}", [tensor.ndim for tensor in tensors])
         lengths = zip(*[tensor.shape for tensor in tensors], strict=True)
         return tuple(self.length(own, f"axis {axis} {what}") for axis, own in enumerate(lengths))
 
     def length(self, values: Sequence[int], what: str) -> Length:
-        """A plain int, or a Size that follows a free axis."""
+        """Return a length: a plain int, or a Size that follows a free axis."""
         if self.probe is not None and values[self.probe] != values[0]:
             self.agree(what, values)
         length = size_of(values[: self.sized])
@@ -75,7 +75,7 @@ class Agreement:
         return length
 
     def equal(self, values: Sequence[Any], what: str) -> Any:
-        """What must be the same in all runs."""
+        """Return a value that must be the same in all runs."""
         first = values[0]
         differ = [value != first and (value == value or first == first) for value in values]  # NaN is equal to NaN here
         if any(differ[: self.sized]) or (self.probe is not None and differ[self.probe]):
@@ -85,7 +85,7 @@ class Agreement:
         return first
 
     def constant(self, arrays: Sequence[Any], what: str) -> bool:
-        """Whether an array holds the same at all lengths; an error where it follows the values."""
+        """Return whether an array is the same at all lengths; raise if it depends on the values."""
         if self.probe is not None and not same(arrays[0], arrays[self.probe]):
             raise ExportError(f"export: {what} of shape {arrays[0].shape} {BEHIND}")
         if not all(same(arrays[0], array) for array in arrays[: self.sized]):
@@ -99,6 +99,6 @@ class Agreement:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal shapes, types and contents, NaN equal to NaN."""
+    """Return whether shapes, types and contents are equal, NaN equal to NaN."""
     a, b = np.asarray(a), np.asarray(b)
     return a.shape == b.shape and a.dtype == b.dtype and (a is b or a.tobytes() == b.tobytes())

@@ -1,4 +1,4 @@
-"""Where the values of a loaded graph's flat list stand in its ModelProto: the graph, a branch, a function's body."""
+"""Locate the values of a loaded graph's flat list in its ModelProto: in the graph, a branch, or a function's body."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.onnx.loading.flattening import Layout
 
 
 class Bodies:
-    """The graph of a model, and the graphs and functions inside it."""
+    """Holds the graph of a model, and the graphs and functions inside it."""
 
     def __init__(self, model: Any, layout: Layout) -> None:
         self.model, self.layout = model, layout
@@ -20,12 +20,12 @@ class Bodies:
         self.paths = {id(holder): path for path, holder in self.holders.items()}
         self.calls = set(layout.labels.values())
         self.written_out: set[str] = set()
-        self._last: dict[int, int] = {}  # where in a graph nodes were put last
+        self._last: dict[int, int] = {}  # for each graph, where nodes were put last
         self._literal: dict[str, Any] = {}
         self._makers: dict[int, dict[str, Any]] = {}
 
     def calls_around(self, value: str) -> list[str]:
-        """The calls of functions that a value stands in, innermost first."""
+        """Return the function calls around a value, innermost first."""
         home = self.layout.homes.get(value)
         calls, context = [], home.context if home is not None else ""
         while context:
@@ -35,7 +35,7 @@ class Bodies:
         return calls
 
     def write_out(self, calls: set[str]) -> None:
-        """Put the nodes of these calls in their place."""
+        """Replace these calls by their functions' nodes."""
         if calls:
             write_out(self.model, self.layout, calls)
             self.written_out = calls
@@ -48,7 +48,7 @@ class Bodies:
             }
 
     def find(self, value: str) -> tuple[Any, str]:
-        """The graph or function that holds a value, and what it is called there."""
+        """Return the graph or function that holds a value, and its name there."""
         home = self.layout.homes.get(value)
         if home is None:
             return self.model.graph, value
@@ -57,14 +57,14 @@ class Bodies:
         return self.holders[home.path], home.name
 
     def maker(self, value: str) -> Any:
-        """The node that computes a value; None where no node does."""
+        """Return the node that computes a value; None if no node does."""
         holder, name = self.find(value)
         if id(holder) not in self._makers:
             self._makers[id(holder)] = {name: node for node in holder.node for name in node.output if name}
         return self._makers[id(holder)].get(name)
 
     def place(self, holder: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
-        """Put nodes around another one, or in its place."""
+        """Put nodes around a node, or in its place."""
         nodes, start = holder.node, self._last.get(id(holder), 0)
         index = next(i for i in chain(range(start, len(nodes)), range(start)) if nodes[i] is node)
         self._last[id(holder)] = index

@@ -1,9 +1,9 @@
-"""The opset of a file where the caller asks for none: the lowest at which no normalization is split.
+"""Choose the opset of a file, if the caller does not: the lowest at which no normalization is split.
 
-Older runtimes run older opsets, so lower is better. But LayerNormalization came with opset 17, GroupNormalization of
-one scale a channel with 21 and RMSNormalization with 23: before, the same layer takes several nodes. The model is
-written at the newest opset that export chooses; the first opset from the lowest on that writes every normalization in
-as few nodes, and can write all other operations too, is the one. The model runs only once for all of this.
+Older runtimes run older opsets, so lower is better. But LayerNormalization came with opset 17, GroupNormalization with
+one scale per channel with 21, and RMSNormalization with 23. Before that, the same layer takes several nodes. We first
+write the model at the newest opset that export may choose. Then we take the lowest opset that writes every
+normalization in as few nodes, and all other operations too. The model runs only once for all of this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NORMALIZATIONS = {
     F.local_response_norm, F.normalize, F.filter_response_norm, F.ghost_batch_norm, F.batch_renorm,
     batch_statistics.batch_norm,
 }  # fmt: skip
-# InstanceNormalization is older than all opsets in question, and what a GroupNormalization is split into holds one.
+# InstanceNormalization is older than all these opsets, and a split GroupNormalization contains one.
 OPERATORS = {
     "BatchNormalization", "GroupNormalization", "LayerNormalization", "LpNormalization", "LRN",
     "MeanVarianceNormalization", "RMSNormalization",
@@ -32,9 +32,9 @@ OPERATORS = {
 
 
 class Pieces:
-    """How many nodes each normalization takes in a graph that is being written.
+    """Counts the nodes that each normalization takes in a graph that is being written.
 
-    least    of calls, by id: how many nodes each takes elsewhere. More than that raises Split
+    least    id of a call -> how many nodes it takes at another opset. More nodes raise Split
     """
 
     def __init__(self, least: Mapping[int, int] | None = None) -> None:
@@ -42,7 +42,7 @@ class Pieces:
         self.counts: dict[int, int] = {}
 
     def count(self, call: Call, nodes: Sequence[Node], what: str) -> None:
-        """Count the nodes of a call, but for those that only prepare its weights: runtimes compute these ahead."""
+        """Count the nodes of a call, except those that only prepare its weights: runtimes compute these ahead."""
         fixed = {id(v) for node in nodes for v in node.inputs if v is not None and v.array is not None}
         pieces = 0
         for node in nodes:
@@ -53,7 +53,7 @@ class Pieces:
         self._note(call, pieces, what)
 
     def count_file(self, call: Call, nodes: Iterable[Any], what: str) -> None:
-        """The same for a loaded graph: a normalization that is one node counts as -1, so a split raises the sum."""
+        """Count a loaded graph: a normalization in one node counts as -1, so a split raises the sum."""
         whole = sum(node.op_type in OPERATORS for node in nodes)
         self._note(call, -whole, f"a normalization of {what}")
 
@@ -68,7 +68,7 @@ Walk = TypeVar("Walk")
 
 @dataclass
 class Choice(Generic[Walk]):
-    """The opset, what the walk at this opset returned, and in words what keeps the file from the opset before."""
+    """Holds the opset, the walk's result at this opset, and in words why the opset below did not do."""
 
     opset: int
     found: Walk
@@ -76,7 +76,7 @@ class Choice(Generic[Walk]):
 
 
 def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
-    """Write the model at the lowest opset that will do. `newest`: of the onnx package.
+    """Write the model at the lowest opset that will do. `newest`: the newest opset of the onnx package.
 
     walk    writes the model at an opset, and counts the pieces of its normalizations
     """
@@ -94,6 +94,6 @@ def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
 
 
 def reason(why: str) -> str:
-    """Why export chose an opset, in words, from what keeps the file from the opset before."""
+    """Say in words why export chose an opset. `why`: the reason against the opset below."""
     text = f"the lowest from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
     return f"{text} ({why})" if why else text

@@ -1,7 +1,7 @@
-"""A loaded graph inside a module that is exported by tracing: written as its file has it, not as it ran.
+"""Write a loaded graph inside a traced module as its file has it, not as it ran.
 
-While the trace is walked, one node stands for it (`stand_in`), whose inputs are the graph's, and its initializers. In
-the finished model its nodes take that place (`unfold`), under names of their own.
+During the walk through the trace, one node stands for it (`stand_in`); its inputs are the graph's inputs and
+initializers. In the finished model, the graph's nodes replace this node (`unfold`), under new names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DOMAIN, OPERATOR = "minorm", "Embedded"
 
 
 def piece(target: Embedded, training: bool | None, opset: int) -> tuple[Any, dict[str, Any]] | None:
-    """The graph at this opset, and the arrays of its initializers; None where only its trace can say what it is."""
+    """Return the graph at this opset, and its initializers' arrays; None if only a trace can tell what it computes."""
     if target.module.layers_put_in:
         return None
     try:
@@ -46,9 +46,9 @@ def stand_in(
     types: Sequence[Any],
     value_of: Callable[..., Any],
 ) -> list[Value]:
-    """One node for the whole graph; what it returns, without what its buffers become.
+    """Add one node for the whole graph; return its results, without the new values of its buffers.
 
-    types       of what the module returned, whatever its file says of that
+    types       the types of the module's results, whatever its file says about them
     value_of    makes the Value of a Tensor of the module
     """
     path, module = target.path, target.module
@@ -58,7 +58,7 @@ def stand_in(
         home = f"{path}.{name}" if path else name
         if name in state and state[name].shape == array.shape and state[name].dtype == array.dtype:
             values.append(graph.current(value_of(state[name])))
-        elif name in state:  # held once for each sample, or as integers
+        elif name in state:  # the file repeats it for each sample, or holds it as integers
             values.append(Value(array.shape, array.dtype, home, array, home))
         else:
             values.append(Value(array.shape, array.dtype, f"{path}/{name}", array))
@@ -74,7 +74,7 @@ def stand_in(
 
 
 def unfold(model: Any, pieces: list[tuple[Any, list[str]]]) -> None:
-    """Put the nodes of the pieces in the place of what stands for them."""
+    """Replace the nodes that stand for the pieces by the pieces' nodes."""
     for index in range(len(model.graph.node) - 1, -1, -1):
         node = model.graph.node[index]
         if node.domain != DOMAIN or node.op_type != OPERATOR:
@@ -101,7 +101,7 @@ def _nodes(node: Any, part: Any, formal: list[str]) -> list[Any]:
 
 
 def bring_functions(model: Any, part: Any) -> None:
-    """Bring the functions of a part; one with another body than what is called so already gets another name."""
+    """Add the functions of a part; a function gets a new name if the model has another one under its name."""
     known = {(f.domain, f.name, f.overload): f for f in model.functions}
     for function in part.functions:
         key = (function.domain, function.name, function.overload)

@@ -1,7 +1,7 @@
-"""The example a model is exported with: which arguments are inputs, their names, and which of their axes are free.
+"""Read the example with which a model is exported: which arguments are inputs, their names, and their free axes.
 
-From the one example come the others that the model is run on: one with other values, and those in which a free axis
-has another length; `trace_lengths.py` says which.
+We make the other examples on which the model runs from this one: one with other values, and others in which a free axis
+has another length; `trace_lengths.py` chooses the lengths.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
 
 @dataclass
 class Inputs:
-    """args: all arguments; input i of the graph is `args[places[i]]`, its axis a is the free axis `axes[i][a]`."""
+    """Holds all arguments: input i of the graph is `args[places[i]]`, and its axis a is the free axis `axes[i][a]`."""
 
     args: tuple[Any, ...]
     places: list[int]
     names: list[str]
     symbols: Symbols = field(default_factory=Symbols)
     axes: list[dict[int, int]] = field(default_factory=list)
-    leading: frozenset[int] = frozenset()  # free axes that are the first wherever they are: batches
+    leading: frozenset[int] = frozenset()  # free axes that are axis 0 in every input: batches
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The arguments that are inputs."""
+        """Return the arguments that are inputs."""
         return [self.args[place] for place in self.places]
 
     def shapes(self) -> list[Shape]:
-        """The inputs' shapes, free axes as Sizes."""
+        """Return the inputs' shapes, with free axes as Sizes."""
         return [
             tuple(self.symbols.size(axes[i]) if i in axes else n for i, n in enumerate(tensor.shape))
             for tensor, axes in zip(self.tensors, self.axes, strict=True)
         ]
 
     def fixed(self) -> Inputs:
-        """The same example with no free axis."""
+        """Return the same example without free axes."""
         return Inputs(self.args, self.places, self.names, Symbols(), [{} for _ in self.places])
 
     def disturbed(self) -> tuple[Any, ...]:
-        """Arguments with other values."""
+        """Return arguments with other values."""
         return self.given([disturbed(tensor) for tensor in self.tensors])
 
     def resized(self, lengths: Mapping[int, int]) -> tuple[Any, ...]:
-        """Arguments in which free axes have these lengths."""
+        """Return arguments in which free axes have these lengths."""
         changed = [
             resized(tensor, {axis: lengths[own] for axis, own in axes.items() if own in lengths})
             for tensor, axes in zip(self.tensors, self.axes, strict=True)
@@ -63,7 +63,7 @@ class Inputs:
         return self.given(changed)
 
     def given(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-        """Arguments with other inputs."""
+        """Return arguments with other inputs."""
         args = list(self.args)
         for place, tensor in zip(self.places, tensors, strict=True):
             args[place] = tensor
@@ -77,7 +77,7 @@ def inputs_of(
     output_names: Sequence[str] | None,
     dynamic_axes: Axes | None,
 ) -> Inputs:
-    """The arguments of `export`, checked."""
+    """Check the arguments of `export` and return them as Inputs."""
     args = args if isinstance(args, tuple) else (args,)
     for i, arg in enumerate(args):
         if not isinstance(arg, Tensor) and _holds_tensors(arg):
@@ -88,14 +88,14 @@ def inputs_of(
     places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
     if not places:
         raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
-    # Tensors of our own: the same one may be passed twice, or be a parameter of the model too.
+    # New Tensors, because a caller may pass the same one twice, or a parameter of the model.
     args = tuple(Tensor(arg.array.copy()) if isinstance(arg, Tensor) else arg for arg in args)
     if names is not None and len(names) != len(places):
         raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")
     inputs = Inputs(args, places, _names(model, places) if names is None else list(names))
     for name, tensor in zip(inputs.names, inputs.tensors, strict=True):
         if tensor.dtype not in ELEMENT_TYPES:
-            raise TypeError(f"export: input {name!r} is {tensor.dtype}, which ONNX has no type for")
+            raise TypeError(f"export: input {name!r} is {tensor.dtype}, for which ONNX has no type")
     if dynamic_axes is None:
         labels = _batch_axes(inputs.tensors)
     else:
@@ -117,7 +117,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
-    """The names of forward's parameters; one that is `*args` gives none. A loaded graph has names."""
+    """Return the names of forward's parameters, except `*args`; a loaded graph has its own names."""
     if isinstance(model, GraphModule) and len(model.input_names) == len(places):
         return list(model.input_names)
     parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())
@@ -131,7 +131,7 @@ def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
 
 
 def _batch_axes(tensors: Sequence[Tensor]) -> list[dict[int, str]]:
-    """Axis 0 is the batch wherever it is as long as the first input's."""
+    """Label axis 0 as the batch in every input where it is as long as in the first one."""
     batch = next((tensor.shape[0] for tensor in tensors if tensor.ndim), 0)
     return [{0: "batch"} if tensor.ndim and tensor.shape[0] == batch > 0 else {} for tensor in tensors]
 
@@ -154,7 +154,7 @@ def _labels(name: str, tensor: Tensor, asked: Mapping[int, str] | Sequence[int])
 
 
 def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
-    """One free axis a label, however many inputs share it."""
+    """Make one free axis for each label, which several inputs may share."""
     lengths: dict[str, int] = {}
     for name, tensor, own in zip(inputs.names, inputs.tensors, labels, strict=True):
         for axis, label in own.items():
@@ -171,14 +171,14 @@ def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
 
 
 def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
-    """`tensor` repeated along some axes to other lengths."""
+    """Repeat `tensor` along some axes to other lengths."""
     array = tensor.array
     for axis, length in lengths.items():
         array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)
-    return Tensor(np.ascontiguousarray(array).reshape(array.shape))  # of a scalar, NumPy makes a vector
+    return Tensor(np.ascontiguousarray(array).reshape(array.shape))  # NumPy turns a scalar into a vector
 
 
 def disturbed(tensor: Tensor) -> Tensor:
-    """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
+    """Return other plausible values: the same in reverse order, floats times 0.9."""
     array = np.ascontiguousarray(np.flip(tensor.array)).reshape(tensor.shape)
     return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)

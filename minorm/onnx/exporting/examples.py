@@ -1,4 +1,4 @@
-"""Inputs for a model that nobody gave an input for: random numbers of the shapes that its file declares."""
+"""Make inputs for a model without an example: random numbers in the shapes that its file declares."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor.tensor import Tensor
 
-MOST = 1 << 26  # elements of an input
+MOST = 1 << 26  # the most elements of an input
 
-# Lengths to try for free axes: of the first axis, and of others (height, width, positions of a sequence).
+# Lengths to try for free axes: for the first axis, and for others (height, width, positions of a sequence).
 LENGTHS = ((2, 8), (2, 32), (2, 64), (2, 224), (1, 32), (1, 224), (2, 299), (1, 1), (1, 8), (1, 16), (2, 128), (1, 512),
            (1, 1024), (1, 4096), (1, 16000))  # fmt: skip
 
 
 def with_lengths(inputs: Sequence[Input], shapes: Shapes) -> list[Input]:
-    """The inputs with the lengths that `shapes` gives them; ValueError where these do not fit the file's."""
+    """Return the inputs with the lengths in `shapes`; ValueError if these do not fit the file's."""
     settled = settle({entry.name: entry.shape for entry in inputs}, shapes)
     return [replace(entry, shape=settled[entry.name]) for entry in inputs]
 
 
 def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
-    """input -> axis -> the name of its length, for axes that are free.
+    """Return input -> axis -> the name of its length, for free axes.
 
-    An axis without a name is `batch` if it is the first, else it is called after the input.
+    An axis without a name is `batch` if it is the first; else its name comes from the input.
     """
     return {
         entry.name: {
@@ -48,11 +48,11 @@ def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
 
 @dataclass(frozen=True)
 class Guess:
-    """How to guess inputs.
+    """Says how to guess inputs.
 
-    shapes      lengths where guessing fails, of inputs or of free axes by name
-    values      what inputs are given: a number for all of one, or an array or lists
-    required    what the model's weights ask of free axes: takes and gives the lengths of the inputs
+    shapes      lengths of inputs, or of free axes by name, if guessing fails
+    values      the values of inputs: a number for all elements, or an array or lists
+    required    replaces the inputs' free lengths by those that the model's weights require
     """
 
     shapes: Shapes = field(default_factory=dict)
@@ -61,10 +61,10 @@ class Guess:
 
 
 def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, ...]:
-    """Inputs that the model runs on; ValueError where none of the usual lengths of its free axes fit.
+    """Return inputs on which the model runs; ValueError if none of the usual lengths of its free axes fit.
 
-    Floats are drawn from a normal distribution, always the same ones; integers are 0, which is an index and a class of
-    everything, or 1 where 0 does not do. shapes: lengths where guessing fails, of inputs or of free axes by name.
+    Floats come from a normal distribution, always the same numbers. Integers are 0, which is a valid index and class
+    everywhere, or 1 if 0 fails. shapes: lengths of inputs, or of free axes by name, if guessing fails.
     """
     first: Exception | None = None
     dtype = model.converted_to()
@@ -79,7 +79,7 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
 
 
 def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
-    """Why the model does not run on these inputs; None where it does."""
+    """Return the error with which the model refuses these inputs; None if it runs."""
     try:
         with same_random_numbers_after(model), untouched(model, None), no_grad():
             model(*args)
@@ -89,7 +89,7 @@ def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
 
 
 def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...]]:
-    """Inputs to try, the likeliest first; ValueError where an input has no shape, or what is given does not fit."""
+    """Yield inputs to try, the likeliest first; ValueError if an input has no shape, or a guess does not fit."""
     filled = {name: np.asarray(value) for name, value in guess.values.items()}
     given = settled(inputs, guess)
     for entry in given:
@@ -118,7 +118,7 @@ def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...
 
 
 def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
-    """The inputs with the lengths that shapes and values say; ValueError where these do not fit the file's."""
+    """Return the inputs with the lengths of the guess's shapes and values; ValueError if these do not fit the file."""
     names = {entry.name: entry.shape for entry in inputs}
     shapes = dict(guess.shapes)
     for name, value in guess.values.items():
@@ -126,17 +126,17 @@ def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
             raise ValueError(f"there is no input {name!r}; the model has {listed(names)}")
         try:
             array = np.asarray(value)
-        except ValueError as error:  # lists of several lengths
+        except ValueError as error:  # lists of different lengths
             raise ValueError(f"the value of input {name!r} is a list of lists of several lengths") from error
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"the value of input {name!r} is no number, and no list of numbers")
+            raise ValueError(f"the value of input {name!r} is neither a number nor a list of numbers")
         if array.ndim:
             shapes.setdefault(name, array.shape)
     return with_lengths(inputs, shapes)
 
 
 def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
-    """Whether something of the inputs is not said: lengths, or whole numbers that may have to be others than 0."""
+    """Return whether something must be guessed: lengths, or integers, which may have to differ from 0."""
     given = settled(inputs, guess)
     return any(
         entry.name not in guess.values
@@ -146,7 +146,7 @@ def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
 
 
 def _sizes(labels: Mapping[str, Sequence[int | str]]) -> Iterator[list[tuple[int, ...]]]:
-    """Shapes of the inputs in order: each usual batch with each usual length."""
+    """Yield shapes of the inputs in order: each usual batch with each usual length."""
     names = {n for lengths in labels.values() for n in lengths if isinstance(n, str)}
     first = {lengths[0] for lengths in labels.values() if lengths and isinstance(lengths[0], str)}
     for batch, other in LENGTHS if names else LENGTHS[:1]:
@@ -163,7 +163,7 @@ def _filled(entry: Input, shape: tuple[int, ...], value: Any, number: int) -> Te
 
 
 def exact(inputs: Sequence[Input], guess: Guess) -> Any:
-    """Inputs of the shapes that are declared or given; None where an axis is free, or there are too many elements."""
+    """Return inputs in the declared or given shapes; None if an axis is free, or an input has too many elements."""
     given = settled(inputs, guess)
     if any(entry.shape is None for entry in given) or any(free_axes(given).values()):
         return None

@@ -1,4 +1,4 @@
-"""`export`: a model and an example of its input in, an ONNX model out."""
+"""Export a model as ONNX, from an example of its input."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from minorm.support.argument_errors import AnyCallable, checked
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-# Arguments of torch.onnx.export that change nothing here: how it finds the graph, and what it prints.
+# Arguments of torch.onnx.export that have no effect here: how it finds the graph, and what it prints.
 _TAKEN = {
     "artifacts_dir", "autograd_inlining", "do_constant_folding", "dump_exported_program", "dynamo", "fallback",
     "operator_export_type", "optimize", "profile", "report", "verbose",
 }  # fmt: skip
-# Those whose other values would change the file, with the value that is taken, and what to write for another one.
+# Arguments whose other values would change the file: the value that we take, and what to write instead of another.
 _ONLY = {
     "export_params": (True, "the parameters are in the file"),
     "keep_initializers_as_inputs": (False, "parameters are no inputs"),
@@ -43,7 +43,7 @@ _ONLY = {
 
 
 def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
-    """Decorate `export` so that it takes a call of torch.onnx.export as it is written."""
+    """Decorate `export` so that it accepts a call written for torch.onnx.export."""
 
     @functools.wraps(function)
     def run(*given: Any, **options: Any) -> Any:
@@ -63,36 +63,36 @@ def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
 
 @documented(
     {},
-    model="an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was. What "
-    "`load` returned is written back, the nodes, names and free axes of its file, and run only where a tensor has "
-    "another shape than there",
-    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for what `load` "
-    "returned, which needs no example",
+    model="an nn.Module, or a function of Tensors. It runs a few times on the CPU and stays exactly as it was. A "
+    "model that `load` returned is written back with the nodes, names and free axes of its file; it runs only if a "
+    "tensor has another shape than in the file",
+    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for a model "
+    "that `load` returned, which needs no example",
     path="a file name, or a binary file; None writes no file",
     opset_version="7 to the newest. None is the lowest from 17 on at which no normalization is split into several "
     "nodes: 17 for most models, 21 with GroupNorm, 23 with RMSNorm; or that of the loaded file",
-    training="False writes the inference form whatever mode the model is in. True keeps training behaviour: BatchNorm "
+    training="False writes the inference form, in any mode of the model. True keeps training behaviour: BatchNorm "
     "normalizes with the batch's statistics and its updated running statistics are further outputs, named "
-    "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in the mode it is in, and "
-    "gives a loaded graph the outputs of its file alone",
+    "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in its mode, and gives "
+    "a loaded graph only the outputs of its file",
     input_names="names for the inputs; None takes those of forward's parameters, and those of a loaded graph's file",
     output_names="names for the outputs; None is `output`, or `output_0`, `output_1` ..., or those of a loaded graph's "
     "file",
     dynamic_axes='as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}; {} fixes all. None: axis 0 of '
     "every input that has the length of the first input's axis 0 is free and called `batch`. A free height or width "
-    "is only as free as the operations allow. Of a loaded graph it names free axes; those that it leaves out get the "
-    "example's lengths, and None keeps them as the file has them",
-    external_data="None: weights lie in a file of their own beside `path`, `<path>.data`, if together with the graph "
-    "they exceed the 2 GiB that one file can hold, or lay there when they were loaded. True: always; False: never",
+    "is only as free as the operations allow. For a loaded graph it names free axes; axes that it leaves out get the "
+    "example's lengths, and None keeps all as the file has them",
+    external_data="None: weights go to a separate file beside `path`, `<path>.data`, if together with the graph "
+    "they exceed the 2 GiB that one file can hold, or if the loaded file had them there. True: always; False: never",
     fuse_norms="True writes a GroupNorm, LayerNorm or RMSNorm that the loaded file has as primitives as one node, "
-    "where the opset has it; a warning names those that stay as they are, and why",
+    "if the opset has it; a warning names those that stay as they are, and why",
     verify="True runs the checker, and the file in onnxruntime: on `args`, and at two other lengths of every free "
-    "axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself says what is "
-    "right at each size; one that it refuses is reported, and another taken. Nothing is written where they differ, or "
-    "where the file declares a length that is not true",
-    metadata="what the file says of itself, by names of yours: texts as they are, anything else as JSON. The "
+    "axis, one of them odd; a loaded graph without `args` runs on random inputs, at three. The model itself gives the "
+    "correct results at each size; a size that it refuses is reported, and another one is taken. Nothing is written if "
+    "the results differ, or if the file declares a false length",
+    metadata="entries for the file's metadata, under your own names: texts as they are, anything else as JSON. The "
     'command `predict` reads "classes", the names of the outputs, and "preprocessing", with mean, std, size and '
-    "channels. None adds nothing; what the file of a loaded graph says stays",
+    "channels. None adds nothing; the entries of a loaded graph's file stay",
 )
 @in_pytorchs_words
 @checked
@@ -111,13 +111,13 @@ def export(
     verify: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> onnx.ModelProto:
-    """Write `model(*args)` as ONNX to `path`; returns the onnx.ModelProto.
+    """Write `model(*args)` as ONNX to `path`, and return the onnx.ModelProto.
 
-    Parameters and buffers are initializers under their state_dict keys. BatchNormalization stays itself, never folded
-    into a convolution. ExportError lists everything that cannot be written, VerifyError names the size and the node.
+    Parameters and buffers are initializers under their state_dict keys. A BatchNormalization is never folded into a
+    convolution. ExportError lists everything that cannot be written; VerifyError names the size and the node.
 
-    A call of torch.onnx.export is taken as it is written: `f` is the path, and what says how PyTorch finds the graph,
-    as `dynamo` and `do_constant_folding` do, changes nothing.
+    A call written for torch.onnx.export works unchanged: `f` is the path, and arguments that tell PyTorch how to find
+    the graph, such as `dynamo` and `do_constant_folding`, have no effect.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
@@ -141,8 +141,8 @@ def export(
                 raise
     if args is None:
         raise TypeError(
-            f"export: args is None; expected an example of the input, for {type(model).__name__} is exported by "
-            "running it. Only what minorm.onnx.load returned needs none, unless it is part of another module"
+            f"export: args is None; expected an example of the input, because {type(model).__name__} is exported by "
+            "running it. Only a module that minorm.onnx.load returned needs none, unless it is part of another module"
         )
     weights = _weights(path, external_data)
     with _on_the_cpu(model):
@@ -178,7 +178,7 @@ def _write_back(
     said: Mapping[str, Any],
     **options: Any,
 ) -> onnx.ModelProto:
-    """What was loaded, written back; weights that lay outside lie outside again."""
+    """Write a loaded graph back; weights that lay in other files go there again."""
     assert model.original is not None
     if external_data is None and model.original.outside and isinstance(path, (str, os.PathLike)):
         external_data = True
@@ -198,7 +198,7 @@ def _write_back(
 
 
 def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
-    """Say of a traced model what the one loaded graph in it says of itself."""
+    """Copy the metadata of a loaded graph to the traced model around it, if there is just one such graph."""
     graphs = [part for part in model.modules() if isinstance(part, GraphModule)] if isinstance(model, Module) else []
     if len(graphs) == 1:
         set_entries(proto, {**entries_of(proto), **graphs[0].metadata})
@@ -206,7 +206,7 @@ def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
 
 
 def _add_metadata(proto: onnx.ModelProto, said: Mapping[str, Any]) -> None:
-    """Say what the caller says; ValueError for names of classes that do not fit the output."""
+    """Add the caller's metadata; ValueError for class names that do not fit the output."""
     if not said:
         return
     set_entries(proto, {**entries_of(proto), **said})
@@ -221,7 +221,7 @@ def _drop_stale_classes(proto: onnx.ModelProto) -> None:
 
 @contextmanager
 def _on_the_cpu(model: Any) -> Iterator[None]:
-    """Inside, what a module keeps on a GPU is on the CPU."""
+    """Keep the module's GPU tensors on the CPU inside this context."""
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
     there = [(tensor, tensor.array) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:

@@ -1,7 +1,7 @@
-"""In which float type a node reads its inputs and makes its outputs, once all floats of the network are of one type.
+"""Find the float types in which a node reads its inputs and makes its outputs, if the network uses one float type.
 
-The schema of its version says so. What stands there under one letter, T, is of one type: the wanted one, or, where the
-version does not take that, float32 (and then there are Casts around the node). What is spelt out, tensor(float), is
+The schema of the node's version decides. Inputs and outputs under one letter, T, share one type: the wanted one, or
+float32, with Casts around the node, if the version does not take the wanted one. A type such as tensor(float) is
 prescribed. Attributes name types too: the `to` of Cast, the `dtype` of RandomNormal, the value of ConstantOfShape.
 """
 
@@ -22,7 +22,7 @@ from minorm.onnx.graph.tensors import DTYPES, Budget, read
 ELEMENTS = {name: code for code, name in ELEMENT_TYPES.values()}  # tensor(float) -> 1
 SUBSTITUTES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)  # the best first
 
-# The attribute that says the type of a result, and what that is where it is absent: a type, or that of an input.
+# Operator -> the attribute that says the type of a result, and the default: a type, or the place of an input.
 NAMED: dict[str, tuple[str, int, int | None]] = {
     "Cast": ("to", 0, None),
     "ConstantOfShape": ("value", TensorProto.FLOAT, None),
@@ -37,8 +37,8 @@ NAMED: dict[str, tuple[str, int, int | None]] = {
     ),
 }
 
-# What onnxruntime (1.32, on a CPU) computes in float32 alone, though ONNX has other types, and the version from which
-# on it has the type; 16-bit floats it casts itself.
+# Operators that onnxruntime (1.32, on a CPU) computes only in float32, though ONNX has other types, and the first
+# version with the type; onnxruntime casts 16-bit floats itself.
 NEVER = 1 << 30
 _NO_DOUBLE = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Clip", "Col2Im", "Conv", "ConvTranspose", "Cosh",
@@ -56,22 +56,22 @@ ONNXRUNTIME_LACKS: dict[int, Mapping[str, int]] = {
     TensorProto.FLOAT: {},
 }
 
-# What computes in the type of its attribute stash_type and gives its results in that of its inputs.
+# Operators that compute in the type of their attribute stash_type and give results in the type of their inputs.
 STASHING = ("GroupNormalization", "RMSNormalization")
 
-# Their inputs of another letter than the first keep the type that they have: they are numbers, and no data.
+# Their inputs under another letter than the first keep their type: they are parameters, not data.
 EXACT = ("Dropout", "Resize")
 
 
 class Given(NamedTuple):
-    """What an input is: its element type, 0 where that is not known, and whether it is a sequence."""
+    """Describes an input: its element type, 0 if unknown, and whether it is a sequence."""
 
     elem: int = 0
     sequence: bool = False
 
 
 class Made(NamedTuple):
-    """What an output is. rounded: a float type that is wider than the wanted one, for lack of that."""
+    """Describes an output. rounded: it is wider than the wanted float type, which the node cannot make."""
 
     elem: int = 0
     sequence: bool = False
@@ -79,7 +79,7 @@ class Made(NamedTuple):
 
 
 class Types(NamedTuple):
-    """reads: the float type in which each input must come, 0 where it is as it is; names: what the attribute says."""
+    """Holds a node's types. reads: of each input, 0 to leave it as it is; names: the type to write in the attribute."""
 
     reads: list[int]
     makes: list[Made]
@@ -87,13 +87,13 @@ class Types(NamedTuple):
 
 
 class Signature:
-    """The types of one node.
+    """Finds the types of one node.
 
-    given      what its inputs are
-    wanted     the type of all floats; 0 leaves them as they are
-    named      what its attribute says
-    guess      the type of an output of which the schema says nothing
-    lacking    operators that are to be computed in another type than the wanted one, before these versions
+    given      the types of its inputs
+    wanted     the type for all floats; 0 leaves them as they are
+    named      the type that its attribute names
+    guess      returns the type of an output for which the schema has no answer
+    lacking    operators that must compute in another type than the wanted one, before these versions
     """
 
     def __init__(
@@ -120,17 +120,17 @@ class Signature:
         self.bound: dict[str, int] = {}
 
     def _is_plain(self) -> bool:
-        """Whether a Scatter puts elements in without computing."""
+        """Return whether a Scatter puts elements in without a reduction."""
         return all(attribute.name != "reduction" or attribute.s == b"none" for attribute in self.node.attribute)
 
     def types(self) -> Types:
-        """What the node reads and makes."""
+        """Return the types that the node reads and makes."""
         reads = [self._input(place, given) for place, given in enumerate(self.given)]
         names = self._named(reads)
         return Types(reads, [self._output(place, names) for place in range(len(self.node.output))], names)
 
     def _formal(self, formal: Any, place: int) -> tuple[str, set[int]]:
-        """The letter of an input or output, and the element types that it stands for."""
+        """Return the letter of an input or output, and the element types for which it stands."""
         own = formal[min(place, len(formal) - 1)]
         allowed = {ELEMENTS[inner] for name in own.types if (inner := element_of(name)) in ELEMENTS}
         if self.sequences and allowed & set(FLOATS):
@@ -154,11 +154,11 @@ class Signature:
         return self.bound[letter]
 
     def _substitute(self, allowed: set[int]) -> int:
-        """The type in place of the wanted one; a file that has floats where there may be none keeps them."""
+        """Return the type in place of the wanted one; the wanted one itself if the schema allows no floats."""
         return next((elem for elem in SUBSTITUTES if elem in allowed), self.wanted)
 
     def _named(self, reads: Sequence[int]) -> int:
-        """The type that the node's attribute must name; 0 where it stays as it is, or there is none."""
+        """Return the type that the node's attribute must name; 0 if it stays as it is or does not exist."""
         name, default, like = NAMED.get(self.node.op_type, ("", 0, None))
         if name not in self.schema.attributes:
             return 0
@@ -189,7 +189,7 @@ class Signature:
         return Made(elem, sequence, rounded and "(" not in letter)
 
     def _said(self) -> int:
-        """What the attribute names as it stands."""
+        """Return the type that the attribute names now."""
         _, default, like = NAMED[self.node.op_type]
         if not self.named and like is not None and like < len(self.given) and self.given[like].elem:
             letter = self._formal(self.schema.inputs, like)[0]
@@ -197,7 +197,7 @@ class Signature:
         return self.named or default
 
     def _stash(self) -> int:
-        """LayerNormalization gives mean and deviation in the type that it computes in."""
+        """Return the stash_type, in which LayerNormalization gives mean and deviation; 0 without the attribute."""
         found = next((a for a in self.node.attribute if a.name == "stash_type"), None)
         return 0 if "stash_type" not in self.schema.attributes else TensorProto.FLOAT if found is None else found.i
 
@@ -209,7 +209,7 @@ class Signature:
 
 
 def element_of(name: str) -> str:
-    """`tensor(float)` of `seq(tensor(float))`."""
+    """Return the element type of a type's name: `tensor(float)` for `seq(tensor(float))`."""
     return name[name.rfind("tensor(") :].rstrip(")") + ")" if "tensor(" in name else ""
 
 
@@ -217,9 +217,9 @@ def element_of(name: str) -> str:
 
 
 def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
-    """The element type that a node's attribute names; None where it is absent.
+    """Return the element type that a node's attribute names; None without the attribute.
 
-    passed    the attributes that the function around was called with
+    passed    the attributes in the call of the function around
     """
     name = NAMED.get(node.op_type, ("",))[0]
     found = next((a for a in node.attribute if a.name == name), None)
@@ -235,7 +235,7 @@ def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
 
 
 def constant_type(node: Any, passed: Mapping[str, Any]) -> int:
-    """The element type of a Constant; 0 where it is not known."""
+    """Return the element type of a Constant; 0 if it is not known."""
     found = node.attribute[0] if len(node.attribute) == 1 else None
     if found is None or found.name.startswith(("value_int", "value_float", "value_string")):
         name = "" if found is None else found.name.removeprefix("value_").removesuffix("s")
@@ -246,7 +246,7 @@ def constant_type(node: Any, passed: Mapping[str, Any]) -> int:
 
 
 def compute_in_double(node: Any, schema: Any) -> None:
-    """Let a node whose data is float64 compute in it too."""
+    """Let a node with float64 data compute in float64 too."""
     if node.op_type in STASHING and "stash_type" in schema.attributes:
         for attribute in [a for a in node.attribute if a.name == "stash_type"]:
             node.attribute.remove(attribute)
@@ -254,7 +254,7 @@ def compute_in_double(node: Any, schema: Any) -> None:
 
 
 def name_type(node: Any, elem: int) -> None:
-    """Let a node's attribute name this type."""
+    """Make a node's attribute name this type."""
     name = NAMED[node.op_type][0]
     found = next((a for a in node.attribute if a.name == name), None) or node.attribute.add(name=name)
     found.ClearField("ref_attr_name")
@@ -269,7 +269,7 @@ def name_type(node: Any, elem: int) -> None:
 
 
 def nameable(schema: Any) -> frozenset[int]:
-    """The float types in which an operator can make its result."""
+    """Return the float types in which an operator can make its result."""
     return frozenset(ELEMENTS.get(element_of(name), 0) for name in schema.outputs[0].types) & frozenset(FLOATS)
 
 
@@ -277,7 +277,7 @@ def nameable(schema: Any) -> frozenset[int]:
 
 
 def retype_tensor(tensor: Any, elem: int) -> None:
-    """The same numbers in another float type; those that it cannot hold become infinite."""
+    """Convert a tensor to another float type; numbers too large for it become infinite."""
     array = read(tensor, f"tensor {tensor.name!r}", None, Budget(1 << 62))
     with np.errstate(over="ignore"):
         array = array.astype(DTYPES[elem])

@@ -1,7 +1,7 @@
-"""Calls of a model's functions written out in place: their nodes stand in the graph, under the names of the flat list.
+"""Inline calls of a model's functions: put their nodes in the graph, under the names of the flat list.
 
-Functions have no memory: two calls of one share its Constants and the modes of its nodes. Where they differ in a
-loaded module, each call is written out. Names are those that `loading/flattening.py` gave, which has the rules.
+Functions have no state: two calls of one share its Constants and the modes of its nodes. If these differ in a loaded
+module, we write each call out. `loading/flattening.py` has the rules for the names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from minorm.onnx.graph.node_rewriter import graphs_of
 from minorm.onnx.loading.flattening import Layout
 from minorm.onnx.loading.signatures import domain_of
 
-Names = Callable[[str], str]  # from what a value is called in a body to its name outside
+Names = Callable[[str], str]  # a value's name in a body -> its name outside
 
 
 def write_out(model: Any, layout: Layout, calls: Container[str]) -> None:
-    """Replace these calls, given by their labels, in place. A call inside another is written out only with that."""
+    """Inline these calls, given by their labels. A call inside another is inlined only together with that one."""
     _Inliner(model, layout, calls).graph(model.graph.node, "")
 
 
@@ -30,7 +30,7 @@ class _Inliner:
         self.functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
     def graph(self, nodes: Any, context: str) -> None:
-        """Go through a graph, backwards: the indices of what is still to come stay those of the file."""
+        """Inline calls in a graph, from the last node to the first, so that the indices of earlier nodes stay valid."""
         for index in range(len(nodes) - 1, -1, -1):
             node, label = nodes[index], self.layout.labels.get((context, index), "")
             if label in self.calls:
@@ -55,7 +55,7 @@ class _Inliner:
         return body + [helper.make_node("Identity", [source], [actual], label) for source, actual in passed]
 
     def _import(self, function: Any) -> None:
-        """What the body's nodes mean must be what they mean in the graph."""
+        """Import a function's domains into the model; ExportError if its nodes would mean something else there."""
         known = {domain_of(entry.domain): entry.version for entry in self.model.opset_import}
         for entry in function.opset_import:
             if known.setdefault(domain_of(entry.domain), entry.version) != entry.version:
@@ -82,10 +82,10 @@ def renamed(
     given: Mapping[str, Any] | None = None,
     labels: Mapping[tuple[str, int], str] | None = None,
 ) -> list[Any]:
-    """Copies of nodes under names of another graph, and the graphs inside them.
+    """Copy nodes, and the graphs inside them, under names of another graph.
 
-    given     of a function: what the call says for its attributes
-    labels    what a node of the context with graphs inside is called, by its index
+    given     for a function: the call's values of its attributes
+    labels    context and index of a node with graphs inside -> its label
     """
     found: list[Any] = []
     for index, old in enumerate(nodes):
@@ -112,7 +112,7 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """A name that is not known is one of the graph around, or a new one of this call."""
+    """Return a function that renames values: an unknown name belongs to the graph around, or gets a new name."""
 
     def rename(name: str) -> str:
         if not name or name in known:
@@ -129,7 +129,7 @@ def _rename(names: Any, rename: Names) -> None:
 
 
 def _refer(node: Any, given: Mapping[str, Any]) -> None:
-    """Attributes that refer to one of the function: what the call gives, or nothing."""
+    """Replace references to the function's attributes by the call's attributes, or drop them."""
     for index in range(len(node.attribute) - 1, -1, -1):
         name, reference = node.attribute[index].name, node.attribute[index].ref_attr_name
         if reference in given:

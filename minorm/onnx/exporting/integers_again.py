@@ -1,4 +1,4 @@
-"""Turns the weights of a loaded int8 model back into integers; quantized/integer_weights.py made floats of them."""
+"""Turn the weights of a loaded int8 model, which quantized/integer_weights.py made floats, back into integers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from minorm.onnx.loading.quantized.integer_weights import axis_of, refill_nodes,
 
 
 def store(graph: Any, contents: dict[str, Any]) -> None:
-    """Put integers in the place of the tensors that QuantizeLinear reads.
+    """Replace the tensors that QuantizeLinear reads by integers.
 
-    contents    the elements of tensors, by name, those that are still to be written
+    contents    the elements of tensors that are not written yet, by name
     """
     held = {tensor.name: tensor for tensor in graph.initializer}
     nodes = []

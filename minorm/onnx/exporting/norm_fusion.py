@@ -1,11 +1,11 @@
-"""`fuse_norms`: a norm that a graph writes in several nodes becomes the one node that ONNX has for it.
+"""Fuse a norm that a graph writes in several nodes into the one node that ONNX has for it: `fuse_norms`.
 
     GroupNorm    GroupNormalization    from opset 21 on (18 has one scale a group, and is withdrawn)
     LayerNorm    LayerNormalization    from opset 17 on
     RMSNorm      RMSNormalization      from opset 23 on
 
-The norms are those that `load` recognises (loading/patterns.py). Here nothing is known of the data, so that what a
-layer finds out when it runs must follow from the shapes that onnx infers: where it does not, the nodes stay.
+The norms are those that `load` recognises (loading/patterns.py). A layer can check shapes when it runs; here they must
+follow from onnx's shape inference. If they do not, the nodes stay.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from minorm.onnx.loading.wiring import SMALL, Held, Wiring
 
 @dataclass
 class Fusion:
-    """made: the nodes that stand for norms now. left: the last node of a norm that stays as it is -> why."""
+    """Holds the result. made: the nodes that are norms now. left: the last node of an unchanged norm -> the reason."""
 
     made: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
 
 
 def fuse(model: onnx.ModelProto) -> None:
-    """The same for `export`; a warning says what stays."""
+    """Fuse the norms for `export`, and warn about those that stay."""
     left = fuse_norms(model).left
     if left:
         lines = "".join(f"\n  {name}: {why}" for name, why in left.items())
@@ -57,7 +57,7 @@ def fuse(model: onnx.ModelProto) -> None:
 def fuse_norms(model: onnx.ModelProto) -> Fusion:
     """Write every recognised norm of the model's graph as one node, in place; functions and branches stay as they are.
 
-    Initializers keep their names and elements; one that only stretched along an axis of channels becomes a vector. An
+    Initializers keep their names and elements; one with a shape like (C, 1, 1) for channels becomes a vector. An
     initializer without elements counts as a weight of unknown contents.
     """
     graph, found = model.graph, Fusion()
@@ -70,7 +70,7 @@ def fuse_norms(model: onnx.ModelProto) -> Fusion:
     protos = {id(node): proto for node, proto in nodes}
     before = reads_of(graph.node)
     fuser = _Fuser(model, known, opset)
-    put: dict[int, list[Any]] = {}  # of a node that goes -> what stands there
+    put: dict[int, list[Any]] = {}  # id of a node to remove -> the nodes in its place
     for norm in norms:
         last = protos[id(norm.nodes[-1])]
         try:
@@ -87,7 +87,7 @@ def fuse_norms(model: onnx.ModelProto) -> Fusion:
 
 
 def _nodes(model: Any, opset: int) -> list[tuple[Node, Any]]:
-    """The nodes of the graph as rules see them; those of other domains, or with graphs inside, as of another."""
+    """Return the graph's nodes as the patterns read them; foreign nodes, and nodes with graphs, get another domain."""
     functions = {(f.domain, f.name) for f in model.functions}
     found = []
     for proto in model.graph.node:
@@ -127,7 +127,7 @@ CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_dat
 
 
 def _array(tensor: Any) -> Any:
-    """An initializer that is small; of another float the type and the shape, and no number; None of all others."""
+    """Return the array of a small initializer, NaNs of type and shape for other floats, and None for the rest."""
     filled = tensor.HasField("raw_data") or any(len(getattr(tensor, field)) for field in CONTENTS)
     if math.prod(tensor.dims) <= SMALL and filled and tensor.data_location != TensorProto.EXTERNAL:
         return tensors.read(tensor, f"initializer {tensor.name!r}", None, Budget())
@@ -144,10 +144,10 @@ class _Fuser:
         self.graph, self.known, self.opset = model.graph, known, opset
         self.taken = set(names_of(model))
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
-        self.fixed = {entry.name for entry in model.graph.input}  # who runs the model may give these
+        self.fixed = {entry.name for entry in model.graph.input}  # a caller of the model may set these
 
     def write(self, norm: Norm, last: Any) -> list[Any]:
-        """The nodes in place of a norm; RuleNotApplicable where they might not do the same."""
+        """Return the nodes in place of a norm; RuleNotApplicable if they might not compute the same."""
         operator, since = recognition.OPERATORS[norm.kind]
         if self.opset < since:
             raise RuleNotApplicable(
@@ -184,11 +184,11 @@ class _Fuser:
             shape = tuple(None if (n := length_of(dim)) == "" else n for dim in dims)
             kind = Kind(entry.type.tensor_type.elem_type, shape)
         if kind.shape is None:
-            raise RuleNotApplicable(f"how many axes {name!r} has is not known")
+            raise RuleNotApplicable(f"the number of axes of {name!r} is not known")
         return kind
 
     def _channels(self, norm: Norm, shape: Sequence[Any]) -> int:
-        """How many channels x has, where the nodes take its own axes in groups, and back."""
+        """Return the number of channels of x, if the nodes reshape its own axes into groups and back."""
         target = shape if norm.shape is None else norm.shape
         size = shape[1] if len(shape) > 2 else None
         same = len(target) == len(shape) and all(
@@ -196,13 +196,13 @@ class _Fuser:
         )
         if not isinstance(size, int) or size < 1 or size % norm.groups[1] or not same:
             raise RuleNotApplicable(
-                f"{norm.x!r} has the shape {shape}, of which the nodes need not make groups of channels"
+                f"{norm.x!r} has the shape {shape}; the nodes may not split its channels into groups"
             )
         rest, inner = norm.groups[2:], shape[1:]
         whole = all(isinstance(n, int) for n in inner) and math.prod(inner) == norm.groups[1] * math.prod(rest)
         if norm.groups[0] not in (0, shape[0]) or not (whole or rest == (patterns.BEHIND,)):
             raise RuleNotApplicable(
-                f"the groups of {norm.x!r}, of shape {shape}, need not have the lengths {norm.groups}"
+                f"the groups of {norm.x!r}, of shape {shape}, may not have the lengths {norm.groups}"
             )
         channels = (size, *(1,) * (len(shape) - 2))
         if norm.per_group and norm.groups[1] != size:
@@ -217,7 +217,7 @@ class _Fuser:
         return size
 
     def _tail(self, norm: Norm, shape: Sequence[Any]) -> tuple[int, ...]:
-        """The lengths of the last axes, which are those that the nodes normalize and that the weight has."""
+        """Return the lengths of the last axes, which the nodes must normalize and the weight must have."""
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):
@@ -225,11 +225,13 @@ class _Fuser:
         if not all(isinstance(n, int) for n in tail):
             raise RuleNotApplicable(f"the lengths of the last axes of {norm.x!r} are not known")
         if any(held is not None and held.shape != tail for held in (norm.weight, norm.bias)):
-            raise RuleNotApplicable(f"the weight or the bias has not the shape {tail} of the last axes of {norm.x!r}")
+            raise RuleNotApplicable(
+                f"the weight or the bias does not have the shape {tail} of the last axes of {norm.x!r}"
+            )
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:
-        """The name of a weight or a bias in this shape; of ones or zeros where there is none."""
+        """Return the name of a weight or bias in this shape; without one, that of a new Constant of ones or zeros."""
         if held is None:
             array = (np.ones if absent == "ones" else np.zeros)(shape, tensors.DTYPES[elem])
             name = self._fresh(absent)
@@ -264,7 +266,7 @@ def _replace(graph: Any, put: Mapping[int, list[Any]]) -> None:
 
 
 def _prune(graph: Any, before: set[str]) -> None:
-    """Remove the nodes and initializers that only what is gone has read, and descriptions of values that are gone."""
+    """Remove nodes and initializers that only removed nodes read, and descriptions of values that are gone."""
     ends = {entry.name for entry in graph.output}
     readers = Counter(ends)
     for node in graph.node:

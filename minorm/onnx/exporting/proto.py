@@ -1,4 +1,4 @@
-"""From a finished Graph to a ModelProto: names, shapes, contents; nodes nothing asks for are left out."""
+"""Turn a finished Graph into a ModelProto: give names, shapes and contents, and leave out unneeded nodes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.external import Weights
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Node, Value
 
-NODE_BYTES = 8192  # of memory, more than one node takes with its names and shapes
+NODE_BYTES = 8192  # of memory: more than a node takes with its names and shapes
 
 
 class Names:
-    """Every name once: a second `Relu` becomes `Relu_1`."""
+    """Gives each name once: a second `Relu` becomes `Relu_1`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
     def take(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2` ... where it is taken."""
+        """Return `wanted`, or `wanted_1`, `wanted_2` ... if it is taken."""
         name, number = wanted, self._next.get(wanted, 0)
         while name in self._taken:
             number += 1
@@ -44,9 +44,9 @@ def build(
     fixed: Sequence[str] = (),
     weights: Weights | None = None,
 ) -> onnx.ModelProto:
-    """The model; `outputs` are (name, value) pairs. A name in `fixed` was asked for, so a clash with it is an error.
+    """Build the model from `outputs`, (name, value) pairs; a clash with a name in `fixed`, which was asked for, raises.
 
-    weights    takes the contents of large initializers, if they are to lie in a file of their own
+    weights    takes the contents of large initializers, if these go to a separate file
     """
     results = _separate(graph, outputs)
     nodes = _needed(graph.nodes, results)
@@ -54,13 +54,13 @@ def build(
     initializers = [value for value in used if value.array is not None]
     _give_names(graph, nodes, initializers, [n for n, _ in outputs], results, set(fixed))
     ends = {id(value) for value in results}
-    # A floating initializer is something to train, for those who load the file; what never changes is a Constant.
+    # Programs that load the file train float initializers, so fixed floats become Constants.
     fixed_numbers = [v for v in initializers if v.home is None and not v.trained and dtypes.is_float(v.dtype)]
     unchanging = {id(v) for v in fixed_numbers}
     held = [v for v in initializers if id(v) not in unchanging]
     weights = weights or Weights(None)
     weights.decide([value.array for value in initializers])
-    # What is large goes in at the end, into its place in the model: each array is copied once.
+    # Large arrays go into their places in the model at the end, so that each is copied once.
     large = sorted(held, key=lambda value: value.home is None)
     encoding.reserve(NODE_BYTES * len(nodes), "export: the graph")
     proto = helper.make_graph(
@@ -97,7 +97,7 @@ def build(
 
 
 def _separate(graph: Graph, outputs: Sequence[tuple[str, Value]]) -> list[Value]:
-    """An output must be a node's, and no other output: an Identity makes it so."""
+    """Give each output a separate value that a node computes, by an Identity if necessary."""
     results: list[Value] = []
     taken = {id(value) for value in graph.inputs}
     for _, value in outputs:
@@ -109,7 +109,7 @@ def _separate(graph: Graph, outputs: Sequence[tuple[str, Value]]) -> list[Value]
 
 
 def _needed(nodes: Sequence[Node], results: Sequence[Value]) -> list[Node]:
-    """The nodes that some result depends on, in order; outputs that nobody reads are dropped where they may be."""
+    """Return the nodes on which some result depends, in order."""
     wanted = {id(value) for value in results}
     kept = []
     for node in reversed(nodes):
@@ -127,7 +127,7 @@ def _give_names(
     results: Sequence[Value],
     fixed: set[str],
 ) -> None:
-    """Parameters get their keys, then inputs and outputs theirs; the rest are named after module and operator."""
+    """Name parameters by their keys, then inputs and outputs, then the rest by module and operator."""
     names = Names()
     for value in initializers:
         if value.home is not None:
@@ -154,7 +154,7 @@ def _give_names(
 
 
 def _tensor(value: Value) -> onnx.TensorProto:
-    """Name, type and shape; the elements come later."""
+    """Make a TensorProto with name, type and shape; the elements come later."""
     return onnx.TensorProto(name=value.name, data_type=ELEMENT_TYPES[value.dtype][0], dims=value.array.shape)
 
 

@@ -1,8 +1,8 @@
-"""The layers that were put in the place of a loaded graph's nodes, written where these stood.
+"""Write the layers that replaced a loaded graph's nodes in the places of these nodes.
 
-The graph is run once to see what each layer is given, then each is traced on that alone, and its nodes take the place
-of the one that stands for it, under names that begin with the layer's path. Nothing else of the file changes but what
-follows from other lengths.
+We run the graph once to record each layer's inputs, and trace each layer separately on these. Its nodes replace the
+node that stands for it, under names that begin with the layer's path. The rest of the file stays, apart from lengths
+that change with the layers.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def write(
 
 
 def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict[str, list[Tensor]], int]:
-    """What each layer is called with in a run, and the length of the first input's first axis; 0 where it is fixed."""
+    """Return each layer's arguments in a run, and the length of the first input's first axis; 0 if it is fixed."""
     try:
         examples = example(module) if examples is None else examples
     except ValueError as error:
-        raise ExportError(f"export: layers were put in, and what they are given is not known: {error}") from error
+        raise ExportError(f"export: layers were put in, and their inputs are not known: {error}") from error
     seen: dict[str, list[Tensor]] = {}
     handles = []
     for path, layer in module.layers_put_in.items():
@@ -82,21 +82,21 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
 
 
 def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> list[Axes]:
-    """Of each argument the axes that the graph does not fix, and what they are called."""
+    """Return for each argument the axes that the graph does not fix, with their names."""
     known = _declared(model, node.input) or describing.kinds(_in_front(model, node, args)).get("", {})
     found: list[Axes] = []
     for number, (name, x) in enumerate(zip(node.input, args, strict=True)):
         shape = known[name].shape if name in known else None
         free = [axis for axis, n in enumerate(shape or ()) if not isinstance(n, int)]
         labels = {axis: str(shape[axis] or f"input_{number}_axis_{axis}") for axis in free} if shape else {}
-        if batch and x.ndim and x.shape[0] == batch:  # whatever the file says of a value between
+        if batch and x.ndim and x.shape[0] == batch:  # even if the file says otherwise about an inner value
             labels.setdefault(0, "batch")
         found.append(labels if shape is None or len(shape) == x.ndim else {})
     return found
 
 
 def _declared(model: Any, names: Sequence[str]) -> Mapping[str, Kind]:
-    """What the file says of these values; nothing unless it says it of all."""
+    """Return the file's descriptions of these values; an empty dict unless it describes them all."""
     described = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.input)}
     if not all(name in described and described[name].type.tensor_type.HasField("shape") for name in names):
         return {}
@@ -104,7 +104,7 @@ def _declared(model: Any, names: Sequence[str]) -> Mapping[str, Kind]:
 
 
 def _in_front(model: Any, node: Any, args: Sequence[Tensor]) -> Any:
-    """The skeleton of the model up to a layer, for shape inference knows no node that stands for one."""
+    """Return the skeleton of the model up to a layer, because shape inference does not know the node behind."""
     front = describing.skeleton(model)
     place = next(place for place, other in enumerate(front.graph.node) if is_layer(other) and other.name == node.name)
     del front.graph.node[place:], front.graph.output[:]
@@ -115,7 +115,7 @@ def _in_front(model: Any, node: Any, args: Sequence[Tensor]) -> Any:
 
 
 def _traced(layer: Module, path: str, args: list[Tensor], free: list[Axes], opset: int, training: bool | None) -> Any:
-    """The layer's own model, with as many free axes as it allows: all that the graph has, the batch, or none."""
+    """Trace the layer, with as many free axes as it allows: all of the graph's, the batch alone, or none."""
     names = [f"input_{number}" for number in range(len(args))]
     axes = {name: labels for name, labels in zip(names, free, strict=True) if labels}
     batch = {name: {0: labels[0]} for name, labels in axes.items() if 0 in labels}
@@ -143,9 +143,9 @@ def _said(error: Exception) -> str:
 
 
 def _put(model: Any, node: Any, part: Any, layer: Module, contents: dict[str, Any], outputs: bool) -> None:
-    """Put the nodes of a layer in the place of the one that stands for it.
+    """Replace the node that stands for a layer by the layer's nodes.
 
-    outputs    whether what its buffers become are outputs of the graph
+    outputs    whether the new values of its buffers become outputs of the graph
     """
     path, taken, state = node.name, set(names_of(model)), layer._loadable()
     says_kinds = bool(Origin.of(model).kinds)
@@ -172,7 +172,7 @@ def _put(model: Any, node: Any, part: Any, layer: Module, contents: dict[str, An
         new = model.graph.initializer.add(name=names[name])
         encoding.describe(new, array)
         contents[new.name] = array
-        if says_kinds and name in state:  # then what does not say so is no Parameter
+        if says_kinds and name in state:  # in such a file a tensor without a mark is not a Parameter
             new.metadata_props.add(key=KIND, value=PARAMETER if isinstance(state[name], Parameter) else "BUFFER")
         if array.size <= describing.SMALL:
             encoding.fill([(new, array)])

@@ -1,7 +1,7 @@
-"""A loaded module as the graph of its file again: the same nodes and names, with tensors and modes as they are now.
+"""Turn a loaded module back into the graph of its file: the same nodes and names, with its current tensors and modes.
 
-Nothing is run, so no example is needed and free axes stay free. What changes is what the user changed: contents, the
-form of nodes that have a mode, and what the graph returns. Where the calls of a function differ they are written out.
+It runs nothing, so it needs no example and free axes stay free. It changes only what the user changed: contents, the
+form of nodes that have a mode, and the outputs of the graph. If the calls of a function differ, it inlines them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from minorm.onnx.loading.updates import ENDING
 
 
 class NeedsExample(ExportError):
-    """The file's own nodes cannot say it; tracing, which runs the model on an example, can."""
+    """Says that the file's own nodes cannot express the module; tracing can, which runs it on an example."""
 
 
 class Restorer:
-    """One writing back. `model` is the result, but for the elements of `state.contents`: large initializers, by name.
+    """Writes a module back. `model` is the result, without the elements in `state.contents`: large initializers by
+    name.
 
-    kinds       called where the type or shape of a value is wanted that the graph itself does not say
-    embedded    whether all that buffers become are outputs, also in the mode that the module is in
+    kinds       called for the type or shape of a value that the graph itself does not declare
+    embedded    whether the new values of all buffers are outputs, in any mode of the module
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Restorer:
         self.file_outputs = {entry.name for entry in self.original.model.graph.output}
 
     def restore(self) -> Any:
-        """The ModelProto."""
+        """Return the ModelProto."""
         self.bodies.write_out({call for value in self._differing() for call in self.bodies.calls_around(value)})
         self._set_modes()
         self.state.fill(self._values(self.graph))
@@ -65,7 +66,7 @@ class Restorer:
     # Functions whose calls differ
 
     def _differing(self) -> Iterable[str]:
-        """Values of the flat list that stand in functions, and whose calls are to be written out."""
+        """Yield the values inside functions whose calls must be inlined, by their names in the flat list."""
         homes = self.original.layout.homes
         yield from (name for name in self.module.output_names if name in homes and self._is_inner(name))
         for placed in self.module.placed:
@@ -80,7 +81,7 @@ class Restorer:
         return all(name not in node.output for node in self.graph.node)
 
     def _changes(self, placed: Placed) -> bool:
-        """Whether its mode gives the node another form than the file has."""
+        """Return whether the layer's mode gives the node another form than in the file."""
         if placed.operator not in MODES:
             return False
         holder, _ = self.bodies.find(placed.value)
@@ -97,7 +98,7 @@ class Restorer:
         return (layer.training if self.training is None else self.training) and not layer.frozen
 
     def _apply(self, placed: Placed, node: Any, holder: Any) -> tuple[Any, tuple[str, ...]]:
-        """Give the node its form; the draft, and the names of its new statistics where these become outputs."""
+        """Give the node its form; return the draft, and the names of its new statistics if these become outputs."""
         opsets = opset_table(getattr(holder, "opset_import", self.model.opset_import), "the model")
         since = versions.resolve(node.op_type, opsets[""])
         draft = self.rewriter.draft(node, since, self._values(holder))
@@ -106,8 +107,8 @@ class Restorer:
         kept = placed.statistics and f"{placed.statistics[0]}{ENDING}" in self.file_outputs
         if described and trains and not kept:
             raise NeedsExample(
-                f"export: {draft.label!r} keeps running statistics as no operator does, and its training form needs "
-                "nodes that the file does not have; give an example: export(model, args, ...)"
+                f"export: {draft.label!r} keeps running statistics in a way that no operator has; its training form "
+                "needs nodes that the file does not have; give an example: export(model, args, ...)"
             )
         if described and trains:
             return draft, ()
@@ -133,8 +134,8 @@ class Restorer:
         return self.values[id(holder)]
 
     def _set_modes(self) -> None:
-        current: dict[str, str] = {}  # of a buffer: the value that it becomes
-        first: dict[tuple[str, ...], list[str]] = {}  # of statistics: what the first call of their layer reads
+        current: dict[str, str] = {}  # buffer -> its next value
+        first: dict[tuple[str, ...], list[str]] = {}  # statistics -> the inputs of their layer's first call
         for placed in self.module.placed:
             node = self.bodies.maker(placed.value)
             if node is None or node.op_type not in MODES or not getattr(placed.layer, "owned", True):
@@ -142,7 +143,7 @@ class Restorer:
             holder, _ = self.bodies.find(placed.value)
             if placed.statistics and holder is self.graph and len(node.input) > 4:
                 names = first.setdefault(placed.statistics, list(node.input[3:5]))
-                if not self._trains(placed):  # a further call reads that too, not what the call before made of it
+                if not self._trains(placed):  # a further call reads these too, not the previous call's results
                     node.input[3], node.input[4] = names
             draft, new = self._apply(placed, node, holder)
             if new and holder is not self.graph:
@@ -166,7 +167,7 @@ class Restorer:
             self._return(buffer, value, makers[value], value in read)
 
     def _return(self, buffer: str, value: str, node: Any, read: bool) -> None:
-        """Make the new value of a buffer, which this node computes, an output, under its name."""
+        """Make the new value of a buffer, which this node computes, an output with the buffer's name."""
         name = f"{buffer}{ENDING}"
         if name in self.file_outputs:
             return
@@ -182,11 +183,11 @@ class Restorer:
     # Outputs
 
     def _set_outputs(self) -> None:
-        """What the module returns, then what its buffers become; nodes that nothing needs any more are left out."""
+        """Set the outputs: the module's results, then the new values of its buffers; drop nodes that nothing needs."""
         asked = list(self.module.output_names)
         file = {entry.name: entry for entry in self.graph.output}
         updates = {f"{name}{ENDING}" for name in self.state.arrays} - set(asked)
-        owners: dict[str, list[Placed]] = {}  # of each buffer's next value
+        owners: dict[str, list[Placed]] = {}  # a buffer's next value -> its layers
         for placed in self.module.placed:
             for statistic in placed.statistics:
                 owners.setdefault(f"{statistic}{ENDING}", []).append(placed)
@@ -205,7 +206,7 @@ class Restorer:
         drop_descriptions(self.graph, [*given, *(t.name for t in self.graph.initializer)])
 
     def _is_kept(self, layers: Sequence[Placed]) -> bool:
-        """Whether the next value of a buffer, an output of the file, still is one: these layers, its own, train."""
+        """Return whether a buffer's next value stays an output: its layers, if it has any, all train."""
         return all(map(self._trains, layers)) if layers else self.training is not False
 
     def _prune(self, inputs_too: bool) -> None:

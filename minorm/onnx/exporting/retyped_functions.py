@@ -1,7 +1,7 @@
-"""The functions of a model while its floats become another type: one body for each kind of calls.
+"""Retype the functions of a model whose floats become another type: one body for each kind of call.
 
-A call with data and one with what is computed of shapes need different bodies, and so do calls that name different
-types in their attributes. Bodies that come out equal are one function; the first keeps its name.
+A call with data and a call with values computed from shapes need different bodies. So do calls that name different
+types in their attributes. Equal bodies become one function; the first keeps its name.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 @dataclass(frozen=True)
 class Variant:
-    """A function for one kind of calls: its name, the types in which it reads its inputs, and what it makes."""
+    """Describes a function for one kind of call: its name, the types of its inputs, and its outputs."""
 
     name: str
     reads: tuple[int, ...]
-    makes: tuple[tuple[Made, bool], ...]  # and whether it is silent
+    makes: tuple[tuple[Made, bool], ...]  # each with whether it is silent
 
 
 class Functions:
-    """The functions of a model, and the variants that its calls ask for.
+    """Holds the functions of a model, and the variants that its calls need.
 
-    walk     goes through the nodes of a body
-    opset    of ONNX's own operators, by what imports say
-    taken    names of values that exist
+    walk     visits the nodes of a body
+    opset    returns the opset of ONNX's own operators for some imports
+    taken    the names of existing values
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Functions:
         for domain, name, _ in self.originals:
             self.titles.setdefault(domain, set()).add(name)
         self.variants: dict[Any, Variant] = {}
-        self.bodies: dict[Key, dict[bytes, Any]] = {}  # of each function, by contents
+        self.bodies: dict[Key, dict[bytes, Any]] = {}  # for each function, by contents
         self.stack: list[Key] = []
         self.copied = 0  # nodes
 
@@ -57,7 +57,7 @@ class Functions:
     def variant(
         self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], conditional: bool
     ) -> Variant:
-        """The function for calls with such values and attributes; written if it is not there yet."""
+        """Return the function for calls with such values and attributes; write it if it does not exist yet."""
         passed = {a.name: a for a in self.originals[key].attribute_proto} | dict(passed)
         says = tuple(sorted((name, a.type, a.i, a.t.data_type) for name, a in passed.items()))
         kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, conditional)
@@ -99,7 +99,7 @@ class Functions:
         return Variant(self._filed(key, function), reads, tuple(makes))
 
     def _filed(self, key: Key, function: Any) -> str:
-        """The name of this body: that of an equal one, the function's own, or where another has that a new one."""
+        """Return the name for this body: that of an equal body, else the function's own, else a new one."""
         bodies = self.bodies.setdefault(key, {})
         contents = function.SerializeToString(deterministic=True)
         if contents not in bodies:
@@ -109,7 +109,7 @@ class Functions:
         return str(bodies[contents].name)
 
     def write(self) -> None:
-        """Put the bodies into the model; functions that nothing calls stay as they are."""
+        """Put the bodies into the model; functions without a call stay as they are."""
         for key, bodies in self.bodies.items():
             first, *others = bodies.values()
             self.originals[key].CopyFrom(first)

@@ -1,8 +1,8 @@
-"""The values of one graph while its floats become another type: in which type each is made, and in which it is read.
+"""Track a graph's values while its floats become another type: in which types each is made and read.
 
-A value is read in one type by nodes of data, perhaps in another by shape arithmetic. What can be made in any type, an
-initializer, a Constant, a Cast of integers, is made in the type that is read, and a second time where there are two;
-anything else gets a Cast behind the node that makes it.
+Nodes of data read a value in one type, and shape arithmetic perhaps in another. Some makers can give any type: an
+initializer, a Constant, a Cast of integers. These give the type that is read, and a copy gives a second type. Any other
+value gets a Cast behind the node that makes it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from minorm.onnx.graph.tensors import DTYPES
 
 @dataclass(eq=False)
 class Value:
-    """One value.
+    """Describes one value.
 
-    elem      its element type; of what is `free`, that of the file
+    elem      its element type; for a `free` value, the type in the file
     silent    computed from shapes and constants alone
-    place     of the node that makes it, -1 for inputs and initializers; `output` is which of its outputs
-    free      a TensorProto or NodeProto that can make it in other types as well; True for an input of a function
-    may       the float types in which that can be
-    rounded   the wider type in which the node makes it, for lack of a narrower one
-    end       the type in which it must have its own name, because it is an output of the model
+    place     the place of the node that makes it, -1 for inputs and initializers; `output` is which of its outputs
+    free      a TensorProto or NodeProto that can also make it in other types; True for an input of a function
+    may       the float types in which it can be made
+    rounded   the wider type in which the node makes it, if it cannot make the narrower one
+    end       the type that must keep the value's name, because it is an output of the model
     """
 
     name: str
@@ -49,12 +49,12 @@ class Value:
 
     @property
     def given(self) -> Given:
-        """What a node sees of it."""
+        """Return the value's type as a node sees it."""
         return Given(self.elem, self.sequence)
 
     @property
     def made(self) -> int:
-        """The type in which it is made."""
+        """Return the type in which it is made."""
         found = {elem for elem in self.wanted if elem in self.may}
         if self.free is None or not found or (self.elem in found and self.end not in found):
             return self.elem
@@ -62,10 +62,10 @@ class Value:
 
 
 class Scope:
-    """One graph, or the body of a function, and the values that its nodes make.
+    """Holds one graph, or the body of a function, and the values that its nodes make.
 
-    conditional  whether it depends on data if it runs at all
-    passed       the attributes that the function around was called with
+    conditional  whether data decides if it runs
+    passed       the attributes in the call of the function around
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Scope:
         self.passed = passed or {}
         self.values: dict[str, Value] = {}
         self.inner: list[Scope] = []
-        self.reads: list[tuple[Any, int, Value, int]] = []  # who reads what, in which type
-        self.behind: dict[int, list[NodeProto]] = {}  # nodes to put behind others, by their places
+        self.reads: list[tuple[Any, int, Value, int]] = []  # names and place of the reader, the value, and the type
+        self.behind: dict[int, list[NodeProto]] = {}  # nodes to put behind others, by the places of these
         if around is not None:
             around.inner.append(self)
 
     def find(self, name: str) -> Value | None:
-        """The value of this name, here or in a graph around; None for an input that is left out."""
+        """Return the value of this name, here or in a graph around; None for an absent input."""
         scope: Scope | None = self
         while scope is not None and name:
             if name in scope.values:
@@ -96,19 +96,19 @@ class Scope:
         return self.make(name, 0) if name else None
 
     def make(self, name: str, elem: int, **what: Any) -> Value:
-        """A new value."""
+        """Make a new value."""
         self.values[name] = Value(name, elem, **what)
         return self.values[name]
 
     def read(self, names: Any, place: int, value: Value, elem: int = 0) -> None:
-        """`names[place]` is to name the value in this type; 0: in the type it is made in."""
+        """Record that `names[place]` reads the value in this type; 0: in the type in which it is made."""
         value.used = True
         if elem:
             value.wanted.add(elem)
         self.reads.append((names, place, value, elem))
 
     def finish(self, taken: set[str]) -> None:
-        """Name all values, tell those who read them, and put the new nodes in."""
+        """Name all values, rename them in their readers, and put the new nodes in."""
         scopes = [*self._all()]
         for scope in scopes:
             for value in scope.values.values():
@@ -120,13 +120,13 @@ class Scope:
                     names[place] = name
                 else:  # an output of a graph
                     names[place].name = name
-        for scope in reversed(scopes):  # what is inside first, because writing copies it
+        for scope in reversed(scopes):  # inner graphs first, because writing copies them
             for value in scope.values.values():
                 scope._supply(value, taken)
             scope._write()
 
     def _all(self) -> Iterator[Scope]:
-        """This one, then those inside."""
+        """Yield this scope, then those inside."""
         pending = [self]
         while pending:
             scope = pending.pop()
@@ -134,7 +134,7 @@ class Scope:
             pending += reversed(scope.inner)
 
     def _name(self, value: Value, taken: set[str]) -> None:
-        """Under which name the value is there in which type."""
+        """Name the value in each of its types."""
         made, others = value.made, sorted(value.wanted - {value.made})
         if value.sequence and others and not value.free:
             types = f"read as {DTYPES[others[0]]}, and made as {DTYPES[made]}"
@@ -176,7 +176,7 @@ class Scope:
         self.behind.setdefault(value.place, []).append(helper.make_node("Cast", [source], [name], name, to=to))
 
     def _write(self) -> None:
-        """New nodes into the list, new types into the descriptions."""
+        """Put new nodes into the list, and new types into the descriptions."""
         if self.behind:
             old = list(self.holder.node)
             self.holder.node.extend(self.behind.get(-1, ()))
@@ -200,7 +200,7 @@ class Scope:
 
 
 def make_in(maker: Any, elem: int) -> None:
-    """Let a tensor, a Constant or another node that names its type make it in this one."""
+    """Make a tensor, a Constant or another node that names its type give this type."""
     if isinstance(maker, TensorProto):
         retype_tensor(maker, elem)
     elif maker.op_type == "Constant":
@@ -215,13 +215,13 @@ def make_in(maker: Any, elem: int) -> None:
 
 
 def describe(entry: Any, elem: int) -> None:
-    """Let the description of a float say this type, if it says one."""
+    """Set this type in the description of a float, if it declares one."""
     if elem in FLOATS and entry.type.WhichOneof("value"):
         tensor_type(entry).elem_type = elem
 
 
 def tensor_type(entry: Any) -> Any:
-    """The innermost type that a description says: of a tensor, or of the elements of a sequence."""
+    """Return the innermost type of a description: of a tensor, or of the elements of a sequence."""
     kind = entry.type
     while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
         kind = getattr(kind, kind.WhichOneof("value")).elem_type

@@ -1,9 +1,9 @@
-"""Another float type for a whole model, as `to(mn.float16)` gives it to the module that was loaded from it.
+"""Convert a whole model to another float type, as `to(mn.float16)` converts the module loaded from it.
 
-Every float that nodes of data read or make becomes of that type: inputs, outputs, tensors, what Casts and other nodes
-name. What is computed from shapes and constants alone stays in the types of the file, because float16 cannot count to
-2049, and gets a Cast where a node of data reads it; what ONNX prescribes gets one back. Which type a node needs is in
-`float_types.py`, how a value comes to be there in two types in `retyped_values.py`.
+Every float that nodes of data read or make gets that type: inputs, outputs, tensors, and the types that Casts and other
+nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot count to
+2049; a node of data reads them through a Cast. A Cast also gives the types back that ONNX prescribes. `float_types.py`
+finds the types that a node needs, and `retyped_values.py` provides a value in two types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from minorm.onnx.loading.signatures import opset_table
 
 MEASURES = ("Shape", "Size")
 _NOTHING: Mapping[str, Value] = {}
-LAYERS = ("BatchNormalization", "Dropout", "Bernoulli", "Multinomial")  # and Random...: data, whatever they read
+LAYERS = ("BatchNormalization", "Dropout", "Bernoulli", "Multinomial")  # and Random...: their results are always data
 
 
 def retype(
@@ -48,16 +48,17 @@ def retype(
     held: Collection[str] = (),
     runnable: bool = False,
 ) -> list[str]:
-    """Make all floats of the network `dtype`, in place; returns the nodes that compute in float32 though it is float64.
+    """Convert all floats of the network to `dtype`, in place; return the nodes that compute in float32 despite float64.
 
-    kinds    of the values of each graph, as shape inference finds them; asked only where the nodes do not say a type
+    kinds    the kinds of the values of each graph by shape inference; used only if the nodes do not say a type
     held     tensors of the graph, initializers and Constants, that are Parameters or buffers: their contents come from
-             elsewhere, in the new type already (so are tensors inside functions and branches that have it). The others
-             are constants, and what nodes make of these alone is computed as before
-    runnable whether a float64 model gets Casts to float32 around what onnxruntime has in that alone, Conv among it: it
-             then runs there, and is as precise as float32. Otherwise it is what the module is, and minorm runs it
+             elsewhere, already in the new type (tensors of the new type inside functions and branches count as held
+             too). The others are constants, and nodes that read only these compute as before
+    runnable whether a float64 model gets Casts to float32 around operators that onnxruntime has only in float32, such
+             as Conv: it then runs there, with the precision of float32. Otherwise it is exactly the module, and minorm
+             runs it
 
-    Raises ExportError that names all nodes without a form in this type.
+    Raise ExportError, which names all nodes without a form in this type.
     """
     retyper = Retyper(model, ELEMENT_TYPES[dtype][0], kinds, held, runnable)
     retyper.retype()
@@ -65,7 +66,7 @@ def retype(
 
 
 class Retyper:
-    """Walks the model once to see who reads what in which type; then Scope.finish changes it."""
+    """Walks the model once to see which node reads which value in which type; then Scope.finish changes it."""
 
     def __init__(self, model: Any, goal: int, kinds: Kinds, held: Collection[str], runnable: bool) -> None:
         self.model, self.goal, self.kinds, self.held = model, goal, kinds, held
@@ -95,7 +96,7 @@ class Retyper:
         return opset
 
     def _float(self, elem: int) -> int:
-        """The type that data of this type gets; 0 where it is no float."""
+        """Return the type that data of this type gets; 0 if it is not a float."""
         return self.goal if elem in FLOATS else 0
 
     # Graphs
@@ -103,10 +104,10 @@ class Retyper:
     def _graph(
         self, scope: Scope, given: Mapping[str, Value] | None = None, silent: bool = False, data: int = 0
     ) -> None:
-        """The values that a graph begins with.
+        """Record the initial values of a graph: its inputs and initializers.
 
-        given     what the inputs are when it begins, where that is known
-        silent    whether these are computed from shapes and constants alone; if not, floats are of the type `data`
+        given     the values of the inputs when the graph begins, if known
+        silent    whether these are computed from shapes and constants alone; if not, floats have the type `data`
         """
         own = {tensor.name for tensor in scope.holder.initializer}
         for entry in scope.holder.input:
@@ -125,11 +126,11 @@ class Retyper:
                 scope.make(tensor.name, tensor.data_type, silent=True, free=free)
 
     def _is_state(self, scope: Scope, elem: int) -> bool:
-        """Inside nodes and functions, where names do not say it: what has the new type already."""
+        """Return whether a tensor inside a node or function is state: then it has the new type already."""
         return bool(scope.path) and elem == self.goal
 
     def _end(self, scope: Scope, place: int, entry: Any) -> None:
-        """An output of the model: a float is of the wanted type, under its own name."""
+        """Record an output of the model: a float gets the wanted type, under its own name."""
         value = scope.find(entry.name) or scope.make(entry.name, 0)
         value.end = self._float(value.elem)
         scope.read(scope.holder.output, place, value, value.end)
@@ -154,7 +155,7 @@ class Retyper:
         elif is_layer(node):
             self._layer(scope, place, node)
         elif not is_node(node):
-            raise RuleNotApplicable(f"what it computes is not known: its domain is {node.domain!r}")
+            raise RuleNotApplicable(f"its meaning is not known: its domain is {node.domain!r}")
         elif node.op_type == "Constant":
             self._constant(scope, place, node)
         elif any(graphs_of(node)):
@@ -163,7 +164,7 @@ class Retyper:
             self._plain(scope, place, node)
 
     def _layer(self, scope: Scope, place: int, node: Any) -> None:
-        """A layer that was put in: it is of the module's type, and so are its floats."""
+        """Record a layer that was put in: its floats have the module's type."""
         for i, name in enumerate(node.input):
             value = scope.find(name)
             if value is not None:
@@ -216,7 +217,7 @@ class Retyper:
                 )  # fmt: skip
 
     def _is_free(self, node: Any, named: int | None, given: Sequence[Given]) -> Any:
-        """The node, if it can make its one float result in any type; a Cast of floats rounds as the file says."""
+        """Return the node if it can make its float result in any type; a Cast of floats must round as in the file."""
         name, default, like = NAMED.get(node.op_type, ("", 0, None))
         if not name or like is not None or (named or default) not in FLOATS or any(g.elem in FLOATS for g in given):
             return None
@@ -225,7 +226,7 @@ class Retyper:
     # Graphs inside nodes
 
     def _holder(self, scope: Scope, place: int, node: Any) -> None:
-        """If, Loop, Scan: silent where all that they read, inside too, is; else all floats are data."""
+        """Record an If, Loop or Scan: silent if it reads only silent values, inside too; else its floats are data."""
         inputs = [scope.find(name) for name in node.input]
         graphs = list(graphs_of(node))
         branches = node.op_type == "If"
@@ -254,9 +255,9 @@ class Retyper:
                 elem = 0 if value.elem not in FLOATS else value.elem if silent else data
                 inner.read(graph.output, i, value, elem)
                 describe(graph.output[i], elem)
-        made = results[0][1:] if node.op_type == "Loop" else results[0]  # but for its condition
+        made = results[0][1:] if node.op_type == "Loop" else results[0]  # without its condition
         if len(made) < len(node.output) or any(len(values) != len(results[0]) for values in results):
-            raise RuleNotApplicable("its graphs have another number of outputs")
+            raise RuleNotApplicable("its graphs have different numbers of outputs")
         rounded = data if data != self.goal and not silent else 0
         for i, (name, value) in enumerate(zip(node.output, made, strict=False)):
             floats = value.elem in FLOATS and not silent
@@ -288,7 +289,7 @@ class Retyper:
 
 
 def _own(graph: Any) -> set[str]:
-    """The names that a graph gives to values, those inside its nodes too."""
+    """Return the names that a graph gives to values, also inside its nodes."""
     found = {entry.name for entry in (*graph.input, *graph.initializer)}
     for node in graph.node:
         found.update(node.output)

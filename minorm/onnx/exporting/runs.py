@@ -1,9 +1,8 @@
-"""Running the model to see what it computes, several times, and leaving no mark on it.
+"""Run the model several times to see what it computes, and leave it unchanged.
 
-One run gives the operations. A run in which a free axis (the batch) has another length tells which lengths and
-numbers follow that axis; a run on other values tells what was computed from the input behind minorm's back, by
-`x.numpy()` or `x.item()`, and would silently become a constant. Modes, buffers and the random generator are put
-back afterwards.
+One run gives the operations. A run in which a free axis (the batch) has another length shows which lengths and numbers
+follow that axis. A run with other values shows what the model computed from the input outside minorm, by `x.numpy()` or
+`x.item()`; it would silently become a constant. Afterwards we restore modes, buffers and the random generator.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Run:
-    """One run: the arguments, the calls made, what came out, and the buffers as it left them."""
+    """Holds one run: its arguments, its calls, its result, and the buffers afterwards."""
 
     args: tuple[Any, ...]
     calls: list[Call]
     result: Any
     buffers: dict[str, Tensor]
-    originals: dict[int, tuple[Any, Any]]  # by id: arrays that calls changed in place, and what they held before
+    originals: dict[int, tuple[Any, Any]]  # by id: arrays that calls changed in place, and their old contents
 
 
 def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
-    """Run `model(*args)` and write down its calls, as a tree of modules and operations."""
+    """Run `model(*args)` and record its calls, as a tree of modules and operations."""
     known = [a for a in args if isinstance(a, Tensor)]
     if isinstance(model, Module):
         known += [*model.parameters(), *model.buffers()]
@@ -66,12 +65,12 @@ _CHANGED = (
 
 
 def _unseen(tensor: Tensor) -> int:
-    """How many changes of the tensor no trace has written down: those of its array, behind its back."""
+    """Return how many changes of the tensor no trace has recorded, because they went directly to its array."""
     return tensor.version.count - tensor.version.traced
 
 
 def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignored: set[int]) -> None:
-    """A change that leaves no call behind still counts up the version of the tensor it changes."""
+    """Refuse changes without a call: they still raise the version of the tensor."""
     for call in calls:
         for tensor in tensors_of(call.result):
             if _unseen(tensor) != before.get(id(tensor.version), (0, 0))[1] and id(tensor.version) not in ignored:
@@ -80,7 +79,7 @@ def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignor
 
 
 def _part_views(calls: list[Call]) -> None:
-    """A view of a buffer lives on in the calls; the next run, which changes the buffer, must not view it anew."""
+    """Detach recorded views from their buffers, because the next run changes the buffers and would change the views."""
     for call in calls:
         if not call.changed:
             for tensor in tensors_of(call.result):
@@ -90,7 +89,7 @@ def _part_views(calls: list[Call]) -> None:
 
 @contextmanager
 def _scopes(model: Callable[..., Any]) -> Iterator[None]:
-    """While open, each module's forward appears in the trace as a call of its Scope."""
+    """Let each module's forward appear in the trace as a call of its Scope, inside this context."""
     with ExitStack() as stack:
         for path, module in model.named_modules() if isinstance(model, Module) else ():
             stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
@@ -107,7 +106,7 @@ def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) -> Callable[..., Any]:
-    """file: writes a loaded graph as its file has it, unless an interceptor changes what its operations compute."""
+    """Wrap a forward in a call of its scope. file: stands for a loaded graph, unless an interceptor is active."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
         how = scope if file is None or trace.state.interceptor is not None else file
@@ -118,9 +117,9 @@ def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) ->
 
 @contextmanager
 def same_random_numbers_after(model: Any = None) -> Iterator[None]:
-    """Whatever is drawn inside, the generator then goes on as if nothing had been; so do those of a model's layers.
+    """Restore the random generator, and those of the model's layers, on leaving this context.
 
-    Not around a single run: two runs must draw different numbers, so that a constant drawn at random shows.
+    Do not use it around a single run: two runs must draw different numbers, so that a random constant is noticed.
     """
     layers = model.modules() if isinstance(model, Module) else ()
     own = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
@@ -135,7 +134,7 @@ def same_random_numbers_after(model: Any = None) -> Iterator[None]:
 
 @contextmanager
 def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None]:
-    """Put the model in the mode to export (None: leave it as it is); on leaving, modes and buffers are as they were."""
+    """Put the model in the mode to export (None: as it is); restore modes and buffers on leaving the context."""
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
@@ -154,14 +153,14 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
             np.copyto(array, contents)
             buffer.set_array(array)
             buffer.version.count, buffer.version.traced = count, traced
-            if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
+            if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward replaced the buffer
                 setattr(module, name, buffer)
 
 
 def results(
     model: Callable[..., Any], args: tuple[Any, ...], training: bool | None, updated: Sequence[str]
 ) -> list[Tensor]:
-    """What the model returns, then what these of its buffers become; it is left as it was."""
+    """Return the model's results, then the new values of the buffers in `updated`; leave the model unchanged."""
     with same_random_numbers_after(model), untouched(model, training), no_grad():
         found = tensors_of(model(*args))
         buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
@@ -169,7 +168,7 @@ def results(
 
 
 def tensors_of(result: Any) -> list[Tensor]:
-    """The Tensors in a result: a Tensor, or tuples, lists and dicts of them."""
+    """Return the Tensors in a result: a Tensor, or tuples, lists and dicts of them."""
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, dict):
@@ -180,7 +179,7 @@ def tensors_of(result: Any) -> list[Tensor]:
 
 
 def name_of(target: Any) -> str:
-    """How an operation is called in messages."""
+    """Return the name of an operation for messages."""
     if isinstance(target, Scope):
         return f"module {target.path or 'model'}"
     return str(getattr(target, "__qualname__", target)).split(".")[-1]

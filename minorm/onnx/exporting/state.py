@@ -1,4 +1,4 @@
-"""The tensors of a loaded module, put where its file holds them: initializers, Constants, functions, branches."""
+"""Put the tensors of a loaded module where its file holds them: initializers, Constants, functions, branches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from minorm.onnx.loading.original import is_large
 
 
 class State:
-    """Parameters, buffers and constants of a module on their way into a model.
+    """Puts the parameters, buffers and constants of a module into a model.
 
-    arrays      Parameters and buffers as they are now, by the names of the file
-    contents    initializers whose elements are still to be written, by name
-    reshaped    what has another shape than in the file
+    arrays      current Parameters and buffers, by the names of the file
+    contents    initializers whose elements are not written yet, by name
+    reshaped    tensors with another shape than in the file
     """
 
     def __init__(self, module: GraphModule, model: Any, bodies: Bodies) -> None:
@@ -33,15 +33,15 @@ class State:
             self.arrays[name] = _widened(_present(held[weight]), shape)
         self.contents: dict[str, Any] = {}
         self.reshaped: list[str] = []
-        self._owners: dict[str, list[tuple[str, int]]] = {}  # of statistics: what a layer computes, their place there
+        self._owners: dict[str, list[tuple[str, int]]] = {}  # statistics -> the layer's value, and their place there
         for placed in module.placed:
             for index, name in enumerate(placed.statistics):
                 self._owners.setdefault(name, []).append((placed.value, index))
         self._readers: dict[str, dict[int, Any]] = {}  # the nodes of the graph that read a value, by their ids
-        self._inner: dict[int, dict[str, Any]] = {}  # of a branch or a loop: its initializers by name
+        self._inner: dict[int, dict[str, Any]] = {}  # for each graph or branch: its initializers by name
 
     def apart(self) -> Iterator[str]:
-        """Names of tensors that a function's body holds, where its calls do not agree on them any more."""
+        """Yield the names of tensors in a function's body on which its calls no longer agree."""
         homes = self.original.layout.homes
         inside = [name for name in self.arrays if self.bodies.calls_around(name)]
         together: dict[tuple[str, str], list[str]] = {homes[name][:2]: [] for name in inside}
@@ -55,12 +55,12 @@ class State:
                 yield from (name for name in names if name in self.arrays and not same(self.arrays[name], file))
 
     def fill(self, names: Values) -> None:
-        """Put everything in its place; `names` finds new ones."""
+        """Put every tensor in its place; `names` finds new names."""
         self._set_constants()
         self._set_state(names)
 
     def _set_constants(self) -> None:
-        """What the module holds and nobody trains: as the file has it."""
+        """Fill in the constants that the module holds, as the file has them."""
         held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
         for tensor in self.graph.initializer:
             if tensor.name in held and is_large(tensor):
@@ -88,7 +88,7 @@ class State:
                 encoding.fill([(tensor, array)])
             elif node.op_type == "Constant":
                 self._set_constant(node, array)
-            elif not same(array, self._array(node.input[0])):  # an Identity of an equal tensor, once
+            elif not same(array, self._array(node.input[0])):  # the file had an Identity of an equal tensor
                 self._drop(node)
                 self._hold(name, array)
 
@@ -98,7 +98,7 @@ class State:
         return self._inner[id(holder)]
 
     def _drop(self, node: Any) -> None:
-        """Take a node out of the graph."""
+        """Remove a node from the graph."""
         for name in reads_of([node]) if self._readers else ():
             self._readers[name].pop(id(node), None)
         self.bodies.place(self.graph, node, (), (), stays=False)
@@ -121,7 +121,7 @@ class State:
         self.contents[name] = array
 
     def _array(self, name: str) -> Any:
-        """What a value of the graph is now, where the file or the module says so."""
+        """Return the current array of a value, if the file or the module holds it."""
         if name in self.arrays:
             return self.arrays[name]
         tensor, node = self._initializers(self.graph).get(name), self.bodies.maker(name)
@@ -132,20 +132,20 @@ class State:
         return None if tensor is None else numpy_helper.to_array(tensor)
 
     def differs(self, name: str) -> bool:
-        """Whether a buffer is no longer what the value is that it started from."""
+        """Return whether a buffer differs now from the value from which it started."""
         if name not in self.original.starts:
             return False
         value, array = self.original.starts[name]
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """Statistics that the file merged with others, or computes, and that differ now get an initializer."""
+        """Give statistics an initializer if the file merged or computes them, and they differ from that now."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)
         readers = self._readers.get(name, {})
         if node is not None and all(other.op_type == "BatchNormalization" for other in readers.values()):
-            self._drop(node)  # an Identity, say, that gave it this name
+            self._drop(node)  # for example an Identity that gave it this name
         elif name in names.taken:
             own = names.fresh(name)
         names.taken.add(own)
@@ -155,7 +155,7 @@ class State:
 
 
 def same(x: Any, y: Any) -> bool:
-    """Whether two arrays have the same bits."""
+    """Return whether two arrays have the same bits."""
     return y is not None and x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
 
 
@@ -164,6 +164,6 @@ def _present(tensor: Any) -> Any:
 
 
 def _widened(array: Any, shape: tuple[int, ...]) -> Any:
-    """What a file of this shape holds once for each sample: axes of length 1, and those in front, repeat."""
+    """Repeat an array to the file's shape, which holds it for each sample: along new axes and axes of length 1."""
     lengths = (1,) * (len(shape) - array.ndim) + array.shape
     return np.broadcast_to(array, [m if n == 1 else n for n, m in zip(lengths, shape, strict=True)])

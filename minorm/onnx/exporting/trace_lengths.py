@@ -1,9 +1,9 @@
-"""The lengths that a model is traced at: chosen so that every free axis keeps its identity through the model.
+"""Choose the lengths at which a model is traced, so that one can follow every free axis through the model.
 
-A pyramid of strides makes 8 and 16 both 1, and half of an even length is the same rounded up and down. So a free
-height is also run at a length that differs by more than a stride, at one that stays odd when it is halved and rounded
-up (32 k + 1), and at one that stays odd when it is rounded down (32 k - 1). A length that the model refuses is replaced
-by another; where it takes no odd one, its sizes are multiples anyway.
+A pyramid of strides turns both 8 and 16 into 1, and half of an even length is the same rounded up and down. So we also
+run a free height at three other lengths. One differs by more than a stride, one stays odd when it is halved and rounded
+up (32 k + 1), and one stays odd when it is halved and rounded down (32 k - 1). If the model refuses a length, we try
+another; if it takes no odd one, its sizes are multiples anyway.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from minorm.onnx.exporting.runs import Run, tensors_of
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.tensor.tensor import Tensor
 
-# What a model raises at a size that it does not take.
+# Errors that a model raises at a size that it does not take.
 REFUSALS = (ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AssertionError)
-STEP = 64  # lengths that differ by half of it are told apart behind a total stride of 32
-FARTHER = 512  # as far as lengths are raised where strides still make them one
+STEP = 64  # lengths that differ by half of it still differ behind a total stride of 32
+FARTHER = 512  # by how much lengths are raised if strides still make them equal
 LARGEST = 1 << 24  # elements of an input at another length, unless that is at most twice the example
 
 
 def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inputs, list[Run]]:
-    """The example run as it is and at other lengths of each free axis; the inputs say at which."""
+    """Run the example as it is and at other lengths of each free axis; the returned inputs hold these lengths."""
     base = run(inputs.args)
     runs, others = [base], []
     for symbol in range(len(inputs.symbols.names)):
@@ -39,7 +39,7 @@ def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inpu
 
 
 def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ...]], Run]) -> Iterator[tuple[int, Run]]:
-    """Lengths of one axis that the model takes, and the runs."""
+    """Yield other lengths of one axis that the model takes, with the runs."""
     refused: list[tuple[int, str]] = []
     name, length = inputs.symbols.names[symbol], inputs.symbols.base[symbol]
     taken = {length}
@@ -79,7 +79,7 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
 
 
 def _odd(length: int, rest: int) -> list[int]:
-    """Lengths 32 k + rest near `length`, no multiples of 3, 5 or 7; smaller odd ones, for what takes no more."""
+    """Return a length 32 k + rest near `length`, no multiple of 3, 5 or 7, and a smaller odd one in case it fails."""
     k = max(2, length // 32)
     around = [32 * (k + i) + rest for i in (0, 1, 2, 3)]
     usable = [n for n in around if math.gcd(n, 105) == 1 and n != length]
@@ -95,7 +95,7 @@ def _fits(inputs: Inputs, symbol: int, length: int) -> bool:
 
 
 def _merged(first: Sequence[Call], other: Sequence[Call]) -> int:
-    """How many windows with a stride make one length of two."""
+    """Count the windows with a stride that turn two different lengths into one."""
     count = 0
     for a, b in zip(first, other, strict=False):
         if a.children and b.children:

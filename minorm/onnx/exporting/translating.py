@@ -1,6 +1,6 @@
-"""From a model and an example of its input to a ModelProto: run it, walk the runs, name everything.
+"""Translate a model to a ModelProto, from an example of its input: run it, walk the runs, name everything.
 
-`export.py` stands on this; neither files nor runtimes are known here.
+`export.py` builds on this module, which knows neither files nor runtimes.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from minorm.onnx.loading.updates import ENDING
 from minorm.support.argument_errors import kind_of
 from minorm.tensor.tensor import Tensor
 
-LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
+LEAST = 16 << 20  # bytes of memory that must be free to begin: with less, even the system's own libraries fail
 
 
 class Translated:
-    """A model written down: the file, and what is right for it.
+    """Holds a translated model: the file, and the correct results for it.
 
-    inputs, results    the example, and what the model computed for it, in the order of the file's outputs: what the
-                       model returned, then what its buffers became
+    inputs, results    the example, and the model's results for it, in the order of the file's outputs: first what the
+                       model returned, then the new values of its buffers
     training           whether some layer was in training mode
-    example            which axes of the inputs are free, and the lengths they were traced at
-    nodes              of the graph, with the names that they have in the file; "" for what the file leaves out
-    why                what keeps the file from an opset one lower, in words; "" where nothing does, or it was asked for
+    example            the free axes of the inputs, and the lengths at which they were traced
+    nodes              the nodes of the graph, with their names in the file; "" for nodes that the file leaves out
+    why                the reason against the opset below, in words; "" without one, or if the caller chose the opset
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Translated:
         self.proto: onnx.ModelProto
         self.results: list[Tensor]
         self.nodes: list[Node]
-        self.became: list[str] = []  # the buffers whose new contents are outputs, as far as modules hold them
+        self.became: list[str] = []  # the buffers of modules whose new contents are outputs
 
     def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
-        """Trace once more, with a run at these lengths of the free axes that has no say.
+        """Trace once more, with a follower at these lengths of the free axes.
 
-        Raises Unstable where it takes another path.
+        Raise Unstable if it takes another path.
         """
         with same_random_numbers_after(self.model):
             symbols, example = self.example.symbols, self.example
@@ -77,9 +77,9 @@ def translate(
     dynamic_axes: Axes | None = None,
     weights: Weights | None = None,
 ) -> Translated:
-    """The ModelProto of `model(*args)`; the arguments are those of `export`.
+    """Translate `model(*args)` to a ModelProto; the arguments are those of `export`.
 
-    weights    takes the contents of large initializers, if they are to lie in a file of their own
+    weights    takes the contents of large initializers, if these go to a separate file
     """
     opset = _opset(opset_version)
     if not callable(model):
@@ -129,7 +129,7 @@ def translate(
 
 
 def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
-    """The new values of buffers, by name, but for those that the model returns itself."""
+    """Return the new values of buffers, by name, except those that the model itself returns."""
     same = {id(node.outputs[0]): node.inputs[0] for node in graph.nodes if node.operator == "Identity"}
     returned = set()
     for output in outputs:
@@ -175,7 +175,7 @@ def _run(model: Callable[..., Any], args: tuple[Any, ...], training: bool | None
 
 
 def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> list[Run]:
-    """A run on other values; none where the model does not take these."""
+    """Run the model with other values; return an empty list if it refuses these."""
     try:
         return [_run(model, inputs.disturbed(), training)]
     except trace_lengths.REFUSALS:
@@ -193,7 +193,7 @@ def _write(
     runs: Sequence[Run],
     probe: bool,
 ) -> Choice[Written]:
-    """The graph at this opset; None chooses one."""
+    """Write the graph at this opset; None chooses one."""
 
     def walk(at: int, pieces: Pieces) -> Written:
         return _walk(model, at, training, inputs, runs, probe, pieces=pieces)
@@ -222,14 +222,14 @@ def _walk(
 
 
 def _layer(model: Callable[..., Any], path: str) -> str:
-    """Where a walk stopped, in words; "" for a plain function."""
+    """Say in words at which layer a walk stopped; "" for a plain function."""
     module = dict(model.named_modules()).get(path) if isinstance(model, Module) else None
     name = f"{path!r}, a " if path else "the "
     return "" if module is None else f"; the layer is {name}{type(module).__name__}"
 
 
 def _homes(model: Callable[..., Any]) -> dict[int, str]:
-    """id of an array -> its state_dict key."""
+    """Return id of an array -> its state_dict key."""
     if not isinstance(model, Module):
         return {}
     named = [*model.named_parameters(), *model.named_buffers()]
@@ -237,7 +237,7 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
-    """id of an array -> what holds it, for Tensors that are no parameters: an attribute, or a constant of the file."""
+    """Return id of an array -> the attribute, or the file's constant, that holds it, for more than parameters."""
     if not isinstance(model, Module):
         return {}
     labels = (

@@ -1,4 +1,4 @@
-"""The model itself says what is right of the file that was written of it: run by minorm, at each size."""
+"""Verify a written file against the model itself, which minorm runs at each size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class TranslatedModel:
-    """What a traced model computes."""
+    """Computes the correct results with the traced model."""
 
     name = "the model"
     looks_inside = True
@@ -34,7 +34,7 @@ class TranslatedModel:
         self.translated, self.training = translated, translated.training
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
-        """In this process; the example's results are known."""
+        """Run the model in this process; the example's results are known."""
         return [tried(group, self._results) for group in groups]
 
     def _results(self, size: Size) -> list[Tensor]:
@@ -47,10 +47,11 @@ class TranslatedModel:
         return self.translated.example.given([Tensor(array) for array in size.arrays().values()])
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """The node where the file leaves what the model does at this size.
+        """Find the node at which the file begins to differ from the model at this size.
 
-        The model is traced again beside the runs that made the file. Where a length or a number is not what the file
-        has, that is the place; else results differ, and onnxruntime's are held against the model's, node by node.
+        We trace the model again, together with the runs that made the file. If a length or a number differs from the
+        file, that is the place. Else the results differ, and we compare onnxruntime's results with the model's, node by
+        node.
         """
         translated = self.translated
         try:
@@ -58,14 +59,14 @@ class TranslatedModel:
         except (Unstable, ExportError) as error:
             return f"; {str(error).removeprefix('export: ')}"
         if any(a.operator != b.operator for a, b in zip(follower.graph.nodes, translated.nodes, strict=False)):
-            return ""  # it was written in another way this time, so that places mean nothing
+            return ""  # the model was written in another way this time, so places do not match
         written = {node.name for node in new.graph.node}
         for place, how in follower.strays:
             node = translated.nodes[place]
             if node.name:
                 where = f"node {node.name!r} ({node.operator})" if node.name in written else node.scope
                 return f"; in {where} {how}"
-        # What was changed in place is no longer what a node gave.
+        # An array that was changed in place no longer holds a node's result.
         changed = [array for array, _ in follower.originals[-1].values()]
         tensors = {
             id(value): tensor
@@ -82,7 +83,7 @@ class TranslatedModel:
 
 
 def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]]) -> Trial:
-    """The first size of a group that a model takes, and what it refuses the others with."""
+    """Try the sizes of a group until the model takes one; return its results, and the errors at the others."""
     errors: list[str] = []
     for place, size in enumerate(group):
         try:
@@ -94,7 +95,7 @@ def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]])
 
 
 def against(translated: Translated) -> Comparison:
-    """What a traced model computes: of the example, and at other lengths of every free axis."""
+    """Return a Comparison with a traced model: on the example, and at other lengths of every free axis."""
     example, symbols = translated.example, translated.example.symbols
     labels: dict[str, list[int | str]] = {
         name: [symbols.names[axes[i]] if i in axes else n for i, n in enumerate(tensor.shape)]
@@ -106,19 +107,19 @@ def against(translated: Translated) -> Comparison:
 
 
 def of(source: Any, labels: trying.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
-    """What is right around an example; labels: of each input, its lengths, free ones by their names."""
+    """Return a Comparison around an example. labels: each input's lengths, free ones by their names."""
     arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
     return Comparison(source, trying.around(labels, elems, arrays, 2 if training else 1), "export")
 
 
-# A graph that was loaded and is written back
+# A loaded graph that is written back
 
 
 class LoadedGraph:
-    """What a loaded graph computes in the mode that is written.
+    """Computes the correct results with a loaded graph, in the written mode.
 
-    outputs    of the new file: a result of the graph by its place, the new contents of a buffer by its name, or None
+    outputs    the new file's outputs: the place of a result, the name of a buffer for its new contents, or None
     """
 
     name = "the model"
@@ -129,7 +130,7 @@ class LoadedGraph:
         self.training = training is not False
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
-        """In this process."""
+        """Run the graph in this process."""
         return [tried(group, self._results) for group in groups]
 
     def _results(self, size: Size) -> list[Tensor | None]:
@@ -139,7 +140,7 @@ class LoadedGraph:
         return [found[n] if isinstance(n, int) else after[n] if n is not None else None for n in self.outputs]
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """The first node that onnxruntime and minorm, which reads the new file again, do not agree about."""
+        """Find the first node on which onnxruntime and minorm disagree; minorm loads the new file for this."""
         names = [name for node in new.graph.node for name in node.output if name]
         try:
             again = load(new, outputs=names)
@@ -159,10 +160,10 @@ def of_graph(
     output_names: Sequence[str],
     example: Sequence[Tensor] | None = None,
 ) -> Comparison:
-    """What a loaded graph computes: of an example and around it, or of random inputs as its file declares them.
+    """Return a Comparison with a loaded graph: around an example, or on random inputs as its file declares them.
 
-    new             the file that is written of it, without what it holds
-    output_names    in it, of what the graph returns; other outputs are what buffers become
+    new             the file that is written from it, without its contents
+    output_names    the names of the graph's results in it; other outputs are new values of buffers
     """
     entries, buffers = inputs_of(new.graph), dict(model.named_buffers())
     labels = {entry.name: labels_of(entry, {}, "export") for entry in entries}

@@ -1,8 +1,8 @@
-"""From a recorded run to a graph: walk the calls, write those a rule exists for, look inside the others.
+"""Turn recorded runs into a graph: walk the calls, write those that have a rule, look inside the others.
 
-All runs of the model are walked in step. A Tensor is recognised by being the same object, or by holding the same
-array (`x.detach()`), as one seen before; one never seen before is a constant. What cannot be written does not
-stop the walk: the error at the end lists everything.
+We walk all runs of the model in step. We recognise a Tensor if it is the same object as an earlier one, or holds the
+same array (`x.detach()`); a new Tensor is a constant. The walk continues after an operation that cannot be written, so
+that the error at the end lists all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Writer:
-    """Walks the runs in step; `agreement` knows how far they may differ."""
+    """Walks the runs in step and writes their graph; `agreement` knows how far the runs may differ."""
 
     def __init__(
         self,
@@ -40,26 +40,26 @@ class Writer:
     ) -> None:
         self.graph = agreement.graph
         self.agreement = agreement
-        self.training = training  # as `export` takes it
-        self.pieces = pieces or Pieces()  # into which normalizations are split
+        self.training = training  # as in `export`
+        self.pieces = pieces or Pieces()  # counts the nodes of normalizations
         self.homes = homes  # id of an array -> its state_dict key
-        self.labels = labels  # id of an array -> the attribute of a module it is, though no parameter or buffer
+        self.labels = labels  # id of an array -> the module's attribute, not a parameter or buffer, that holds it
         self.known: list[dict[int, Value]] = []  # run -> id of a Tensor -> its Value
         self.arrays: list[dict[int, Value]] = []  # run -> id of an array -> its Value
-        self.kept: list[Any] = []  # an id means something only while its object lives
+        self.kept: list[Any] = []  # objects to keep alive, so that their ids stay valid
         self.failures: list[str] = []
-        self.declined: list[str] = []  # why the functions around the current call have no form of their own
+        self.declined: list[str] = []  # why the functions around the current call could not be written whole
         self.holders: list[dict[int, list[int]]] = []  # run -> id of an array -> ids of the constants that hold it
-        self.originals: list[dict[int, tuple[Any, Any]]] = []  # run -> id of an array that changed -> what it held
-        self.unwritten: dict[int, str] = {}  # id of a Value that no operator gives -> why: wrong only where it is used
+        self.originals: list[dict[int, tuple[Any, Any]]] = []  # run -> id of a changed array -> its old contents
+        self.unwritten: dict[int, str] = {}  # id of a Value without an operator -> why: an error only if it is used
         self.spoilt: list[str] | None = None  # collects those reasons while a change in place is written
-        self.follows = False  # whether a length that follows a free axis was the reason somewhere
+        self.follows = False  # whether some reason was a length that follows a free axis
         self.operation = ""  # the name of the current call
-        self.strays: list[tuple[int, str]] = []  # place of a node in the graph, how the follower strays from it
-        self.followed: list[tuple[Value, Tensor]] = []  # what Values are in the follower
+        self.strays: list[tuple[int, str]] = []  # place of a node in the graph, and how the follower differs there
+        self.followed: list[tuple[Value, Tensor]] = []  # Values, and their Tensors in the follower
 
     def write(self, runs: Sequence[Run], inputs: Sequence[Value], places: Sequence[int]) -> list[Value]:
-        """The graph of the runs; `inputs[i]` is argument `places[i]`. Returns the Values of the results."""
+        """Write the graph of the runs and return the Values of the results; `inputs[i]` is argument `places[i]`."""
         self.known = [{} for _ in runs]
         self.arrays = [{} for _ in runs]
         self.holders = [{} for _ in runs]
@@ -106,7 +106,7 @@ class Writer:
             self._change(calls, results)
             return
         if all(id(tensor) in self.known[0] for tensor in results[0]):
-            return  # it returned what it was given
+            return  # it returned its arguments
         reasons = self._by_rule(calls, results)
         if reasons is None:
             return
@@ -123,7 +123,7 @@ class Writer:
             self._bind(Value(None, tensors[0].dtype), tensors)
 
     def _embed(self, calls: Sequence[Call], target: Embedded) -> bool:
-        """Write a loaded graph as its file has it, if that can be."""
+        """Write a loaded graph as its file has it, if possible; return whether it was."""
         found = embedding.piece(target, self.training, self.graph.opset)
         if found is None:
             return False
@@ -142,9 +142,10 @@ class Writer:
         return True
 
     def _change(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> None:
-        """A change in place: its result is a Tensor known before, which stands for the new value from here on.
+        """Write a change in place: its result is a known Tensor, which stands for the new value from here on.
 
-        What cannot be written is an error where somebody reads it: buffers change that no output needs.
+        A change that cannot be written is an error only if its value is read, because some buffers change without a
+        reader.
         """
         self.spoilt = []
         reasons = self._by_rule(calls, results)
@@ -159,7 +160,7 @@ class Writer:
         self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
-        """Write the call by the first rule that accepts it: None. Where none does, why not."""
+        """Write the call by the first rule that accepts it and return None; else return the reasons."""
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:
@@ -262,7 +263,7 @@ class Writer:
         return self._filled(arrays, what)
 
     def _filled(self, arrays: Sequence[Any], what: str) -> Value:
-        """A constant whose shape or number follows a free axis: zeros(batch, 8), arange(h), x.shape[0] as a divisor."""
+        """Write a constant whose shape or number follows a free axis: zeros(batch, 8), arange(h), x.shape[0]."""
         graph, first = self.graph, arrays[0]
         self.agreement.agree(f"the rank of {what}", [array.ndim for array in arrays])
         known = arrays[: self.agreement.sized]
@@ -290,7 +291,7 @@ class Writer:
     # Arguments
 
     def _merge(self, values: Sequence[Any], what: str) -> Any:
-        """One argument as all runs saw it: Tensors as Values, ints that follow a free axis as Sizes."""
+        """Merge one argument of all runs: Tensors become Values, ints that follow a free axis become Sizes."""
         first, agreement = values[0], self.agreement
         agreement.agree(f"the type of {what}", [type(value).__name__ for value in values])
         if isinstance(first, Tensor):

@@ -1,7 +1,7 @@
-"""`export` of a module that `load` returned: its own file again, with what the user changed (restoring.py).
+"""Export a module that `load` returned: write its own file again, with the user's changes (restoring.py).
 
-Types, lengths, names and the opset follow in this order, each only if it is asked for; the elements of large tensors
-go in last.
+Types, lengths, names and the opset change in this order, each only if the caller asks for it; the elements of large
+tensors go in last.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor.tensor import Tensor
 
-WriteLayers = Callable[..., None]  # of module, model, contents, examples, training and opset
+WriteLayers = Callable[..., None]  # (module, model, contents, examples, training, opset)
 
 
 def write_back(
@@ -48,9 +48,9 @@ def write_back(
     weights: Weights,
     write_layers: WriteLayers,
 ) -> onnx.ModelProto:
-    """The ModelProto. Raises NeedsExample where only tracing can say what the module is now.
+    """Return the ModelProto. Raise NeedsExample if only tracing can express the module as it is now.
 
-    write_layers    writes the layers that were put in: replaced.py, which stands on tracing as this does not
+    write_layers    writes the layers that were put in: replaced.py, which needs tracing
     """
     layers = partial(write_layers, module=module, examples=examples, training=training)
     model, contents, reshaped = restored(module, training, opset_version, layers)
@@ -78,11 +78,11 @@ def restored(
     write_layers: WriteLayers | None = None,
     embedded: bool = False,
 ) -> tuple[Any, dict[str, Any], list[str]]:
-    """The ModelProto, in the module's types and of the opset asked for, without large tensors; what those hold; and
-    which tensors have another shape than in the file.
+    """Restore the ModelProto in the module's types and the wanted opset. Return it without large tensors, their
+    contents, and the names of tensors with another shape than in the file.
 
-    write_layers    of `model`, `contents` and `opset`: writes the layers that were put in
-    embedded        whether it becomes a part of another graph, to which it gives all that its buffers become
+    write_layers    a function of `model`, `contents` and `opset` that writes the layers that were put in
+    embedded        whether it becomes a part of another graph, to which it gives the new values of all its buffers
     """
     restorer = Restorer(module, training, lambda model: describing.kinds(describing.skeleton(model)), embedded)
     model = restorer.restore()
@@ -96,7 +96,7 @@ def restored(
         write_layers(model=model, contents=contents, opset=restorer.original.opset)
     if restorer.state.reshaped or module.layers_put_in:
         _infer_again(model, restorer.state.reshaped)
-    if any(entry.type.WhichOneof("value") is None for entry in model.graph.output):  # where the graph was cut
+    if any(entry.type.WhichOneof("value") is None for entry in model.graph.output):  # in a cut graph
         describing.describe_outputs(model.graph, describing.kinds(describing.skeleton(model)).get("", {}))
     if module.stores_integers:
         integers_again.store(model.graph, contents)
@@ -106,7 +106,7 @@ def restored(
 
 
 def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
-    """The elements of initializers, here or in the other file; those that shape inference wanted are there already."""
+    """Fill in the elements of initializers, here or in the other file, except small ones, which are in already."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in contents}
     weights.decide([contents[name] for name in tensors])
     for name, tensor in tensors.items():
@@ -117,8 +117,8 @@ def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
 
 
 def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
-    """Lengths, after some tensor got another shape, or a layer was put in; ExportError with the first node that
-    disagrees with the shape.
+    """Infer lengths again, after a tensor got another shape, or a layer was put in; ExportError names the first node
+    that does not fit the shape.
     """
     for entry in model.graph.output:
         for dim in entry.type.tensor_type.shape.dim:
@@ -132,7 +132,7 @@ def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
 
 
 def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped: Sequence[str]) -> None:
-    """The checker asks neither whether a Conv's channels fit nor a Gemm's bias; the module, when it runs, does."""
+    """Run the module, which checks that a Conv's channels and a Gemm's bias fit; onnx's checker does not."""
     try:
         if examples is None:
             examples = example(module)
@@ -148,8 +148,8 @@ def _misfit(reshaped: Sequence[str]) -> str:
 
 
 def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, asked: Axes) -> None:
-    """The free axes that `dynamic_axes` names get its names; the others get the example's lengths."""
-    bound: dict[str, int | str] = {}  # names of lengths -> what they become
+    """Give the free axes in `dynamic_axes` its names, and fix the others at the example's lengths."""
+    bound: dict[str, int | str] = {}  # name of a length -> its new name or value
     inputs = {entry.name: entry for entry in model.graph.input}
     for name in asked.keys() - inputs.keys() - {entry.name for entry in model.graph.output}:
         raise ValueError(
@@ -195,7 +195,7 @@ def _say(dim: Any, length: int | str) -> None:
 
 
 def _rename(model: Any, old: Sequence[str], new: Sequence[str], what: str) -> None:
-    """Give the inputs or outputs other names."""
+    """Rename the inputs or outputs."""
     if len(new) != len(old):
         raise ValueError(f"export: {what}_names has {len(new)} names; the graph has {len(old)} {what}s")
     names = {before: str(after) for before, after in zip(old, new, strict=True) if before != after}

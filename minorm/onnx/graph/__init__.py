@@ -1,1 +1,1 @@
-"""What a file is made of, whichever way it goes: nodes, values, types, versions, and the registry of rules."""
+"""The parts of a file that reading and writing share: nodes, values, types, versions and the registry of rules."""

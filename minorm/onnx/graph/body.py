@@ -1,11 +1,11 @@
-"""The graph inside a Loop or Scan, in a flat list of nodes: it stands between the node that enters it and the last one.
+"""Place the graph inside a Loop or Scan in a flat list, between the node that enters it and the node that ends it.
 
-    enters    what the Loop is given -> the inputs of its body
+    enters    the inputs of the Loop -> the inputs of its body
     ...       the nodes of the body
-    last      what the Loop is given, the inputs and the outputs of its body -> the outputs of the Loop
+    last      the inputs of the Loop, the inputs and the outputs of its body -> the outputs of the Loop
 
-Who walks the list, forwards or backwards, so meets every value before, or after, all that is made of it; only what
-one turn hands to the next does not show.
+A walk forwards through the list therefore meets every value before all that depend on it, and a walk backwards after
+them. Only the values that one turn passes to the next do not show.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from minorm.onnx.graph.errors import LoadError
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """What a Loop or Scan repeats; values by their names in the flat list.
+    """The graph that a Loop or Scan repeats, with its values by their names in the flat list.
 
-    given       how many inputs the Loop or Scan has
-    before      how many of them stand before the values it carries: the trip count and the condition
-    heads       how many inputs, and outputs, of the body stand before these: iteration and condition, and the condition
-    carried     how many values one turn hands to the next
-    declared    type and shape of each output, as far as the file says; a length that it leaves free is 0
+    given       the number of inputs of the Loop or Scan
+    before      how many of them precede the carried values: the trip count and the condition
+    heads       how many inputs and outputs of the body precede these: iteration and condition, and the condition
+    carried     how many values one turn passes to the next
+    declared    type and shape of each output, if the file gives them; a free length is 0
     """
 
     inputs: tuple[str, ...]
@@ -40,10 +40,10 @@ class Body:
     def of(
         cls, graph: Any, operator: str, opset: int, inputs: tuple[str, ...], outputs: int, scanned: Any, what: str
     ) -> Body:
-        """A graph under its own names; LoadError where it does not fit the Loop or Scan that holds it.
+        """Make the Body of a graph with its own names; LoadError if it does not fit the Loop or Scan that holds it.
 
-        inputs     of the node, which has so many `outputs`
-        scanned    how many of the inputs a Scan goes through
+        inputs     the inputs of the node, which has this number of `outputs`
+        scanned    how many of the inputs a Scan iterates over
         """
         batched = operator == "Scan" and opset < 9  # the lengths of the sequences come first
         before, heads = (2, (2, 1)) if operator == "Loop" else (int(batched), (0, 0))
@@ -69,13 +69,14 @@ class Body:
 
     @property
     def collected(self) -> int:
-        """How many outputs become one Tensor of what they were in each turn."""
+        """The number of outputs that are stacked over the turns into one Tensor each."""
         return len(self.outputs) - self.heads[1] - self.carried
 
     def source(self, place: int, enters: bool) -> int | None:
-        """The input whose type output `place` has, of the node that enters the body or of the last; None if neither.
+        """Return the input that has the type of output `place`, for the node that enters or ends the body; None without
+        one.
 
-        Those are the number of the turn, an integer, and the condition.
+        The number of the turn, an integer, and the condition have none.
         """
         if enters:
             return None if place < self.heads[0] else place - self.heads[0] + self.before
@@ -85,11 +86,11 @@ class Body:
 
     @property
     def condition(self) -> int | None:
-        """The input of the last node that says whether there is a next turn."""
+        """The input of the last node that decides whether there is a next turn."""
         return self.given + len(self.inputs) if self.heads[1] else None
 
 
 def _declared(entry: Any) -> tuple[Any, tuple[int, ...]]:
-    """The type and shape of a value, as far as it says them; a free length is 0."""
+    """Return the declared type and shape of a value; a free length is 0."""
     kind = entry.type.tensor_type
     return tensors.DTYPES.get(kind.elem_type), tuple(max(0, length.dim_value) for length in kind.shape.dim)

@@ -1,7 +1,7 @@
-"""Bytes to ModelProto and back, and what that takes of memory.
+"""Convert bytes to a ModelProto and back, and check that there is memory for it.
 
-Where protobuf gets no memory it says that a sound file is damaged or a sound model cannot be encoded, or it copies to
-where nothing is and the process ends. So room for the large things is asked for before, and both are a MemoryError.
+Without memory, protobuf reports that a sound file is damaged or a sound model cannot be encoded, or it writes to a null
+pointer and the process ends. So minorm checks for room first for everything large, and raises MemoryError.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from minorm.onnx.graph.errors import ExportError, LoadError
 from minorm.serialization.opening import FilePath, Irregular, regular
 
 LARGEST = 2**31 - 1  # bytes, of one protobuf file
-SPARE = 1 << 20  # bytes, for what is small
+SPARE = 1 << 20  # bytes, for small things
 GROWTH = 5  # protobuf doubles the memory it encodes into, keeps the earlier pieces, and copies the result
 
 
 def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """The model in the file at `path`, without what lies in other files.
+    """Read the model in the file at `path`, without the data in other files.
 
-    max_bytes    what it may take; None has no limit, for a file that minorm wrote or has read before
+    max_bytes    the memory that it may take; None has no limit, for a file that minorm wrote or has read before
 
-    LoadError where it is no model, no regular file, or takes more than max_bytes or far more than its length;
-    FileNotFoundError, PermissionError.
+    LoadError if it is not a model or not a regular file, or if it takes more than max_bytes or far more than its
+    length; FileNotFoundError, PermissionError.
     """
     try:
         with regular(path, operation) as file:
@@ -46,9 +46,9 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
 
 def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """The model in a file's bytes; LoadError, which begins with `what`, if they are no model.
+    """Parse a file's bytes into a model; LoadError, which begins with `what`, if they are not a model.
 
-    max_bytes    as of `read`
+    max_bytes    as for `read`
     """
     if max_bytes is not None:
         footprint.check(contents, what, max_bytes)
@@ -63,10 +63,10 @@ def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.Mode
 
 
 def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
-    """The model as the bytes of a file; ExportError where they are too many for one."""
+    """Encode the model as the bytes of a file; ExportError if they are too many for one file."""
     try:
         contents = bytes(model.SerializeToString())
-    except Exception as error:  # EncodeError of protobuf, which does not say why; a bare MemoryError
+    except Exception as error:  # EncodeError of protobuf, which gives no reason; a bare MemoryError
         size = _size(model)
         if isinstance(error, MemoryError) or not _is_room(GROWTH * size):
             raise MemoryError(f"{operation}: there is no memory to write a model of {size} bytes") from None
@@ -79,7 +79,7 @@ def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
 
 
 def _size(model: onnx.ModelProto) -> int:
-    """Bytes of the initializers in the model itself."""
+    """Return the bytes of the initializers in the model itself."""
     return sum(
         math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
         for tensor in model.graph.initializer
@@ -98,7 +98,7 @@ PAYLOAD = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 
 
 def describe(tensor: Any, array: Any) -> None:
-    """Give a TensorProto this array's type and shape; what it held is gone, the elements come by `fill`."""
+    """Give a TensorProto this array's type and shape; its old contents are cleared, and `fill` sets the elements."""
     for name in (*PAYLOAD, "data_location", "external_data", "dims"):
         tensor.ClearField(name)
     tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -106,7 +106,7 @@ def describe(tensor: Any, array: Any) -> None:
 
 
 def reserve(nbytes: int, what: str) -> None:
-    """MemoryError unless there is memory for so many bytes, and a little more."""
+    """Raise MemoryError unless there is memory for this many bytes, and a little more."""
     if not _is_room(nbytes + SPARE):
         raise MemoryError(f"{what} takes {nbytes} bytes; there is not so much memory")
 

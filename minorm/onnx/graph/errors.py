@@ -1,4 +1,4 @@
-"""What can go wrong between a model and its ONNX form."""
+"""The errors of export, load and conversion."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ExportError(ValueError):
 @documented(
     {},
     message="what is wrong with the file",
-    unsupported="why, for each node that minorm does not have, under the names of the node's outputs; None is none",
-    cuts="values in front of these, which `load(..., outputs=[...])` can give",
+    unsupported="the reason for each node that minorm does not have, by the names of the node's outputs; None means {}",
+    cuts="values in front of these nodes, which `load(..., outputs=[...])` can give",
 )
 class LoadError(ValueError):
     """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which.
@@ -37,17 +37,17 @@ class LoadError(ValueError):
 
 
 class Unsupported(Exception):
-    """Raised by a reading rule for a node it cannot import; all such nodes are listed in one LoadError."""
+    """A reading rule raises this for a node that it cannot import; one LoadError lists all these nodes."""
 
 
 class VerifyError(ValueError):
-    """What the runtime computes from the file is not what the model computes."""
+    """The runtime computes something else from the file than the model does."""
 
 
 class RuleNotApplicable(Exception):
-    """Raised by a writing rule that does not fit this call at this opset: the next rule is tried.
+    """A writing rule raises this if it does not fit this call at this opset; then the writer tries the next rule.
 
-    length    the one that follows free axes, and that there is no form for
+    length    the length that follows free axes and has no formula, if that is the reason
     """
 
     def __init__(self, message: str, length: Any = None) -> None:
@@ -56,7 +56,7 @@ class RuleNotApplicable(Exception):
 
 
 class Unstable(Exception):
-    """Two runs of one model took different paths, so that no single graph describes both."""
+    """Two runs of one model took different paths, so no single graph describes both."""
 
 
 class Split(Exception):

@@ -1,10 +1,10 @@
-"""Weights in a file of their own beside the model: for what does not fit into one file of 2 GiB, or on request.
+"""Write weights to a second file beside the model, on request or if they do not fit into one file of 2 GiB.
 
 `model.onnx` then names, for every large initializer, the place of its bytes in `model.onnx.data`. Each begins on a
 page (4096 bytes), so that a runtime can map the file instead of reading it.
 
-The two files are replaced as one: the weights get a name that the model lying there does not use, and only when they
-are on the disk, and the model was verified, the model's file is replaced in one step and the old weights go.
+The two files change as one. The weights get a name that the old model at that path does not use. Once they are on the
+disk and the model is verified, the new model replaces the old file in one step, and the old weights are deleted.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from minorm.onnx.graph.encoding import LARGEST
 from minorm.onnx.graph.errors import ExportError, LoadError
 from minorm.serialization import atomic, limits
 
-Path = str | os.PathLike[str] | IO[bytes] | None  # where a model goes: a file's name, a binary file, or nowhere
+Path = str | os.PathLike[str] | IO[bytes] | None  # the target of a model: a file's name, a binary file, or None
 
-MARGIN = 2**24  # of them for the graph itself
-PAGE = 4096  # where each tensor begins: a multiple of it
+MARGIN = 2**24  # of these bytes, for the graph itself
+PAGE = 4096  # each tensor begins at a multiple of it
 LEAST = 1024  # bytes; smaller tensors stay in the model
 
 
 class Weights:
-    """Takes the arrays that go to the other file, and says where in it they will lie.
+    """Collects the arrays that go to the other file, and assigns their places in it.
 
-    path       the model's file, None where there is none: then everything stays inside; OSError where none can be
-    asked      True: all tensors from 1 KiB on; None: the same, where the model would not fit into one file; False: none
-    operation  who writes, for errors
+    path       the model's file, or None: then everything stays inside; OSError if it cannot be a file
+    asked      True: all tensors from 1 KiB on; None: the same if the model would not fit into one file; False: no
+               tensor
+    operation  the name of the writing operation, for errors
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Weights:
         self.active = False
 
     def decide(self, arrays: Sequence[Any]) -> None:
-        """Whether arrays go outside, seen from all that the model holds."""
+        """Decide from all arrays of the model whether any go to the other file."""
         total = sum(array.nbytes for array in arrays)
         self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
         if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
@@ -66,7 +67,7 @@ class Weights:
             )
 
     def take(self, array: Any, tensor: Any) -> bool:
-        """Have `array` stored outside and say so in its TensorProto; False where it stays inside."""
+        """Store `array` outside and record that in its TensorProto; return False if it stays inside."""
         if not self.active or array.nbytes < LEAST:
             return False
         offset = -(-self.end // PAGE) * PAGE
@@ -78,7 +79,7 @@ class Weights:
         return True
 
     def write(self, file: Any) -> None:
-        """The contents of the other file; never more than one array is copied."""
+        """Write the contents of the other file; at most one array is copied at a time."""
         end = 0
         for offset, array in self.arrays:
             file.write(b"\0" * (offset - end))
@@ -90,7 +91,7 @@ class Weights:
 
 
 def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[[Any], object] | None = None) -> None:
-    """Put the model where it is wanted, unless `check`, which is given the model or its path, raises."""
+    """Write the model to its target, unless `check`, which gets the model or its path, raises."""
     if check is not None and not weights.arrays:
         check(model)
     if path is None:
@@ -103,7 +104,7 @@ def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[
 
 
 def save(contents: bytes, weights: Weights, check: Callable[[str], object] | None) -> None:
-    """Write the model to `weights.path`; `check` is called with the path of a finished file before the old one goes."""
+    """Write the model to `weights.path`; `check` gets the path of a finished file before the old file is replaced."""
     assert weights.path is not None
     folder = os.path.dirname(weights.path)
     old = _weights_of(weights.path)
@@ -113,7 +114,7 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
             weights.write(file)
     try:
         if check is not None and weights.arrays:
-            # Beside the weights, which is where a runtime looks for them.
+            # Beside the weights, because a runtime looks for them in the model's folder.
             with atomic.passing(weights.path, weights.operation) as (path, file):
                 file.write(contents)
                 file.flush()
@@ -131,9 +132,9 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
 
 
 def _names(path: str) -> Iterator[str]:
-    """What the weights of a model may be called: `model.onnx.data`, `model.onnx.2.data` ...
+    """Yield the possible names for the weights of a model: `model.onnx.data`, `model.onnx.2.data` ...
 
-    The model holds the name, as UTF-8: a byte of the model's that is not becomes `_`.
+    The model holds the name as UTF-8: a byte of the model's name that is not UTF-8 becomes `_`.
     """
     folder, model = os.path.split(path)
     name = os.path.join(folder, re.sub("[\udc80-\udcff]", "_", model))
@@ -145,13 +146,13 @@ def _unused_name(path: str) -> str:
 
 
 def _weights_of(path: str) -> list[str]:
-    """The files of weights that the model lying at `path` uses, and that `export` gave it."""
+    """List the files of weights that the model at `path` uses and `export` wrote for it."""
     found = [name for name in itertools.islice(_names(path), 9) if os.path.isfile(name)]
     if not found or not os.path.isfile(path):
         return []
     try:
         model = encoding.read(path, "export", limits.ONNX)
-    except (LoadError, OSError):  # it is no model: nothing belongs to it
+    except (LoadError, OSError):  # not a model: no weights belong to it
         return []
     used = {e.value for tensor in model.graph.initializer for e in tensor.external_data if e.key == "location"}
     return [name for name in found if os.path.basename(name) in used]

@@ -1,10 +1,10 @@
-"""What a file would take in memory as a model, counted in its bytes before anything is made of them.
+"""Count the memory that a file would take as a model, from its bytes, before parsing them.
 
-protobuf makes an object of every node, and minorm a few more: a node of two bytes takes a thousand. So the bytes are
-walked first, field by field and message by message, as protobuf's wire format lays them out. What is only long (the
-elements of a tensor) is skipped at once. Nothing is kept but where the messages around the current one end.
+protobuf makes an object of every node, and minorm a few more: a node of two bytes takes a thousand. So this walks the
+bytes first, field by field and message by message, in protobuf's wire format. It skips long contents (the elements of a
+tensor) at once, and keeps only the ends of the messages around the current one.
 
-A field is a tag, which holds its number and one of a few kinds, and then a number or so many bytes.
+A field is a tag, which holds its number and its kind, and then a number, or a length and that many bytes.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import onnx
 from minorm.onnx.graph.errors import LoadError
 from minorm.serialization import limits
 
-# What a model may take: together with the file itself at most 40 times its length plus 64 MB (docs/security.md).
+# A model, together with the file itself, may take at most 40 times its length plus 64 MB (docs/security.md).
 FACTOR = 36
 SPARE = 48 << 20
 DEEPEST = 100  # messages inside each other; protobuf refuses more
 
-# Bytes of memory, protobuf's objects and minorm's together, measured with `load` on files that hold nothing else.
+# Bytes of memory for protobuf's and minorm's objects together, measured with `load` on files with nothing else.
 PARTS = {
     "NodeProto": 1000, "NodeProto.input": 700, "NodeProto.output": 700, "AttributeProto": 300, "GraphProto": 500,
     "FunctionProto": 1500, "FunctionProto.input": 500, "FunctionProto.output": 500, "FunctionProto.attribute": 500,
     "GraphProto.input": 800, "GraphProto.output": 800, "TensorProto": 1000, "StringStringEntryProto": 200,
 }  # fmt: skip
-MESSAGE = 90  # of any other kind
-TEXT, LETTER = 100, 4  # of a text or bytes, and of each byte of it
-NUMBER, PACKED = 60, 20  # of a number in a list, and of each byte where the list stands as one piece
+MESSAGE = 90  # any other kind of message
+TEXT, LETTER = 100, 4  # a text or bytes, and each byte of it
+NUMBER, PACKED = 60, 20  # a number in a list, and each byte of a packed list
 
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5  # the kinds of fields
-GROUPS = (3, 4)  # the begin and end of a group, which no file of ONNX has; what is inside counts as if it were outside
+GROUPS = (3, 4)  # begin and end of a group, which no ONNX file has; its contents count as if they were outside
 
 
 class Field(NamedTuple):
-    """What a field takes: `once`, and `each` for a byte of its contents, or what the fields of its message take."""
+    """The memory of a field: `once`, and `each` per byte of its contents, or the memory of its message's fields."""
 
     once: int
     each: int
@@ -48,15 +48,15 @@ UNKNOWN = Field(0, 2)
 
 
 def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
-    """LoadError, which begins with `what`, where a model would take far more than its file.
+    """Raise LoadError, which begins with `what`, if a model would take far more memory than its file.
 
-    max_bytes    what it may take, if that is more than the default
+    max_bytes    the memory that it may take, if that is more than the default
     """
     most = max(FACTOR * len(contents) + SPARE, max_bytes if max_bytes > limits.ONNX else 0)
     try:
         taken = footprint(contents, most)
     except (ValueError, IndexError):
-        raise LoadError(f"{what} is no ONNX model, or a damaged one: a field ends behind its message") from None
+        raise LoadError(f"{what} is no ONNX model, or a damaged one: a field ends after its message") from None
     except RecursionError:
         raise LoadError(
             f"{what} is no ONNX model, or a damaged one: its messages nest more than {DEEPEST} deep"
@@ -70,9 +70,9 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
 
 
 def footprint(contents: bytes, most: int) -> int:
-    """The bytes of memory that the model takes, or where these are more than `most`, some number above it."""
+    """Return the bytes of memory that the model takes, or, if these exceed `most`, some number above it."""
     total, at, end, fields = 0, 0, len(contents), messages()
-    around: list[tuple[int, dict[int, Field]]] = []  # where each message that we are in ends, and its fields
+    around: list[tuple[int, dict[int, Field]]] = []  # the end of each message around us, and its fields
     while total <= most:
         if at >= end:
             if at > end:
@@ -117,7 +117,7 @@ def footprint(contents: bytes, most: int) -> int:
 
 
 def _varint(contents: bytes, at: int) -> tuple[int, int]:
-    """A number in pieces of seven bits, and where it ends."""
+    """Read a number in pieces of seven bits; return it and its end."""
     number = 0
     for place in range(10):
         piece = contents[at + place]
@@ -132,7 +132,7 @@ def _varint(contents: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def messages() -> dict[int, Field]:
-    """The fields of a model by their tags, with those of the messages inside."""
+    """Return the fields of a model by their tags, with those of the messages inside."""
     known: dict[str, dict[int, Field]] = {}
     return _fields(onnx.ModelProto.DESCRIPTOR, known)
 
@@ -162,5 +162,5 @@ def _is_list(field: Any) -> bool:
 
 @functools.cache
 def worst() -> int:
-    """The most bytes that a byte of a file can take: a field has two at least."""
+    """Return the most memory that a byte of a file can take; a field has at least two bytes."""
     return max(*PARTS.values(), TEXT, NUMBER, MESSAGE) // 2

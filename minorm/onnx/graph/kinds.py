@@ -1,7 +1,7 @@
-"""What kind of value each input of a node may be: floats, integers, bools, or a sequence of Tensors.
+"""Check the kind of value of each input of a node: floats, integers, bools, or a sequence of Tensors.
 
-ONNX says in types, version by version. Held against a value are only the kinds that some version of the operator takes
-in that place: Relu of integers is clear, though no version before 14 has it; axes that are floats are not.
+ONNX lists types, version by version. minorm accepts the kinds that any version of the operator takes in that place: the
+meaning of Relu of integers is clear, though no version before 14 has it; axes that are floats are an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORDS = {"f": "floats", "i": "integers", "b": "bools", "s": "a sequence"}
 
 
 def kind_of(value: Any) -> str:
-    """f, i, b or s."""
+    """Return the kind of a value: f (float), i (integer), b (bool) or s (sequence)."""
     if isinstance(value, list):
         return "s"
     if value.dtype in narrow.BITS:
@@ -34,7 +34,7 @@ def kind_of(value: Any) -> str:
 
 @dataclass
 class Place:
-    """An input: its name, the kinds it may be of, and the letter that ONNX gives its type, "" where versions differ."""
+    """An input: its name, its possible kinds, and ONNX's letter for its type ("" if versions differ)."""
 
     name: str
     kinds: frozenset[str]
@@ -43,7 +43,7 @@ class Place:
 
 @functools.cache
 def places(operator: str) -> tuple[Place, ...]:
-    """The inputs of an operator; the last stands for all that follow."""
+    """Return the inputs of an operator; the last stands for all further ones."""
     found: list[Place] = []
     for since in PUBLISHED[operator]:
         for i, formal in enumerate(onnx.defs.get_schema(operator, since, "").inputs):
@@ -69,7 +69,7 @@ def _kind_of_type(name: str) -> str:
 
 
 def check(operator: str, arguments: Sequence[Any]) -> None:
-    """ValueError for an argument of a kind that the operator does not take there, or not beside another."""
+    """Raise ValueError for an argument of a kind that the operator does not take there, or not beside another."""
     expected = places(operator)
     seen: dict[str, tuple[int, str]] = {}
     for i, value in enumerate(arguments):
@@ -89,7 +89,7 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
 
 @functools.cache
 def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-    """For each output the kinds it may be of, and the places of the inputs of the same type."""
+    """Return the possible kinds of each output, and the places of the inputs of the same type."""
     schema = onnx.defs.get_schema(operator, since, "")
     return tuple(
         (
@@ -101,7 +101,7 @@ def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int
 
 
 def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
-    """The values that are integers or bools for certain, so that no gradient passes. known: dtypes by name.
+    """Return the values that are certainly integers or bools, so that no gradient flows. known: dtypes by name.
 
     A sequence may hold floats.
     """
@@ -125,7 +125,7 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
 
 
 def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The dtypes of the values for which they are certain: where ONNX gives a result the type of an input, or says it.
+    """Return the dtypes that are certain: ONNX fixes the type of a result, or makes it that of an input.
 
     known    dtypes by name
     """
@@ -150,13 +150,13 @@ def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sources(node: Any) -> list[tuple[str, str | None]]:
-    """The outputs of a node that enters or ends a body, each with the input whose type it has."""
+    """Return the outputs of a node that enters or ends a body, each with the input of the same type."""
     places = [(name, node.body.source(place, node.enters)) for place, name in enumerate(node.outputs)]
     return [(name, None if place is None else node.inputs[place]) for name, place in places]
 
 
 def _is_float(node: Any) -> bool:
-    """Whether the attributes of a node let its result be floats."""
+    """Return whether the attributes of a node allow its result to be floats."""
     code, value = node.attributes.get("to"), node.attributes.get("value")
     if node.operator == "Cast":
         if code in narrow.TYPES:

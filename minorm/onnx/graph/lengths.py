@@ -1,4 +1,4 @@
-"""Lengths that a caller gives inputs: whole shapes, {"x": (1, 3, 48, 64)}, or one free axis by its name, {"h": 48}."""
+"""Apply lengths from a caller to inputs: whole shapes, {"x": (1, 3, 48, 64)}, or a free axis by name, {"h": 48}."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from minorm.support.masking import printable
 
 Shapes = Mapping[str, int | Sequence[int]]
-Declared = Mapping[str, Sequence[int | str] | None]  # as a file says it; a str is a free axis, None a free rank
+Declared = Mapping[str, Sequence[int | str] | None]  # as in a file; a str is a free axis, None a free rank
 
 NAMELESS = ("", "?")
 FREE = -1
 
 
 def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
-    """The shapes of all inputs, with the lengths that are given in place of the free ones.
+    """Return the shapes of all inputs, with the given lengths in place of the free ones.
 
-    A length goes to every axis of its name; a key that names an input and an axis is the input. ValueError says what
-    does not fit, and at which axis.
+    A length goes to every axis of its name; a key that names both an input and an axis means the input. ValueError
+    names the length that does not fit, and its axis.
     """
     free = {n for dims in declared.values() for n in dims or () if isinstance(n, str)} - set(NAMELESS)
     wholes: dict[str, tuple[int, ...]] = {}
@@ -47,7 +47,7 @@ def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...
 
 
 def declared_of(entry: Any) -> tuple[int | str, ...] | None:
-    """The lengths that a ValueInfoProto declares: "" for a free axis without a name; None for a free rank."""
+    """Return the lengths that a ValueInfoProto declares: "" for a free axis without a name; None for a free rank."""
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return None
@@ -55,15 +55,15 @@ def declared_of(entry: Any) -> tuple[int | str, ...] | None:
 
 
 def length_of(dim: Any) -> int | str:
-    """What a file says of one axis: the length, or the name of a free one, "" without a name.
+    """Return the length of an axis in a file, or the name of a free axis, "" without a name.
 
-    -1 is a free axis: older exporters, Paddle2ONNX 0.x among them, write it so, and onnxruntime reads it so.
+    -1 means a free axis too: older exporters, such as Paddle2ONNX 0.x, write it, and onnxruntime reads it so.
     """
     return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value != FREE else str(dim.dim_param)
 
 
 def listed(declared: Declared) -> str:
-    """`x (n, 3, h, w), ids (n)`."""
+    """Format the inputs for a message: `x (n, 3, h, w), ids (n)`."""
     return ", ".join(
         printable(name if dims is None else f"{name} ({', '.join(map(str, dims))})") for name, dims in declared.items()
     )
@@ -81,7 +81,7 @@ def _lengths(key: str, value: Any) -> tuple[int, ...]:
 
 
 def _fitted(name: str, dims: Sequence[int | str] | None, lengths: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """The name of each axis and its length; ValueError where the file says another one."""
+    """Yield the name of each axis and its length; ValueError if the file has another length."""
     if dims is not None and len(dims) != len(lengths):
         said = f"{len(dims)}: {listed({name: dims})}"
         raise ValueError(f"shapes gives {name!r} {len(lengths)} axes; the file says {said}")

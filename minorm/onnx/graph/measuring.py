@@ -1,8 +1,7 @@
-"""A length that follows free axes, as nodes that compute it when the graph runs.
+"""Write nodes that compute a length, which follows free axes, when the graph runs.
 
-The shape of a tensor has it, or it is a formula of the free axes, or of the lengths that tensors have: a multiple, half
-of one, a product of two, or such a product less the 1 of an unbiased variance. What fits only some of the runs is no
-form: every one of them must agree.
+The shape of a tensor holds the length, or it is a formula of the free axes or of the tensors' lengths: a multiple, a
+half, a product of two, or a product minus the 1 of an unbiased variance. A formula must fit every run.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from minorm.onnx.graph.sizes import Length, Size
 if TYPE_CHECKING:
     from minorm.onnx.graph.model_graph import Graph, Value
 
-PERIODS = (2, 3, 4)  # strides whose padding is found to repeat
-PAIRS = 64  # lengths of which products are tried, the inputs' and those that came last
+PERIODS = (2, 3, 4)  # strides for which padding may repeat
+PAIRS = 64  # products are tried of this many lengths of the inputs, and as many of the last tensors
 
 
 def measure(g: Graph, size: Size) -> Value:
-    """An int64 tensor of shape (1,) that holds `size`."""
+    """Write an int64 tensor of shape (1,) that holds `size`."""
     for value, axis in _axes(g):
         if value.known_shape[axis] == size:
             shape = g.add("Shape", value, shape=(value.ndim,), dtype=dtypes.int64)
@@ -50,7 +49,7 @@ def _number(g: Graph, n: int, name: str = "constant") -> Value:
 
 
 def _axes(g: Graph) -> Iterator[tuple[Value, int]]:
-    """Every free axis of every tensor so far, the inputs' first."""
+    """Yield every free axis of every tensor so far, those of the inputs first."""
     produced = [value for node in g.nodes for value in node.outputs if value is not None]
     for value in g.inputs + produced:
         for axis, length in enumerate(value.shape or ()):
@@ -65,9 +64,9 @@ def _free(g: Graph, name: str) -> Size:
 
 
 def _derived(g: Graph, size: Size) -> Value:
-    """From the lengths that tensors have: a * n + b, n // d or ceil(n / d) and more, what these leave of n, n * m.
+    """Derive a length from those of tensors: a * n + b, n // d, ceil(n / d), n minus such a quotient, n * m.
 
-    Those of the last tensor come first: it is the one that is cut or padded.
+    The lengths of the last tensor come first, because that tensor is being cut or padded.
     """
     found = [n for value, axis in _axes(g) if isinstance(n := value.known_shape[axis], Size)]
     known = list(dict.fromkeys(reversed(found)))
@@ -88,7 +87,7 @@ Compute = Callable[["Graph", "Value"], "Value"]
 
 
 def _line(whole: Size, size: Size) -> Compute | None:
-    """a * n + b; two points lie on a line always, so that more are asked for unless b is 0."""
+    """Match a * n + b; two points always lie on a line, so more are needed unless b is 0."""
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
     a = (end - m) // (last - n) if last != n else 0
@@ -104,13 +103,13 @@ def _line(whole: Size, size: Size) -> Compute | None:
 
 
 def _quotient(whole: Size, size: Size) -> Compute | None:
-    """(n + c) // d with c = k * d, or k * d + d - 1 to round up: three points or more, or two of whole multiples."""
+    """Match (n + c) // d with c = k * d, or k * d + d - 1 to round up, by three points or two exact multiples."""
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
     divisor = round((last - n) / (end - m)) if end != m else 0
     if divisor < 2 or min(size.values) < 1 or (len(set(size.values)) < 3 and size * divisor != whole):
         return None
-    least = max(m * divisor - n for n, m in pairs)  # of what fits all points
+    least = max(m * divisor - n for n, m in pairs)  # the least that fits all points
     down = -(-least // divisor) * divisor
     up = -(-(least + 1) // divisor) * divisor - 1
     more = next((c for c in (down, up) if (whole + c) // divisor == size), None)
@@ -124,7 +123,7 @@ def _quotient(whole: Size, size: Size) -> Compute | None:
 
 
 def _rest(whole: Size, size: Size) -> Compute | None:
-    """n without one of its quotients."""
+    """Match n minus one of its quotients."""
     part = whole - size
     compute = _quotient(whole, part) if isinstance(part, Size) else None
     return None if compute is None else lambda g, n: g.add("Sub", n, compute(g, n))
@@ -134,10 +133,10 @@ def _rest(whole: Size, size: Size) -> Compute | None:
 
 
 def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequence[Length | Value]:
-    """How much goes before and after an axis of length n to make it m, where n follows a free axis.
+    """Return the padding before and after an axis of length n that makes it m, if n follows a free axis.
 
-    To the length of another tensor, it is the difference, or the halves of it. To whole strides, the padding called
-    SAME, it depends on n % stride alone.
+    Up to the length of another tensor, it is the difference or its halves. Up to whole strides (the padding SAME), it
+    depends only on n % stride.
     """
     if not isinstance(n, Size) or not (isinstance(low, Size) or isinstance(high, Size)):
         return low, high
@@ -154,7 +153,7 @@ def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequenc
 
 
 def _periodic(g: Graph, size: Length, of: Size) -> Length | Value:
-    """`size` looked up under the remainder of a length; `size` itself where it does not repeat with that."""
+    """Write a look-up of `size` by the remainder of a length; `size` itself if it does not repeat with it."""
     pairs = set(zip(of.values, size.values, strict=True)) if isinstance(size, Size) else set()
     for period in PERIODS:
         table: dict[int, int] = {}

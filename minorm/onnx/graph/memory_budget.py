@@ -1,18 +1,18 @@
-"""What a run of a loaded graph holds at once, kept below what it may hold, so that a small file cannot ask for much.
+"""Limit the memory that a run of a loaded graph holds at once, so that a small file cannot ask for much.
 
-Counted are the results that are alive and the arrays that backward will need; weights and inputs are not. A view
-counts with the array it looks into, once. What a node is about to make is asked for before it is allocated: by
-`Budget.fits` where the file decides how much that is (Expand, Resize, an outer product), and by every node as much as
-ROOM arrays like its largest input, for the result and what is computed on the way; RECORDED times as much while
-gradients are recorded, since backward will make gradients of it all.
+The budget counts the live results and the arrays that backward will need, but not weights and inputs. A view counts
+once, with the array that it refers to. Every node asks for memory before it allocates: ROOM arrays like its largest
+input, for the result and the intermediate arrays. If the file decides the size (Expand, Resize, an outer product), the
+node asks by `Budget.fits`. While gradients are recorded it asks for RECORDED times as much, because backward will make
+gradients of it all.
 
 A run may hold `max_bytes`. A large batch is the caller's wish, not the file's: from the default limit on, a run may
-hold INPUTS times its inputs, if that is more, and RECORDED times as much while gradients may be recorded. Who sets a
-smaller limit wants it held, whatever the input: then inputs are worth SMALL bytes at most. For each byte that a run may
-hold, a convolution, product or pooling may take STEPS multiplications.
+hold INPUTS times its inputs, if that is more, and RECORDED times as much while gradients may be recorded. A smaller
+limit holds for any input: then inputs raise it to SMALL bytes at most. For each byte that a run may hold, a
+convolution, product or pooling may take STEPS multiplications.
 
-What loops repeat may take as many, all turns together: a node counts with what it multiplies, and besides with TURN, or
-with WORK for each element, if that is more.
+All turns of all loops together may take as many: a node counts with its multiplications and also with TURN, or with
+WORK for each element if that is more.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from minorm.graph.grad_mode import is_grad_enabled
 from minorm.serialization import limits
 from minorm.tensor.tensor import Tensor
 
-MAX_RANK = 32  # of NumPy's broadcasting
+MAX_RANK = 32  # the limit of NumPy's broadcasting
 SMALL = 32 << 20
-INPUTS = 2000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, or 2500 with what backward keeps
+INPUTS = 2000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, or 2500 with backward's arrays
 STEPS = 16  # multiplications for each byte
-TURN = 300_000  # that take as long as a step in Python, whatever it computes
-WORK = 4  # that take as long as an element of what is computed element by element
+TURN = 300_000  # multiplications that take as long as any step in Python
+WORK = 4  # multiplications that take as long as one element of an elementwise operation
 ROOM = 3
 RECORDED = 4
 
@@ -45,7 +45,7 @@ See = Callable[[Any, Sequence[Any], Sequence[Any], int], None]
 
 
 class Excess(ValueError):
-    """More than a run may hold. needed: the bytes that it would have to be allowed."""
+    """A run asks for more than it may hold. needed: the limit in bytes with which it would fit."""
 
     def __init__(self, message: str, needed: int) -> None:
         super().__init__(message)
@@ -53,19 +53,19 @@ class Excess(ValueError):
 
 
 class MemoryBudget:
-    """The bytes held in one run."""
+    """Counts the bytes that one run holds and the multiplications that it asks for, and raises above the limits."""
 
     def __init__(self, limit: int, allowed: int, weights: Collection[int] = ()) -> None:
         self.limit, self.allowed, self.weights = limit, allowed, weights
         self.held = 0
-        self.recording = False  # whether what comes next is recorded for backward
-        self.worked = 0  # multiplications that the node at hand has asked for
-        self.loops = 0  # around what comes next
-        self.repeated = 0  # multiplications, in loops
+        self.recording = False  # whether the next node is recorded for backward
+        self.worked = 0  # multiplications that the current node has asked for
+        self.loops = 0  # the number of loops around the next node
+        self.repeated = 0  # multiplications in loops
         self._known: dict[int, Any] = {}
 
     def expect(self, nbytes: int, what: str) -> None:
-        """ValueError unless so much more may be allocated."""
+        """Raise Excess, a ValueError, unless this many more bytes may be allocated."""
         wanted = RECORDED * nbytes if self.recording else nbytes
         if self.held + wanted > self.allowed:
             of_what = f"{wanted} bytes{' with its gradient' if self.recording else ''}"
@@ -77,13 +77,13 @@ class MemoryBudget:
             )
 
     def works(self, steps: int) -> None:
-        """ValueError unless a node may take so many multiplications; in a loop, together with all before it."""
+        """Raise Excess unless a node may take this many multiplications; in a loop all turns so far count too."""
         self.worked += steps
         steps *= RECORDED if self.recording else 1
         what = "it"
         if self.loops:
             self.repeated += steps
-            steps, what = self.repeated, "what loops repeat"
+            steps, what = self.repeated, "the work in loops"
         if steps > STEPS * self.allowed:
             raise Excess(
                 f"{what} would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
@@ -93,7 +93,7 @@ class MemoryBudget:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Around one turn of a loop."""
+        """Count one turn of a loop while the context is open."""
         self.loops += 1
         try:
             self.works(TURN)
@@ -102,9 +102,9 @@ class MemoryBudget:
             self.loops -= 1
 
     def count(self, values: Iterable[Any], given: set[int]) -> None:
-        """Count values that no node has made: what a loop takes its sequences apart into, and what it collects.
+        """Count values that no node made: the elements of a loop's sequences, and the results that it collects.
 
-        given    the arrays that were there before, as `arrays_of` names them
+        given    the ids of the arrays that existed before, from `arrays_of`
         """
         for x in values:
             if isinstance(x, Tensor):
@@ -112,20 +112,20 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def before(self, arguments: Sequence[Any]) -> None:
-        """Ask for room for what a node computes. Weights are as large as the file, and do not count."""
+        """Ask for room for a node's results. Weights are as large as the file, and do not count."""
         self.worked = 0
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
         asked = [x for x in tensors if id(x) not in self.weights or x.array.size == 0]
         sizes = [_size(x.array) * max(4, x.dtype.itemsize) for x in asked]
         room = max(sizes, default=0)
-        self.expect(room * ROOM, "what it computes")
+        self.expect(room * ROOM, "its result")
         if self.loops:
             lists = sum(len(x) for x in arguments if isinstance(x, list))
             self.works(max(TURN, WORK * max((x.array.size for x in tensors), default=0)) + lists * TURN // 100)
 
     def after(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-        """Count what a node has made: its results, and what backward needs."""
+        """Count a node's results and the arrays that backward needs."""
         tensors = list(_flat(arguments))
         old = set(map(id, tensors))
         fresh = [x for x in _flat(results) if id(x) not in old]
@@ -156,7 +156,7 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def tell(self, step: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-        """Show a node that has run to who is watching."""
+        """Report a node that has run to the watching function, if there is one."""
         if _active.see is not None:
             _active.see(step, arguments, results, self.worked)
 
@@ -175,12 +175,12 @@ class MemoryBudget:
 
 
 def arrays_of(values: Iterable[Any]) -> set[int]:
-    """What id() says of the arrays that hold the numbers of Tensors."""
+    """Return the ids of the arrays that hold the numbers of Tensors."""
     return {id(_owner(x.array)) for x in _flat(values)}
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The Tensors among values, and in sequences; None is absent, or of a branch that was not taken."""
+    """Yield the Tensors among values and in sequences; None is absent, or from a branch that was not taken."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -189,19 +189,19 @@ def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _size(array: Any) -> int:
-    """Elements; of an empty array those of its other axes, which a reduction of the empty one brings to life."""
+    """Return the number of elements; for an empty array that of its nonempty axes, as a reduction can create them."""
     return int(array.size) or math.prod(n for n in array.shape if n)
 
 
 def _owner(array: Any) -> Any:
-    """The array whose memory this one looks into."""
+    """Return the array whose memory this view uses."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 class _Active(threading.local):
-    ledger: MemoryBudget | None = None
+    budget: MemoryBudget | None = None
     see: See | None = None
 
 
@@ -209,18 +209,18 @@ _active = _Active()
 
 
 def active() -> MemoryBudget | None:
-    """The ledger of the run that this thread is in."""
-    return _active.ledger
+    """Return the budget of the run in this thread, or None."""
+    return _active.budget
 
 
 def is_watched() -> bool:
-    """Whether somebody is told of the nodes that this thread runs."""
+    """Return whether a function watches the nodes that this thread runs."""
     return _active.see is not None
 
 
 @contextmanager
 def watching(see: See) -> Iterator[None]:
-    """Inside, `see(step, arguments, results, multiplications)` is told of every node that runs in this thread."""
+    """Call `see(step, arguments, results, multiplications)` for every node that runs in this thread in the context."""
     outer, _active.see = _active.see, see
     try:
         yield
@@ -230,21 +230,21 @@ def watching(see: See) -> Iterator[None]:
 
 @contextmanager
 def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int]) -> Iterator[MemoryBudget]:
-    """A run that may hold `limit` bytes, less those `taken` already, or what its inputs are worth.
+    """Open a run that may hold `limit` bytes, less those `taken` already, or more for large inputs.
 
-    weights    what id() says of the Tensors that the file holds
+    weights    the ids of the Tensors that the file holds
     """
     worth = INPUTS * sum(x.array.nbytes for x in _flat(inputs)) * (RECORDED if is_grad_enabled() else 1)
     allowed = max(limit - taken, worth if limit >= limits.ONNX else min(worth, SMALL))
-    with entered(MemoryBudget(limit, allowed, weights)) as ledger:
-        yield ledger
+    with entered(MemoryBudget(limit, allowed, weights)) as budget:
+        yield budget
 
 
 @contextmanager
-def entered(ledger: MemoryBudget) -> Iterator[MemoryBudget]:
-    """Inside, what this thread computes of a graph counts here."""
-    outer, _active.ledger = _active.ledger, ledger
+def entered(budget: MemoryBudget) -> Iterator[MemoryBudget]:
+    """Count the computations of graphs in this thread in `budget` while the context is open."""
+    outer, _active.budget = _active.budget, budget
     try:
-        yield ledger
+        yield budget
     finally:
-        _active.ledger = outer
+        _active.budget = outer

@@ -1,9 +1,9 @@
-"""The graph being written: values, nodes, and the rules of ONNX that every node must keep.
+"""Build the graph to write from values and nodes, and check each node against ONNX's schemas.
 
-Rules call `graph.add("Mul", a, b)`; the graph looks up the operator's schema at the model's opset and declines
-what it does not allow: an operator that did not exist, an attribute of another version, a type it never took. So
-whatever is written is valid for its opset by construction. 16-bit floats that an operator does not take are
-computed in float32 and rounded once, which is what minorm does itself.
+Rules call `graph.add("Mul", a, b)`; the graph looks up the operator's schema at the model's opset and refuses an
+operator that did not exist, an attribute of another version, or a type that it never took. So every written node is
+valid for its opset by construction. 16-bit floats that an operator does not take are computed in float32 and rounded
+once, as in minorm itself.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ ELEMENT_TYPES = {
 
 AttrType = onnx.defs.OpSchema.AttrType
 
-# Operators that answer yes or no, whatever the type of their inputs.
+# Operators with bools as results, for any type of their inputs
 BOOLEAN = frozenset(("And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"))
 
 
 @dataclass(eq=False)
 class Value:
-    """One tensor of the graph. `array` holds the contents of a constant; `shape` is None while not yet known."""
+    """A tensor of the graph. `array` holds the contents of a constant; `shape` is None while unknown."""
 
     shape: Shape | None
     dtype: np.dtype[Any]
     name: str | None = None
     array: Any = None
     home: str | None = None  # the state_dict key, for a parameter or buffer
-    trained: bool = False  # whether it is a constant that requires grad: of a function, or kept outside the modules
+    trained: bool = False  # whether it is a constant that requires grad, from a function or kept outside the modules
 
     @property
     def ndim(self) -> int:
@@ -58,7 +58,7 @@ class Value:
 
     @property
     def known_shape(self) -> Shape:
-        """The shape, where it must be known."""
+        """The shape; an error if it is unknown."""
         if self.shape is None:
             raise AssertionError(f"the rule that wrote {self.name} must say its shape")
         return self.shape
@@ -66,19 +66,19 @@ class Value:
 
 @dataclass
 class Node:
-    """One operation; absent optional inputs and outputs are None."""
+    """An operation; absent optional inputs and outputs are None."""
 
     operator: str
     inputs: list[Value | None]
     outputs: list[Value | None]
     attributes: dict[str, Any]
-    scope: str  # dotted path of the module it was written for
+    scope: str  # dotted path of the module that it was written for
     name: str = ""
 
 
 @dataclass
 class Result:
-    """Shape and type of what the call being written returned."""
+    """Shape and type of a result of the call that is being written."""
 
     shape: Shape
     dtype: np.dtype[Any]
@@ -86,21 +86,21 @@ class Result:
 
 @dataclass
 class Graph:
-    """Nodes in order, and what rules need to know: the opset, the free axes, the result of the current call."""
+    """The nodes in order, with the opset, the free axes and the result of the current call for the rules."""
 
     opset: int
     symbols: Symbols = field(default_factory=Symbols)
     scope: str = ""
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
-    results: tuple[Result, ...] = ()  # of the call being written
+    results: tuple[Result, ...] = ()  # of the current call
     updated: dict[int, tuple[Value, Value]] = field(default_factory=dict)  # buffer -> (buffer, its new value)
     warnings: list[str] = field(default_factory=list)
-    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside, and what they take
+    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside, with their inputs
     _constants: dict[Any, Value] = field(default_factory=dict)
     _lengths: dict[Length, Value] = field(default_factory=dict)
 
-    # What rules call
+    # Methods that rules call
 
     def add(
         self,
@@ -112,15 +112,15 @@ class Graph:
         also: Mapping[str, Any] | None = None,
         **attributes: Any,
     ) -> Any:
-        """Append a node; returns its output Value, or a tuple of `outputs` of them.
+        """Append a node; return its output Value, or a tuple of `outputs` Values.
 
-        shape   of the output where it is not the broadcast shape of the inputs; a tuple of shapes for several
-        dtype   of the output where it is not that of the first input; a tuple for several
-        also    attributes whose names are taken: shape and dtype of the Random operators
+        shape   of the output, if it is not the broadcast shape of the inputs; a tuple of shapes for several
+        dtype   of the output, if it is not that of the first input; a tuple for several
+        also    attributes with names used here already: shape and dtype of the Random operators
         attributes that are None are left out
         """
         attributes = {name: value for name, value in {**attributes, **(also or {})}.items() if value is not None}
-        # A node reads a buffer as the calls written before have left it.
+        # A node reads a buffer's value after the calls written before.
         inputs = _without_absent_tail(tuple(None if v is None else self.current(v) for v in inputs))
         schema = self._schema(operator, inputs, attributes, outputs)
         wide = self._widened(operator, schema, inputs)
@@ -141,12 +141,12 @@ class Graph:
         return results[0] if outputs == 1 else tuple(results)
 
     def cast(self, x: Value, dtype: Any) -> Value:
-        """x in another element type; x itself where it has that type already."""
+        """Write x in another element type; x itself if it has that type already."""
         dtype = np.dtype(dtype)
         return x if x.dtype == dtype else self.add("Cast", x, dtype=dtype, to=ELEMENT_TYPES[dtype][0])
 
     def constant(self, array: Any, dtype: Any = None, name: str = "constant") -> Value:
-        """A constant tensor; equal ones of moderate size are shared."""
+        """Return a constant tensor; equal ones of moderate size are shared."""
         array = np.asarray(array) if dtype is None else np.asarray(array, dtype)
         key = (array.shape, array.dtype, array.tobytes()) if array.nbytes <= 65536 else id(array)
         if key not in self._constants:
@@ -154,13 +154,13 @@ class Graph:
         return self._constants[key]
 
     def scalar(self, number: float, like: Value) -> Value:
-        """A 0-d constant of the element type of `like`."""
+        """Return a 0-d constant of the element type of `like`."""
         return self.constant(number, like.dtype)
 
     def vector(self, lengths: Sequence[Length | Value]) -> Value:
-        """A 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes where one is free.
+        """Write a 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes if one is free.
 
-        A length may be a Value: one that was computed already.
+        A length may be a Value that is already computed.
         """
         if not any(isinstance(n, (Size, Value)) for n in lengths):
             return self.constant([int(n) for n in lengths], np.int64, "shape")  # type: ignore[arg-type]
@@ -173,13 +173,13 @@ class Graph:
         return self.length(length) if isinstance(length, Size) else self.constant([length], np.int64, "length")
 
     def length(self, size: Size) -> Value:
-        """A free length, as an int64 tensor of shape (1,), at run time."""
+        """Write a free length as an int64 tensor of shape (1,), computed at run time."""
         if size not in self._lengths:
             self._lengths[size] = measuring.measure(self, size)
         return self._lengths[size]
 
     def current(self, buffer: Value) -> Value:
-        """A buffer as the calls written so far have left it."""
+        """Return a buffer's value after the calls written so far."""
         return self.updated.get(id(buffer), (buffer, buffer))[1]
 
     def update(self, buffer: Value, new: Value) -> None:
@@ -192,22 +192,22 @@ class Graph:
         return self.results[0]
 
     def warn(self, message: str) -> None:
-        """Tell the user, once, something about the file that is being written."""
+        """Record a warning for the user about the file that is being written, once."""
         if message not in self.warnings:
             self.warnings.append(message)
 
     def has(self, operator: str, since: int = 1) -> bool:
-        """Whether the model's opset has this operator, in this version or a newer one."""
+        """Return whether the model's opset has this operator, in this version or a newer one."""
         return versions.exists(operator, self.opset) and versions.resolve(operator, self.opset) >= since
 
-    # Undoing what a rule that then declined has added
+    # Undo the additions of a rule that then declined
 
     def mark(self) -> tuple[Any, ...]:
-        """The state to come back to."""
+        """Return the present state for `reset`."""
         return len(self.nodes), len(self.warnings), dict(self._lengths), dict(self.updated)
 
     def reset(self, mark: tuple[Any, ...]) -> None:
-        """Back to where `mark` was taken."""
+        """Restore the state at which `mark` was taken."""
         del self.nodes[mark[0] :], self.warnings[mark[1] :]
         self._lengths, self.updated = mark[2], mark[3]
 
@@ -236,7 +236,7 @@ class Graph:
         return schema
 
     def _widened(self, operator: str, schema: Any, inputs: tuple[Value | None, ...]) -> list[Value | None] | None:
-        """None where all element types are allowed; else the inputs, those of 16 bits cast to float32."""
+        """Return None if all element types are allowed, else the inputs with 16-bit floats cast to float32."""
         formal = schema.inputs
         wide = False
         for place, value in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""The names in a model: those that exist, so that new ones differ, and those that somebody reads."""
+"""Collect the names in a model, so that new names differ, and the names that nodes read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.onnx.graph.tensors import text
 
 
 def names_of(model: Any) -> Iterable[str]:
-    """Every name of a value or a node anywhere in the model, which what is new must not take."""
+    """Yield every name of a value or a node anywhere in the model, which new names must not repeat."""
     pending = [model.graph]
     for function in model.functions:
         yield from function.input
@@ -30,7 +30,7 @@ def names_of(model: Any) -> Iterable[str]:
 
 
 def reads_of(nodes: Any) -> set[str]:
-    """The names that nodes read, those inside their graphs too."""
+    """Return the names that nodes read, also inside their graphs."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)
@@ -40,16 +40,16 @@ def reads_of(nodes: Any) -> set[str]:
 
 
 def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
-    """Take those entries out of a list of protobuf that `gone` is true of; its remove() compares each with each."""
+    """Remove the entries for which `gone` is true from a protobuf list, whose remove() is quadratic."""
     for index in range(len(entries) - 1, -1, -1):
         if gone(entries[index]):
             del entries[index]
 
 
 def refill(field: Any, messages: Iterable[Any]) -> None:
-    """Let a list of protobuf hold copies of these messages, some of which may be its own.
+    """Fill a protobuf list with copies of these messages, some of which may be its present entries.
 
-    Each is kept as bytes meanwhile: a message outside of a list takes a thousand bytes more.
+    Each is held as bytes meanwhile: a message outside a list takes a thousand bytes more.
     """
     contents = [message.SerializeToString() for message in messages]
     del field[:]

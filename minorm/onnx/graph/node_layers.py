@@ -1,4 +1,4 @@
-"""The modules below a loaded graph: a place for each node that has a mode, and for each module that weights are of."""
+"""The modules of a loaded graph: a place for each node with a mode, and for each module with weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):
-    """A module whose parts cannot be exchanged once it is sealed, for what runs is the nodes of a file."""
+    """A module whose parts cannot be exchanged once it is sealed, because the nodes of a file run, not the parts."""
 
     _sealed = False
 
     def seal(self) -> None:
-        """From now on assigning, adding or deleting a part is an error, here and below."""
+        """Make assigning, adding or deleting a part an error from now on, here and below."""
         for module in self.modules():
             vars(module)["_sealed"] = True
 
@@ -47,37 +47,38 @@ class Sealed(Module):
 
 
 class Layer(Sealed):
-    """A place in a loaded graph. It holds no tensors, the graph does; but it knows which are of this place.
+    """A place in a loaded graph, which knows its tensors although the graph holds them.
 
-    `parameters()` and `buffers()` give these, and those of the places below; so `requires_grad_`, `freeze` and an
-    optimizer's parameter groups work on a place as on any module. With `recurse=False` they give what it holds: none.
+    `parameters()` and `buffers()` give these, and those of the places below, so `requires_grad_`, `freeze` and an
+    optimizer's parameter groups work on a place as on any module. With `recurse=False` they give nothing, because the
+    place holds no tensors.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.uses: dict[str, Tensor] = {}  # of this place, not of the places below: what they are called here
-        self.held: dict[int, Parameter] = {}  # those that its node reads, by the place of the input
+        self.uses: dict[str, Tensor] = {}  # tensors of this place, not of the places below, by their names here
+        self.held: dict[int, Parameter] = {}  # the Parameters that its node reads, by the place of the input
 
     _operator = ""  # of the first node that reads a tensor of this place
 
     def size(self) -> str:
-        """The shape of its first tensor, a number for one axis, to begin a `repr` with; "" without one."""
+        """Return the shape of its first tensor (a number for one axis) to begin a `repr` with; "" without a tensor."""
         shape = next((tensor.shape for tensor in self.uses.values()), None)
         return "" if shape is None else f"{shape[0] if len(shape) == 1 else tuple(shape)}, "
 
     def extra_repr(self) -> str:
-        """The operator, and its tensors with their shapes."""
+        """Show the operator, and its tensors with their shapes."""
         tensors = [f"{printable(name)} {tuple(tensor.shape)}" for name, tensor in self.uses.items()]
         return ", ".join([self._operator, *tensors]) if self._operator else ", ".join(tensors)
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """The Parameters of this place and of those below, each once."""
+        """Yield the Parameters of this place and of the places below, each once."""
         for name, tensor in self._used(prefix, recurse):
             if isinstance(tensor, Parameter):
                 yield name, tensor
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """The running statistics of this place and of those below, each once."""
+        """Yield the running statistics of this place and of the places below, each once."""
         for name, tensor in self._used(prefix, recurse, LOCAL_BUFFER):
             if not isinstance(tensor, Parameter):
                 yield name, tensor
@@ -85,14 +86,14 @@ class Layer(Sealed):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """The same, detached, sharing memory with the graph; `load_state_dict` fills them."""
+        """Return the same tensors, detached, sharing memory with the graph; `load_state_dict` fills them."""
         entries = {} if destination is None else destination
         for name, tensor in self._used(prefix.removesuffix("."), recurse=True):
             entries[name] = tensor if keep_vars else tensor.detach()
         return entries
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
-        """What was put in below; the graph saves its tensors under their own names."""
+        """Save only layers that were inserted below; the graph saves its tensors under their own names."""
         for name, child in self._own(MODULE):
             child._save_below(destination, f"{path}.{name}", keep_vars)
 
@@ -100,11 +101,11 @@ class Layer(Sealed):
         return dict(self._used("", recurse=True))
 
     def to(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: ARG002  Module's
-        """An error: the nodes of a graph compute in one type, on one device."""
+        """Raise TypeError: all nodes of a graph compute in one type, on one device."""
         raise TypeError("Layer.to: the graph holds the tensors of this place; convert or move the whole graph")
 
     def _used(self, prefix: str, recurse: bool, *more: str) -> Iterator[tuple[str, Any]]:
-        """The tensors of this place and of those below, and what layers hold that were put in below; `more`: kinds."""
+        """Yield the tensors of this place and below, with those of inserted layers; `more` names further kinds."""
         seen: set[int] = set()
         for path, place in self._named_modules(prefix) if recurse else ():
             held = place.uses.items() if isinstance(place, Layer) else place._own(PARAMETER, BUFFER, *more)
@@ -116,7 +117,7 @@ class Layer(Sealed):
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a layer keeps running statistics. per_sample: of each sample (InstanceNorm), not of the batch."""
+    """How a layer keeps running statistics; per_sample means of each sample (InstanceNorm), not of the batch."""
 
     per_sample: bool
     momentum: float | None
@@ -124,22 +125,22 @@ class Statistics:
 
 
 class StatisticsLayer(Layer):
-    """A normalization of a loaded graph that was described by `minorm.statistics`."""
+    """A normalization of a loaded graph that the metadata entry `minorm.statistics` describes."""
 
     statistics: Statistics | None = None
-    has_running_stats: bool = True  # of its own, as nn.BatchNorm2d has
+    has_running_stats: bool = True  # whether it owns them, as nn.BatchNorm2d does
 
 
 @dataclass(frozen=True)
 class Written:
     """How a file writes a normalization in nodes of other operators.
 
-    axes          that are normalized; () for groups of channels
-    groups        the shape with the groups on an axis of their own, (N, num_groups, ...), and the `shape` behind it, in
-                  which 0 keeps a length; None where that is x's
-    weight, bias  the shapes in which the nodes read the two; None where there is none
-    per_group     whether they are one number a group, put in before the shape behind it
-    parts         the nodes: their operators, and their results
+    axes          the normalized axes; () for groups of channels
+    groups        the shape with the groups on a separate axis, (N, num_groups, ...); `shape` is the shape after it, in
+                  which 0 keeps a length, or None for x's shape
+    weight, bias  the shapes in which the nodes read the two; None if they are absent
+    per_group     whether they have one number per group and are applied before `shape`
+    parts         the operators and results of the nodes
     """
 
     axes: tuple[int, ...] = ()
@@ -152,7 +153,7 @@ class Written:
 
 
 class NormLayer(Layer):
-    """A normalization of a loaded graph that its file writes as several nodes; weight and bias are the graph's own."""
+    """A normalization of a loaded graph that its file writes as several nodes; the graph owns weight and bias."""
 
     def __init__(self, eps: float, how: Written) -> None:
         super().__init__()
@@ -161,10 +162,10 @@ class NormLayer(Layer):
 
     @property
     def weight(self) -> Parameter | None:
-        """The Parameter that it multiplies with, None where it has none."""
+        """The Parameter that it multiplies with, or None."""
         return self.held.get(1)
 
     @property
     def bias(self) -> Parameter | None:
-        """The Parameter that it adds, None where it has none."""
+        """The Parameter that it adds, or None."""
         return self.held.get(2)

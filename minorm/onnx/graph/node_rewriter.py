@@ -1,4 +1,4 @@
-"""A node on its way to another opset: what a rule of conversion may ask, and how it changes the node.
+"""Give conversion rules access to a node on its way to another opset, and methods to change it.
 
     @converts("Clip", 6, 11)                                       # from version 6 to 11: attributes become inputs
     def clip_11(d: NodeRewriter) -> None:
@@ -7,8 +7,8 @@
                 d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
 
 A rule changes `d.node` in place, or puts other nodes before it (`emit`), behind it (`divert`, then `after`), or in its
-place (`replace`). What it emits it writes in the words of one opset, LANGUAGE, whatever the target: those nodes take
-the same steps as all others. A rule that has no way raises RuleNotApplicable("why"); one error names all such nodes.
+place (`replace`). It emits nodes of one opset, LANGUAGE, for any target: these nodes take the same steps as all others.
+A rule that cannot convert raises RuleNotApplicable("why"); one error names all such nodes.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.support.masking import printable
 
-LANGUAGE = 18  # the opset in whose words rules emit nodes
+LANGUAGE = 18  # the opset of the nodes that rules emit
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 CONSTANT_1 = FLOATS[:3]  # the types that Constant takes before version 9
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 TRUTHS = ("Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "IsNaN")
-LARGEST = 1 << 16  # elements of a constant that a rule may look into
+LARGEST = 1 << 16  # elements of a constant that a rule may read
 
 Shape = tuple[int | str | None, ...]
 
 
 class Kind(NamedTuple):
-    """What is known of a value: its element type (0: nothing), its lengths (None: not even how many)."""
+    """The known element type (0: unknown) and shape (None: unknown rank) of a value."""
 
     elem: int = 0
     shape: Shape | None = None
 
 
-Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
+Kinds = Mapping[str, Mapping[str, Kind]]  # kinds of the values of each graph, by the graph's path
 
 
 class Values:
-    """The values that the nodes of one graph see: what is known of them, and which of them are fixed."""
+    """The values that the nodes of one graph see, with their known types and shapes and fixed contents."""
 
     def __init__(self, kinds: Callable[[], Mapping[str, Kind]], taken: set[str], around: Values | None = None) -> None:
         self.kinds, self.taken, self.around = kinds, taken, around
         self.tensors: dict[str, Any] = {}  # TensorProtos
-        self.made: dict[str, Kind] = {}  # of inputs, and of what rules emitted
-        self.initializers: Any = None  # of the graph; a function has none
+        self.made: dict[str, Kind] = {}  # kinds of inputs and of emitted nodes' results
+        self.initializers: Any = None  # the graph's list; None for a function
         self.folded: Callable[[], Mapping[str, Any]] | None = None  # arrays that the graph computes from constants
-        self.read: set[str] = set()  # names that some node, or an output, reads
+        self.read: set[str] = set()  # names that a node or an output reads
         self.absorbed: set[str] = set() if around is None else around.absorbed  # fixed values that became attributes
 
     def chain(self) -> Iterator[Values]:
-        """These, then those of the graphs around."""
+        """Yield these values, then those of the graphs around."""
         values: Values | None = self
         while values is not None:
             yield values
             values = values.around
 
     def kind(self, name: str) -> Kind:
-        """What is known of a value; shape inference is asked only if the graph itself does not say."""
+        """Return the known type and shape of a value; shape inference runs only if the graph itself lacks them."""
         for values in self.chain():
             if name in values.made:
                 return values.made[name]
@@ -73,7 +73,7 @@ class Values:
         return next((v.kinds()[name] for v in self.chain() if name in v.kinds()), Kind())
 
     def array(self, name: str) -> Any:
-        """The contents of a value that the file fixes, else None."""
+        """Return the contents of a value that the file fixes, else None."""
         tensor = next((v.tensors[name] for v in self.chain() if name in v.tensors), None)
         if tensor is None:
             return next((v.folded()[name] for v in self.chain() if v.folded and name in v.folded()), None)
@@ -82,12 +82,12 @@ class Values:
         return numpy_helper.to_array(tensor)
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing in the model has."""
+        """Return a name that the model does not use yet."""
         return fresh(hint, self.taken)
 
 
 def fresh(hint: str, taken: set[str]) -> str:
-    """A name like `hint` that is not taken yet; afterwards it is."""
+    """Return a name like `hint` that is not in `taken`, and add it there."""
     name, number = hint, 1
     while name in taken:
         number += 1
@@ -98,41 +98,41 @@ def fresh(hint: str, taken: set[str]) -> str:
 
 @dataclass
 class NodeRewriter:
-    """One node and its surroundings. `since` is the version whose words it is in, `opset` the one to reach."""
+    """A node with its surroundings. `since` is the version that it is in, `opset` the target."""
 
-    node: Any  # a NodeProto; None once others stand in its place
+    node: Any  # a NodeProto; None once others replace it
     since: int
     opset: int
     values: Values
     translate: Callable[[Any, Values], list[Any]]  # a node in LANGUAGE, to nodes at the target
-    schema: Any = None  # of the version that the node is in
+    schema: Any = None  # of the node's version
 
     def __post_init__(self) -> None:
         self.before: list[Any] = []
         self.behind: list[Any] = []
         self.label = self.node.name or next(filter(None, self.node.output), self.node.op_type)
         self.named = bool(self.node.name)
-        self.notes: dict[str, Any] = {}  # from one step to a later one
+        self.notes: dict[str, Any] = {}  # passed from one step to a later one
 
-    # What a rule may ask
+    # Questions of a rule
 
     def input(self, place: int) -> str:
-        """The name of an input, "" where it is left out."""
+        """Return the name of an input, "" if it is left out."""
         return str(self.node.input[place]) if place < len(self.node.input) else ""
 
     def output(self, place: int) -> str:
-        """The name of an output, "" where it is left out."""
+        """Return the name of an output, "" if it is left out."""
         return str(self.node.output[place]) if place < len(self.node.output) else ""
 
     def has(self, name: str) -> bool:
-        """Whether the node has this attribute."""
+        """Return whether the node has this attribute."""
         return any(a.name == name for a in self.node.attribute)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute; where it is left out, the default of the node's version, else `default`."""
+        """Return an attribute; if it is left out, the default of the node's version, else `default`."""
         found = next((a for a in self.node.attribute if a.name == name), None)
         if found is not None and found.ref_attr_name:
-            raise RuleNotApplicable(f"its attribute {name} is one of the function around it, {found.ref_attr_name}")
+            raise RuleNotApplicable(f"its attribute {name} belongs to the function around it, {found.ref_attr_name}")
         if found is None and self.schema is not None and name in self.schema.attributes:
             given = self.schema.attributes[name].default_value
             found = given if given.type else None
@@ -142,35 +142,35 @@ class NodeRewriter:
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def take(self, name: str, default: Any = None) -> Any:
-        """As `get`; the attribute is gone afterwards."""
+        """Return an attribute as `get` does, and remove it."""
         value = self.get(name, default)
         self.drop(name)
         return value
 
     def kind(self, name: str) -> Kind:
-        """What is known of a value."""
+        """Return the known type and shape of a value."""
         return self.values.kind(name)
 
     def elem(self, name: str) -> int:
-        """The element type of a value, as TensorProto numbers them."""
+        """Return the element type of a value, as a number of TensorProto."""
         elem = self.kind(name).elem
         if not elem:
             raise RuleNotApplicable(f"the element type of {name!r} is not known")
         return elem
 
     def shape(self, name: str) -> Shape:
-        """The lengths of a value: a number, a name, or None where one is free."""
+        """Return the lengths of a value; each is a number, or a name or None if it is free."""
         shape = self.kind(name).shape
         if shape is None:
-            raise RuleNotApplicable(f"how many axes {name!r} has is not known")
+            raise RuleNotApplicable(f"the number of axes of {name!r} is not known")
         return shape
 
     def rank(self, name: str) -> int:
-        """How many axes a value has."""
+        """Return the number of axes of a value."""
         return len(self.shape(name))
 
     def length(self, name: str, axis: int) -> int:
-        """The length of an axis, which must be fixed."""
+        """Return the length of an axis, which must be fixed."""
         shape = self.shape(name)
         if not -len(shape) <= axis < len(shape):
             raise RuleNotApplicable(f"{name!r} has no axis {axis}")
@@ -180,21 +180,21 @@ class NodeRewriter:
         return n
 
     def array(self, place: int) -> Any:
-        """The contents of an input that the file fixes, else None."""
+        """Return the contents of an input that the file fixes, else None."""
         return self.values.array(self.input(place)) if self.input(place) else None
 
     def absorb(self, place: int, what: str) -> Any:
-        """The contents of an input that this version wants as an attribute; the input is gone afterwards."""
+        """Return the contents of an input that this version needs as an attribute, and remove the input."""
         array = self.array(place)
         if array is None:
-            raise RuleNotApplicable(f"{what} is computed, and version {self.goal} wants it fixed")
+            raise RuleNotApplicable(f"{what} is computed, and version {self.goal} needs it fixed")
         self.values.absorbed.add(self.input(place))
         self.feed(place, "")
         return array
 
-    goal = 0  # the version that the present step leads to
+    goal = 0  # the target version of the present step
 
-    # How it changes the node
+    # Changes to the node
 
     def set(self, name: str, value: Any) -> None:
         """Give the node an attribute, in alphabetical order if the others are."""
@@ -205,7 +205,7 @@ class NodeRewriter:
         self.node.attribute.insert(place, helper.make_attribute(name, value, attr_type=kind))
 
     def drop(self, name: str) -> None:
-        """Take an attribute away."""
+        """Remove an attribute."""
         for attribute in [a for a in self.node.attribute if a.name == name]:
             self.node.attribute.remove(attribute)
 
@@ -219,7 +219,7 @@ class NodeRewriter:
         self.node.input.extend(inputs)
 
     def constant(self, value: Any, elem: int, hint: str) -> str:
-        """A fixed tensor as a Constant node; its name."""
+        """Add a fixed tensor as a Constant node; return its name."""
         name = self.values.fresh(f"{self.label}_{hint}")
         array = np.asarray(value)
         if elem == TensorProto.STRING:
@@ -231,7 +231,7 @@ class NodeRewriter:
         return name
 
     def hold(self, tensor: Any) -> None:
-        """Put a tensor into the graph: as a Constant, or where that does not take its type as an initializer."""
+        """Put a tensor into the graph as a Constant, or as an initializer if Constant does not take its type."""
         self.values.tensors[tensor.name] = tensor
         if self.opset >= 9 or tensor.data_type in CONSTANT_1:
             title = tensor.name if self.named else ""
@@ -242,28 +242,28 @@ class NodeRewriter:
             self.values.initializers.append(tensor)
 
     def integers(self, value: Any, hint: str) -> str:
-        """A fixed tensor of int64."""
+        """Add a fixed tensor of int64; return its name."""
         return self.constant(value, TensorProto.INT64, hint)
 
     def scalar(self, value: float, like: str, hint: str = "number") -> str:
-        """A number of the element type of another value."""
+        """Add a number of the element type of another value; return its name."""
         return self.constant(value, self.elem(like), hint)
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """A node in front of this one, in the words of LANGUAGE; the name of its result.
+        """Add a node of the opset LANGUAGE in front of this one; return the name of its result.
 
-        kind    what is known of the result, where it is not like the first input, broadcast with the others
-        to      its name, where it is to have one
-        elem    of a Cast: the type
+        kind    type and shape of the result, if they are not those of the first input, broadcast with the others
+        to      the name of the result, if it needs a certain one
+        elem    the type, for a Cast
         """
         return self._emit(self.before, operator, inputs, attributes, attributes.pop("to", ""))
 
     def after(self, operator: str, *inputs: str, to: str, **attributes: Any) -> str:
-        """The same behind this one; its result is called `to`."""
+        """Add a node behind this one; its result is named `to`."""
         return self._emit(self.behind, operator, inputs, attributes, to)
 
     def divert(self, place: int, kind: Kind | None = None) -> str:
-        """Give an output another name, so that a node behind can make from it what the old name stands for."""
+        """Give an output another name, so that a node behind this one can compute the value of the old name from it."""
         old = self.node.output[place]
         name = self.values.fresh(f"{old or self.label}_{self.node.op_type}")
         self.values.made[name] = kind or self.kind(old)
@@ -271,7 +271,7 @@ class NodeRewriter:
         return name
 
     def replace(self, operator: str, *inputs: str, place: int = 0, **attributes: Any) -> None:
-        """Another node makes this one's output `place`. When all are made so, `d.node = None`."""
+        """Add a node that makes this node's output `place`. Once all are replaced, set `d.node = None`."""
         self._emit(self.before, operator, inputs, attributes, self.output(place))
 
     def _emit(self, where: list[Any], operator: str, inputs: Sequence[str], attributes: Any, to: str = "") -> str:
@@ -290,7 +290,7 @@ class NodeRewriter:
         return name
 
     def _kind(self, operator: str, inputs: Sequence[str]) -> Kind:
-        """As an elementwise operator makes it."""
+        """Return the kind of an elementwise operator's result."""
         kinds = [self.kind(name) for name in inputs if name]
         like = kinds[1 if operator == "Where" else 0] if kinds else Kind()
         elem = TensorProto.BOOL if operator in TRUTHS else like.elem
@@ -311,17 +311,17 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def is_node(node: Any) -> bool:
-    """Whether the node is of ONNX's own domain."""
+    """Return whether the node is of ONNX's own domain."""
     return node.domain in ("", "ai.onnx")
 
 
 def in_words(node: Any) -> str:
-    """A NodeProto as errors name it: `node 'conv_1' (Conv)`."""
+    """Name a NodeProto for errors: `node 'conv_1' (Conv)`."""
     return f"node {node.name or next(filter(None, node.output), '')!r} ({printable(node.op_type)})"
 
 
 def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
-    """The graphs inside a node, each with a name."""
+    """Yield the graphs inside a node, each with a name."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.name, attribute.g
@@ -330,12 +330,12 @@ def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def path_of(function: Any) -> str:
-    """What a function is called among the paths of graphs, `/3.then_branch`."""
+    """Return the name of a function among the paths of graphs such as `/3.then_branch`."""
     return f"{function.domain}:{function.name}:{function.overload}"
 
 
 def tensors_of(model: Any) -> Iterator[Any]:
-    """All tensors of a model: initializers, and what attributes hold, in its functions too."""
+    """Yield all tensors of a model: initializers and those in attributes, also in its functions."""
     pending = [model.graph, *model.functions]
     while pending:
         holder = pending.pop()
@@ -348,7 +348,7 @@ def tensors_of(model: Any) -> Iterator[Any]:
 
 
 def constant_of(node: Any) -> Any:
-    """The TensorProto of a Constant node; None where it is no tensor of numbers, or an attribute of a function."""
+    """Return the TensorProto of a Constant node; None if it is not a tensor of numbers, or a function's attribute."""
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     given = node.attribute[0]
@@ -364,6 +364,6 @@ def constant_of(node: Any) -> Any:
 
 
 def type_of(elem: int) -> str:
-    """`tensor(float)`."""
+    """Return ONNX's name of an element type, such as `tensor(float)`."""
     known = TensorProto.DataType.Name(elem).lower() if elem in TensorProto.DataType.values() else "?"
     return f"tensor({known})"

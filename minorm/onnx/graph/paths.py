@@ -1,4 +1,4 @@
-"""The module of the network that a node comes from, as exporters say it: `layer1.0.conv1`.
+"""Find the module that a node comes from, `layer1.0.conv1`, from the names and metadata that exporters write.
 
 PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the last
 word of a module's path and the numbers behind it, so a child of a Sequential repeats its parent's part. The newer
@@ -12,26 +12,26 @@ import re
 from typing import Any
 
 SCOPES = "pkg.torch.onnx.name_scopes"  # a Python list as text: ['', 'layer1', 'layer1.0', 'conv2d_3']
-LONGEST = 4096  # characters of what may be a path
+LONGEST = 4096  # characters of a path at most
 
 _QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
 _CALLED = re.compile(r"_\d+(?=\.|$)")
-_CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # what TensorFlow puts around a whole model
+_CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # TensorFlow puts such a call around a whole model
 
 
 def of(node: Any) -> str:
-    """The path of the module that a NodeProto comes from, as far as it says so; "" for the outermost."""
+    """Return the path of the module that a NodeProto comes from, if it is recorded; "" for the outermost."""
     scopes = _scopes(node)
     return of_name(node.name) if scopes is None else "".join(scopes[-2:-1])
 
 
 def call(node: Any) -> str:
-    """The call inside the module that a NodeProto comes from, `conv2d_3`; "" where it does not say so."""
+    """Return the call inside the module that a NodeProto comes from, `conv2d_3`; "" if it is not recorded."""
     return "".join((_scopes(node) or [])[-1:])
 
 
 def _scopes(node: Any) -> list[str] | None:
-    """The path of each module around a node, and the call in the innermost; None where there is no such metadata."""
+    """Return the path of each module around a node, and the call in the innermost; None without this metadata."""
     for entry in node.metadata_props:
         if entry.key == SCOPES and isinstance(entry.value, str) and len(entry.value) <= LONGEST:
             return ["".join(found) for found in _QUOTED.findall(entry.value)]
@@ -39,7 +39,7 @@ def _scopes(node: Any) -> list[str] | None:
 
 
 def of_name(name: Any) -> str:
-    """The path in a node's name, whose last part is the operator's."""
+    """Return the path in a node's name, without the last part, which is the operator's."""
     if not isinstance(name, str) or "/" not in name or len(name) > LONGEST:
         return ""
     path = before = ""
@@ -53,10 +53,10 @@ def of_name(name: Any) -> str:
 
 
 def uncalled(path: str) -> str:
-    """The path without the number of the call: `body.0_1` is the second call of `body.0`."""
+    """Return the path without the number of the call: `body.0_1` is the second call of `body.0`."""
     return _CALLED.sub("", path)
 
 
 def prefix(name: str) -> str:
-    """What stands before the last dot of a tensor's name: the path of its module, if a person named it."""
+    """Return the part of a tensor's name before its last dot: the path of its module, if a person named it."""
     return name.rpartition(".")[0]

@@ -1,11 +1,11 @@
-"""What a reading rule is given: one node of the file, its attributes with their defaults, its constant inputs.
+"""Give reading rules a node of the file, with its attributes, their defaults and its constant inputs.
 
     @reads("Elu", since=1)
     def read_elu(node):
         alpha = node["alpha"]              # as the file says, or the default of this version of the operator
         return lambda x: F.elu(x, alpha)   # called with the node's inputs, each time the model runs
 
-README.md, "Adding a reader", tells the rest.
+README.md, "Adding a reader", explains the rest.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def _nothing() -> Mapping[str, Any]:
-    return _NOTHING  # a dict for each node would be most of it
+    return _NOTHING  # a dict for each node would be most of its memory
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One operation of the file. Absent optional inputs and outputs are ""."""
+    """An operation of the file; absent optional inputs and outputs are ""."""
 
     operator: str
     domain: str
     name: str
-    opset: int  # of the operator's domain
+    opset: int  # the opset of the operator's domain
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]  # those the file gives
+    attributes: dict[str, Any]  # the attributes that the file gives
     since: int = 0  # the version of the operator that the opset means
     constants: Mapping[str, Any] = field(default_factory=_nothing)  # the arrays known when the file is loaded, by name
     types: Mapping[str, Any] = field(default_factory=_nothing)  # the element types known when it is loaded, by name
-    used: frozenset[str] = frozenset()  # the values that somebody reads
+    used: frozenset[str] = frozenset()  # the values that another node or an output reads
     budget: Budget = field(default_factory=Budget)
-    conditions: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
-    module: str = ""  # the path of the module that it comes from, as far as the file says so: paths.py
-    body: Body | None = None  # of a Loop or Scan: the graph that it repeats
+    conditions: tuple[tuple[str, bool], ...] = ()  # it runs only if these values are as given
+    module: str = ""  # the path of the module that it comes from, if the file records it: paths.py
+    body: Body | None = None  # the graph that a Loop or Scan repeats
     is_initializer: bool = False  # a Constant that is an initializer of a branch or a body; `name` is its own
-    enters: bool = False  # whether it begins that graph; else it ends it
-    statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
-    described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: layer.Statistics
-    updates: bool = True  # whether it changes them in training; else other nodes compute what they become
+    enters: bool = False  # whether it begins that graph, or else ends it
+    statistics: tuple[str, ...] = ()  # the buffers of its running mean and variance, if it owns them
+    described: Any = None  # how it keeps them, if minorm's metadata records it: node_layers.Statistics
+    updates: bool = True  # whether it changes them in training, or else other nodes compute their new values
 
-    # What rules ask
+    # Questions of rules
 
     def __getitem__(self, attribute: str) -> Any:
-        """An attribute as a Python value: what the file gives, else the version's default, else None.
+        """Return an attribute as a Python value: the file's, else the version's default, else None.
 
         A float is the shortest decimal that names the file's float32: 0.1, and not 0.10000000149011612.
         """
@@ -74,32 +74,32 @@ class Node:
         return defaults[attribute]
 
     def get(self, attribute: str, default: Any = None) -> Any:
-        """As node[attribute]; `default` where this version of the operator has no such attribute."""
+        """Return node[attribute], or `default` if this version of the operator has no such attribute."""
         known = attribute in self.attributes or attribute in attribute_defaults(self.operator, self.since)
         return self[attribute] if known else default
 
     def has(self, place: int) -> bool:
-        """Whether input `place` is there."""
+        """Return whether input `place` is present."""
         return place < len(self.inputs) and self.inputs[place] != ""
 
     def wants(self, place: int) -> bool:
-        """Whether anybody reads output `place`."""
+        """Return whether another node or an output reads output `place`."""
         return place < len(self.outputs) and self.outputs[place] in self.used
 
     def constant(self, place: int) -> Any:
-        """The array of input `place` if it is known at load time, else None."""
+        """Return the array of input `place` if it is known at load time, else None."""
         return self.constants.get(self.inputs[place]) if self.has(place) else None
 
     def type(self, place: int) -> Any:
-        """The dtype of input `place` if it is known at load time, else None."""
+        """Return the dtype of input `place` if it is known at load time, else None."""
         return self.types.get(self.inputs[place]) if self.has(place) else None
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
-        """Raise unless an array of this shape may be allocated: for results that a small file can make huge."""
+        """Raise unless an array of this shape may be allocated; for results that a small file can make huge."""
         self.budget.fits(shape, dtype)
 
     def works(self, *steps: int) -> None:
-        """Raise unless so many multiplications (the product of `steps`) may be made: as fits, but of time."""
+        """Raise unless this many multiplications (the product of `steps`) are allowed; like `fits`, but for time."""
         self.budget.works(math.prod(steps))
 
     @property
@@ -117,7 +117,7 @@ class Node:
 
 
 def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
-    """The elements of an input that is a list of whole numbers: axes, lengths, counts. Split 1 has them as floats."""
+    """Return an input that lists whole numbers (axes, lengths, counts) as a list; Split 1 has them as floats."""
     if given.ndim > 1:
         raise ValueError(f"{name} has shape {given.shape}; expected a vector")
     if given.numel() > most:
@@ -130,7 +130,7 @@ def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
 
 @functools.cache
 def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
-    """Every attribute of this version of an operator with its default; None where it has none."""
+    """Return every attribute of this version of an operator with its default, or None without one."""
     schema = onnx.defs.get_schema(operator, since, "")
     return {
         name: attribute_value(a.default_value, f"the default of {name}", None, Budget())
@@ -139,7 +139,7 @@ def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
 
 
 def attribute_values(given: Mapping[str, Any], what: str, folder: str | None, budget: Budget) -> dict[str, Any]:
-    """AttributeProtos by name as Python values; tensors as arrays, subgraphs as they are."""
+    """Convert AttributeProtos to Python values by name; tensors become arrays, subgraphs stay as they are."""
     return {
         name: attribute_value(attribute, f"attribute {name!r} of {what}", folder, budget)
         for name, attribute in given.items()
@@ -162,9 +162,9 @@ _FIELDS = {
 
 
 def attribute_value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any:
-    """What an AttributeProto holds, as a Python value."""
+    """Convert an AttributeProto to a Python value."""
     kind = attribute.type
-    if kind == AttributeProto.UNDEFINED:  # ir_version 1 and 2 had no types: whichever field is set
+    if kind == AttributeProto.UNDEFINED:  # ir_version 1 and 2 had no types: find the field that is set
         kind = next((k for k, name in _FIELDS.items() if _is_set(attribute, name)), None)
         if kind is None:
             return None

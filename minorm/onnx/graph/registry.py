@@ -1,8 +1,8 @@
-"""Which code writes a call as ONNX nodes, and which reads a node back: one table for each direction.
+"""Register the rules that write calls as ONNX nodes, read nodes, convert them to other versions and set their mode.
 
-A rule carries, in its registration, the operator it is about and the since-version from which on it counts: until the
-next one that has a rule of its own. Without one it counts for all versions. An operator's file holds writer and reader
-side by side, old versions beside new ones.
+A rule is registered with its operator and the first version that it applies to; it applies until the next version with
+a separate rule. Without a version it applies to all. An operator's file holds writer and reader side by side, old
+versions beside new ones.
 
     @writes(F.batch_norm, "BatchNormalization", since=14)           # used from opset 14 on, for versions 14 and 15
     def write_14(g, x, running_mean, running_var, weight, bias, training, momentum, eps): ...
@@ -16,21 +16,20 @@ side by side, old versions beside new ones.
     @reads("BatchNormalization", since=14, fixed=(3, 4))            # what the importer calls for such a node
     def read_14(node): ...
 
-A tuple of versions stands for just these: since=(6,) ends where version 13 begins, although nothing else is written.
+A tuple of versions means exactly these: since=(6,) ends where version 13 begins, even without a rule for 13.
 
-A writing rule gets the graph being built and the call's arguments under the names the function itself gives
-them, with a `Value` for each Tensor; it returns the Value (or the tuple of Values) of the call's result. It
-raises `RuleNotApplicable` where it does not fit (an option ONNX has no word for); then the next rule is tried: first
-those of `writes` in the order they stand, then those of `lowers`. Where all decline, the writer descends into the
-calls made inside this one.
+A writing rule gets the graph and the call's arguments under the names of the function's parameters, with a `Value` for
+each Tensor; it returns the Value (or the tuple of Values) of the call's result. It raises `RuleNotApplicable` if it
+does not fit (an option that ONNX cannot express). Then the writer tries the next rule: first those of `writes` in their
+order, then those of `lowers`. If all decline, the writer descends into the calls made inside this one.
 
-A reading rule gets a `reading.Node` and returns what computes it: a function or Module that takes the node's inputs
-as Tensors (None for an absent one) and returns a Tensor, or a tuple for several outputs. `fixed` lists the inputs
-that no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds
-nothing else stays a constant and does not become a Parameter.
+A reading rule gets a `reading.Node` and returns the function or Module that computes it: this takes the node's inputs
+as Tensors (None for an absent one) and returns a Tensor, or a tuple for several outputs. `fixed` lists the inputs that
+no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds nothing
+else stays a constant and does not become a Parameter.
 
-A converting rule takes a node from one version of its operator to the next, up or down; node_rewriter.py shows what it
-works with. Version 0 means that there was no such operator yet.
+A converting rule takes a node from one version of its operator to the next, up or down, by the methods in
+node_rewriter.py. Version 0 means that the operator did not exist yet.
 
     @converts("Clip", 6, 11)                                        # attributes become inputs
     @converts("Gelu", 20, 0)                                        # written in older operators
@@ -38,13 +37,13 @@ works with. Version 0 means that there was no such operator yet.
 
 Steps that change neither signature nor meaning need no rule (conversion/steps.py).
 
-A rule of a mode gives a node the form that its version has for training or for inference:
+A mode rule gives a node its version's form for training or for inference:
 
     @sets_mode("Dropout")                                           # at every version
     def mode(d, trains, updates, statistics): ...
 
-updates: whether new statistics are wanted; statistics: the names of the running ones. It returns the names
-of the new running mean and variance, or ().
+`updates` asks for new statistics; `statistics` has the names of the running ones. The rule returns the names of the new
+running mean and variance, or ().
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target`: as `operator`, for these of its versions, or (None) in any way."""
+    """A rule that writes calls of `target` as `operator` for these versions, or (None) with any operators."""
 
     target: Any
     operator: str | None
@@ -83,7 +82,7 @@ class Writer:
     rule: Rule
 
     def versions(self) -> tuple[int, ...]:
-        """The versions of the operator that the rule counts for."""
+        """Return the versions of the operator that the rule applies to."""
         if self.operator is None:
             return ()
         return _covered(
@@ -91,7 +90,7 @@ class Writer:
         )
 
     def fits(self, opset: int) -> bool:
-        """Whether the rule counts for the operator's version in force at `opset`."""
+        """Return whether the rule applies to the operator's version in force at `opset`."""
         if self.operator is None:
             return True
         return versions.exists(self.operator, opset) and versions.resolve(self.operator, opset) in self.versions()
@@ -105,13 +104,13 @@ class Reader:
     fixed: Container[int] | Callable[[Any], Container[int]] = ()
 
     def fixed_inputs(self, node: Any) -> Container[int]:
-        """The inputs of `node` through which no gradient flows."""
+        """Return the inputs of `node` through which no gradient flows."""
         return self.fixed(node) if callable(self.fixed) else self.fixed
 
 
 WRITERS: dict[Any, list[Writer]] = {}
 READERS: dict[tuple[str, int], Reader] = {}  # by operator and version
-_READ: dict[str, dict[int | tuple[int, ...], Reader]] = {}  # by operator and `since`, of which READERS is made
+_READ: dict[str, dict[int | tuple[int, ...], Reader]] = {}  # by operator and `since`; READERS is made from it
 CONVERTERS: dict[tuple[str, int, int] | str, Rule] = {}  # by operator, version before and after; or for all versions
 
 MODES: dict[str, Rule] = {}  # by operator
@@ -123,7 +122,7 @@ def writes(target: Any, operator: str, since: Since = None) -> Callable[[AnyRule
 
 
 def lowers(target: Any) -> Callable[[AnyRule], AnyRule]:
-    """Register a rule that writes calls of `target` with whatever operators the opset has."""
+    """Register a rule that writes calls of `target` with any operators that the opset has."""
     return _register(target, None, ())
 
 
@@ -175,17 +174,17 @@ def sets_mode(operator: str) -> Callable[[AnyRule], AnyRule]:
 
 
 def _checked(operator: str, since: Since) -> int | tuple[int, ...]:
-    """`since`, the first version where it is not given; ValueError where it names others than the published ones."""
+    """Return `since`, by default the first version; ValueError if it names an unpublished version."""
     published = versions.PUBLISHED.get(operator, ())
     since = published[0] if since is None and published else since
     unknown = set(since if isinstance(since, tuple) else (since,)) - set(published)
     if unknown or not since:
-        raise ValueError(f"{operator}: {sorted(unknown, key=str)} are no since-versions of it; see graph/versions.py")
+        raise ValueError(f"{operator}: {sorted(unknown, key=str)} are not since-versions of it; see graph/versions.py")
     return since
 
 
 def _covered(operator: str, since: int | tuple[int, ...], rivals: Iterable[int | tuple[int, ...]]) -> tuple[int, ...]:
-    """The versions that a rule counts for, beside rules that begin where `rivals` say."""
+    """Return the versions that a rule applies to, given the versions at which other rules begin (`rivals`)."""
     if isinstance(since, tuple):
         return since
     later = min((begin for begin in rivals if isinstance(begin, int) and begin > since), default=versions.NEWEST + 1)
@@ -193,19 +192,19 @@ def _covered(operator: str, since: int | tuple[int, ...], rivals: Iterable[int |
 
 
 def writers(target: Any, opset: int) -> list[Rule]:
-    """The rules for a call of `target` at `opset`, in the order they are to be tried."""
+    """Return the rules for a call of `target` at `opset`, in the order in which the writer tries them."""
     found = [writer for writer in WRITERS.get(target, ()) if writer.fits(opset)]
     return [w.rule for w in found if w.operator is not None] + [w.rule for w in found if w.operator is None]
 
 
 def absent(target: Any, opset: int) -> list[str]:
-    """Which operators a call of `target` would be, had the opset these versions of them."""
+    """List the operators that could write a call of `target` at a newer opset, as reasons for an error."""
     found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
     return [f"it is {w.operator} of opset {w.versions()[0]} on; the model's opset is {opset}" for w in found]
 
 
 def reader(operator: str, opset: int) -> Reader:
-    """The reader of nodes of `operator` at `opset`; LookupError where there is none."""
+    """Return the reader of nodes of `operator` at `opset`; LookupError if there is no reader."""
     since = versions.resolve(operator, opset)
     if (operator, since) not in READERS:
         raise LookupError(f"minorm does not have version {since} of the operator {operator}")
@@ -213,11 +212,11 @@ def reader(operator: str, opset: int) -> Reader:
 
 
 def why_not(operator: str, domain: str, opset: int) -> str:
-    """Why minorm does not read nodes of this operator; "" if it does."""
+    """Return the reason why minorm does not read nodes of this operator; "" if it does."""
     if domain:
-        return f"domain {domain!r} is not ONNX's own, and the file brings no such function"
+        return f"domain {domain!r} is not ONNX's own, and the file defines no such function"
     if not opset:
-        return "the file does not say which opset it is of"
+        return "the file does not give its opset"
     if not onnx.defs.has(operator):
         return f"ONNX does not have the operator {printable(operator)}"
     try:

@@ -1,4 +1,4 @@
-"""Which part of a model a call belongs to: the calls of a module, or of a node of a loaded graph, in a trace."""
+"""Group the calls in a trace by the module, or the node of a loaded graph, that makes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from minorm.graph.trace import Call
 
 @dataclass(frozen=True)
 class Scope:
-    """What stands in the trace for a module's forward: the calls made inside are its children."""
+    """The entry in a trace for a module's forward; the calls made inside are its children."""
 
     path: str
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What `function` returns; a trace that is open shows its calls under this path."""
+        """Call `function` and return its result; an open trace shows its calls under this path."""
         outer = trace.state.calls
         if outer is None:
             return function(*args, **kwargs)
@@ -33,17 +33,17 @@ class Scope:
 
 @dataclass(frozen=True)
 class Embedded(Scope):
-    """The same for a loaded graph inside another module: it can be written as its file has it."""
+    """The entry for a loaded graph inside another module, which can be written as in its file."""
 
     module: Any
 
 
 class Loop:
-    """What stands in a trace for a loop that the input ends: another input would give it another number of turns."""
+    """The entry in a trace for a loop that the input ends: another input would give another number of turns."""
 
     @classmethod
     def call(cls, function: Callable[..., Any], *args: Any) -> Any:
-        """What `function` returns; a trace that is open does not show what it calls."""
+        """Call `function` and return its result; an open trace does not show its calls."""
         outer, trace.state.calls = trace.state.calls, None
         try:
             result = function(*args)

@@ -1,8 +1,8 @@
-"""Lengths of axes that are not fixed: a Size is what was seen in every run of the model.
+"""Compute with lengths of free axes: a Size holds the length that each run of the model has shown.
 
-A trace shows only numbers: an axis of length 64 may be 4 images times 16 rows, or just 64. So the model runs
-several times, each time with one free axis (the batch) of another length, and every length is kept as the
-tuple of what it was in each run:
+A trace shows only numbers: an axis of length 64 may be 4 images times 16 rows, or just 64. So the model runs several
+times, each time with one free axis (the batch) of another length, and every length becomes the tuple of its values in
+these runs:
 
     batch 4, then 6:      (4, 6)  is `batch`       (64, 96)  is `16*batch`       64  is fixed, a plain int
 
@@ -20,7 +20,7 @@ from minorm.onnx.graph.errors import RuleNotApplicable
 
 @dataclass(frozen=True)
 class Size:
-    """A length that differs between the runs: `values[r]` is what it was in run r."""
+    """A length that differs between the runs: `values[r]` is its value in run r."""
 
     values: tuple[int, ...]
 
@@ -59,17 +59,17 @@ Shape = tuple[Length, ...]
 
 
 def size_of(values: Sequence[int]) -> Length:
-    """A plain int where all runs agree, else the Size."""
+    """Return a plain int if all runs agree, else the Size."""
     return int(values[0]) if len(set(values)) == 1 else Size(tuple(int(v) for v in values))
 
 
 def product(lengths: Iterable[Length]) -> Length:
-    """The number of elements under these axes."""
+    """Return the number of elements under these axes."""
     return math.prod(lengths, start=1)
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """NumPy's broadcasting: aligned from the last axis, a length of 1 stretches."""
+    """Broadcast shapes as NumPy does: aligned from the last axis, a length of 1 stretches."""
     rank = max(map(len, shapes))
     result = []
     for lengths in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes], strict=True):
@@ -88,7 +88,7 @@ class Formula:
     terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def of(self, lengths: Mapping[str, int]) -> int:
-        """The number for these lengths of the free axes."""
+        """Return the number for these lengths of the free axes."""
         return self.constant + sum(factor * math.prod(lengths[n] for n in names) for factor, names in self.terms)
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Formula:
 
 @dataclass
 class Symbols:
-    """The free axes: `names[i]` was `base[i]` long in every run but its own, one for each of `others[i]`."""
+    """The free axes: `names[i]` had length `base[i]`, except in one run for each of `others[i]`."""
 
     names: tuple[str, ...] = ()
     base: tuple[int, ...] = ()
@@ -107,20 +107,20 @@ class Symbols:
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """Of every run but the first: which free axis had another length, and which."""
+        """For every run but the first, the free axis with another length, and this length."""
         return [(i, n) for i, lengths in enumerate(self.others) for n in lengths]
 
     def size(self, index: int) -> Length:
-        """The free axis `index` itself."""
+        """Return the length of the free axis `index` itself."""
         return size_of([self.base[index], *(n if i == index else self.base[index] for i, n in self.runs)])
 
     def followed(self, size: Size) -> list[int]:
-        """The free axes that a length follows."""
+        """Return the free axes that a length follows."""
         moved = (i for (i, _), value in zip(self.runs, size.values[1:], strict=True) if value != size.values[0])
         return sorted(set(moved))
 
     def formula(self, size: Size) -> Formula | None:
-        """`size` in terms of the free axes, None where it is not that simple (a strided length)."""
+        """Return `size` in terms of the free axes, None if it is not that simple (a strided length)."""
         first, moved = size.values[0], self.followed(size)
         seen = [(i, n, value) for (i, n), value in zip(self.runs, size.values[1:], strict=True) if i in moved]
         divisor = math.prod(self.base[i] for i in moved)
@@ -136,14 +136,14 @@ class Symbols:
         return Formula(first - factor * self.base[moved[0]], ((factor, (self.names[moved[0]],)),))
 
     def at(self, length: Length, lengths: Mapping[str, int]) -> int | None:
-        """How long it is where the free axes have these lengths, None where there is no formula for it."""
+        """Return the length for these lengths of the free axes, None without a formula for it."""
         if not isinstance(length, Size):
             return length
         formula = self.formula(length)
         return None if formula is None else formula.of(lengths)
 
     def describe(self, length: Length) -> int | str:
-        """How a length is written in the file: a number, or a name such as `batch` or `16*batch`."""
+        """Return a length as the file writes it: a number, or a name such as `batch` or `16*batch`."""
         if not isinstance(length, Size):
             return length
         formula = self.formula(length)

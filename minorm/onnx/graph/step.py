@@ -1,4 +1,4 @@
-"""One node of a loaded graph, ready to run: what computes it, and the numbered slots that its values live in."""
+"""A node of a loaded graph, ready to run: the function that computes it, and the numbered slots of its values."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Step:
-    """One node to run: values live in numbered slots; None stands for an absent one."""
+    """A node to run on values in numbered slots; None stands for an absent value."""
 
     operation: Callable[..., Any]
     inputs: list[int | None]
     outputs: list[int | None]
     label: str
-    silent: bool  # computes with shapes alone: export sees the integers, not how they came about
+    silent: bool  # computes only with shapes: export sees the integers, not their computation
     scope: Scope | None = None  # the path that the node's name begins with
-    conditions: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
-    dropped: Sequence[int] = ()  # slots that are not read after this step
-    precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
+    conditions: Sequence[tuple[int, bool]] = ()  # it runs only if these slots are true, or false
+    dropped: Sequence[int] = ()  # slots that no later step reads
+    precise: Sequence[int] = ()  # inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
     names: Sequence[str] = ()  # of the outputs, in the file
-    casts: bool = False  # a Cast to floats: of data it gives the type that the graph was converted to
-    together: bool = False  # all arguments on one device: found out at the first run on a GPU
+    casts: bool = False  # a Cast to floats: it casts data to the type that the graph was converted to
+    together: bool = False  # needs all arguments on one device; the first run on a GPU finds out
     node: str = ""  # its name in the file
-    module: str = ""  # the path of the module that it comes from, as far as the file says so
+    module: str = ""  # the path of the module that it comes from, if the file records it
 
     @property
     def place(self) -> str:
@@ -41,9 +41,9 @@ class Step:
         return self.module or self.node or next(filter(None, self.names), "")
 
     def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
-        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken: the results.
+        """Compute the outputs' slots from the inputs', unless the node is in a branch not taken; return the results.
 
-        dtype    of the float inputs, where the graph was converted after loading
+        dtype    the type of the float inputs, if the graph was converted after loading
         """
         results: tuple[Any, ...] = ()
         if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.conditions):
@@ -60,7 +60,7 @@ class Step:
             results = self._results(arguments, dtype)
         except MemoryError as error:
             raise MemoryError(f"{self.label}: {error}") from error
-        except Exception as error:  # whatever goes wrong, the message must say in which node
+        except Exception as error:  # the message of any error must name the node
             raise ValueError(f"{self.label}: {error}") from error
         for slot, value in zip(self.outputs, results, strict=False):
             if slot is not None:
@@ -84,9 +84,9 @@ class Step:
         return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """The results; constants go to the GPU where another argument is there and the operation wants them to.
+        """Compute the results; move constants to the GPU if another argument is there and the operation needs them.
 
-        Those that it reads itself, as shapes and axes, stay on the CPU.
+        Constants that the operation itself reads, such as shapes and axes, stay on the CPU.
         """
         if not self.together:
             try:
@@ -97,7 +97,7 @@ class Step:
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
-        """The results, unseen by a trace; None where they are floats, which may be any function of a length."""
+        """Compute the results without a trace; None if they are floats, which may be any function of a length."""
         outer, trace.state.calls = trace.state.calls, None
         try:
             results = _as_tuple(self.operation(*arguments))
@@ -107,7 +107,7 @@ class Step:
 
 
 def converted(value: Any, dtype: Any) -> Any:
-    """A float Tensor in this type; anything else as it is."""
+    """Convert a float Tensor to this type; return anything else unchanged."""
     different = isinstance(value, Tensor) and dtypes.is_float(value.dtype) and value.dtype != dtype
     return value.to(dtype) if different else value
 
@@ -117,7 +117,7 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def unconverted(steps: Sequence[Step]) -> set[int | None]:
-    """The slots that some step reads in the file's own type."""
+    """Return the slots that some step reads in the file's type."""
     kept = {step.inputs[place] for step in steps for place in step.precise}
     return kept | {slot for step in steps if step.silent for slot in step.inputs}
 

@@ -1,6 +1,6 @@
-"""TensorProto -> array: nothing is allocated before type, shape and byte count have been checked against each other.
+"""Convert a TensorProto to an array, after checking its type, shape and byte count against each other.
 
-Where the contents lie in a file of their own, that file must be an ordinary one inside the model's folder.
+If the contents lie in another file, that must be an ordinary file inside the model's folder.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from minorm.serialization.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = memory_budget.MAX_RANK
-FOLDED = 4  # bytes of constants that are computed when a file is loaded, for each byte of its tensors ...
-SPARE = 64 << 20  # ... and besides
+FOLDED = 4  # bytes of constants computed when a file is loaded, for each byte of its tensors ...
+SPARE = 64 << 20  # ... plus this
 LONGEST = 4096  # characters of a path
 CHUNK = 1 << 16  # elements of protobuf's lists that become Python numbers at once
-WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
+WIDE = 4  # at least this many bytes per computed element: narrow types are computed in wider ones
 
-# The field that holds the elements where raw_data does not, and the type they have there.
+# The field that holds the elements if raw_data does not, and their type there.
 _FIELDS = {
     dtypes.float32: "float_data",
     dtypes.float64: "double_data",
@@ -44,12 +44,12 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 
 
 class Budget:
-    """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error."""
+    """Limits the bytes that a model may take: code asks before it allocates, and gets an error above the limit."""
 
     def __init__(self, limit: int = limits.ONNX) -> None:
         self.limit = limit
-        self.taken = 0  # by what the file holds
-        self.computed = 0  # by what was computed of it when it was loaded
+        self.taken = 0  # by the contents of the file
+        self.computed = 0  # by constants computed while it was loaded
 
     def take(self, nbytes: int, what: str) -> None:
         """Count `nbytes` that stay allocated."""
@@ -61,7 +61,7 @@ class Budget:
         self.taken += nbytes
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
-        """Raise unless an array of this shape and type may be allocated on its own."""
+        """Raise unless an array of this shape and type may be allocated."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"the result would have {len(shape)} axes; expected at most {MAX_RANK}")
         nbytes = math.prod(shape) * max(WIDE, np.dtype(dtype).itemsize)
@@ -69,16 +69,16 @@ class Budget:
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
 
     def works(self, steps: int) -> None:
-        """Raise unless a node may take so many multiplications."""
+        """Raise unless a node may take this many multiplications."""
         (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).works(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
-        """A limit on the constants computed while the file is loaded, in proportion to the file's tensors."""
+        """Limit the constants computed while the file is loaded, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
     def leave(self, needed: int, what: str) -> None:
-        """LoadError if a run may not compute it either; a node that reads it asks for ROOM times as much."""
+        """Raise LoadError if a run may not compute it either; a node that reads it asks for ROOM times as much."""
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
                 f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "
@@ -87,19 +87,19 @@ class Budget:
             )
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
-        """Around a run, which may hold as much as memory_budget.py says."""
+        """Open a run with the limits of memory_budget.py."""
         return memory_budget.run(self.limit, self.computed, inputs, weights)
 
 
 def text(value: Any, what: str) -> str:
-    """`value` itself; protobuf hands out the bytes of what should be text and is no UTF-8."""
+    """Return `value` if it is text; LoadError for bytes, which protobuf gives for text that is not UTF-8."""
     if not isinstance(value, str):
         raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}")
     return value
 
 
 def element_type(code: int, what: str) -> np.dtype[Any]:
-    """The dtype of an element type of ONNX; LoadError where minorm has none."""
+    """Return the dtype of an element type of ONNX; LoadError if minorm does not have it."""
     if code in narrow.TYPES:
         return narrow.TYPES[code]
     if code not in DTYPES:
@@ -110,13 +110,13 @@ def element_type(code: int, what: str) -> np.dtype[Any]:
 
 
 def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
-    """The contents of a TensorProto as a new array. `folder`: where external data may lie; None forbids it."""
+    """Read a TensorProto into a new array. `folder` may hold external data; None forbids it."""
     dtype = element_type(tensor.data_type, what)
     shape = tuple(tensor.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")
     count = math.prod(shape)
-    # NumPy multiplies the other lengths, though one is 0.
+    # NumPy multiplies the other lengths even if one is 0.
     if not count and math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63:
         raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large, though it is empty")
     if tensor.HasField("segment"):
@@ -142,7 +142,7 @@ def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
 
 
 def _narrow(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Elements of 8 bits or fewer, as bytes that hold one or several, in raw_data, int32_data or another file."""
+    """Read elements of 8 bits or fewer, one or several per byte, from raw_data, int32_data or another file."""
     count = narrow.nbytes(dtype, math.prod(shape))
     if tensor.data_location == TensorProto.EXTERNAL:
         return narrow.unpacked(_external(tensor, what, folder, np.dtype(np.uint8), (count,)), dtype, shape)
@@ -166,8 +166,8 @@ def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Any:
-    """Elements that protobuf holds as numbers: piece by piece, for a Python number takes more than an element."""
-    held = dtypes.uint16 if dtype in dtypes.HALVES else dtype  # 16-bit floats are stored as their bits
+    """Convert elements that protobuf holds as numbers, in pieces, as a Python number takes more than an element."""
+    held = dtypes.uint16 if dtype in dtypes.HALVES else dtype  # 16-bit floats are stored as bits
     found = np.empty(len(values), held)
     for start in range(0, len(values), CHUNK):
         found[start : start + CHUNK] = _numbers(values[start : start + CHUNK], held, what, dtype)
@@ -213,7 +213,7 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
                 )
             file.seek(offset)
             raw = np.fromfile(file, np.uint8, nbytes)
-    except OSError as error:  # it says what, of the path; the file names the location
+    except OSError as error:  # it gives the reason and the path; the file names the location
         found = str(error).removeprefix("load: ").replace(repr(path), repr(location))
         raise LoadError(f"load: {what} lies in another file: {found}") from error
     return _from_bytes(raw, dtype, shape)
@@ -228,7 +228,7 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
 
 
 def _inside(folder: str, location: str, what: str) -> str:
-    """The path of an external file, which must lie below `folder`; behind a link only where the folder allows it."""
+    """Return the path of an external file below `folder`; a link must lead where the folder allows it."""
     if len(location) > LONGEST:
         raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "
                         f"most {LONGEST}")  # fmt: skip
@@ -248,7 +248,7 @@ def _inside(folder: str, location: str, what: str) -> str:
 
 
 def _behind_link(folder: str, path: str, what: str, location: str) -> str:
-    """The real path behind a link, where it lies in a folder that the model's own link, or the caller, names."""
+    """Return the real path behind a link, which must lie in a folder that the model's link or the caller names."""
     real = os.path.realpath(path)
     if not any(holds(root, real) for root in getattr(folder, "roots", ())):
         raise _is_link(what, location, real)

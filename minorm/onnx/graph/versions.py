@@ -1,23 +1,23 @@
-"""When each ONNX operator changed: the opsets that published a new version of it.
+"""Find the version of an ONNX operator at an opset, from a table of the opsets that published a new version.
 
-A node says only `BatchNormalization`; which text defines it follows from the model's opset. The version in
+A node gives only its name, `BatchNormalization`; the model's opset decides which version defines it. The version in
 force is the newest one published at or before that opset, its *since-version*:
 
     resolve("BatchNormalization", 13) == 9        resolve("BatchNormalization", 20) == 15
 
-The table is data of ours, so that nothing needs the onnx package to read it; a test compares every entry with
-`onnx.defs` at every opset.
+The table is minorm's own, so reading it does not need the onnx package; a test compares every entry with `onnx.defs` at
+every opset.
 """
 
 from __future__ import annotations
 
-OLDEST_EXPORT = 7  # opset 7 brought NumPy's broadcasting; older arithmetic is another language
+OLDEST_EXPORT = 7  # opset 7 brought NumPy's broadcasting; older arithmetic is different
 NEWEST = 28  # the newest opset this table knows
-# What export chooses from where no opset is asked for: 17 brought LayerNormalization, and 26 is the newest that
-# onnxruntime runs (from 1.25 on; 1.31 still refuses 27: "under development").
+# Export chooses from these opsets by default: 17 brought LayerNormalization, and 26 is the newest that onnxruntime runs
+# (from 1.25 on; 1.31 still refuses 27: "under development").
 DEFAULTS = range(17, 27)
 
-# The ir_version of the onnx release that brought an opset, which is the least that may carry it. Before 4 every
+# The ir_version of the onnx release that brought an opset, which is the least for that opset. Before 4 every
 # initializer also had to be a graph input, which let callers overwrite weights; no runtime in use is that old, so
 # export starts at 4.
 _IR_VERSIONS = ((28, 14), (25, 13), (24, 12), (23, 11), (21, 10), (19, 9), (15, 8), (12, 7), (11, 6), (10, 5))
@@ -224,7 +224,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
 
 
 def resolve(operator: str, opset: int) -> int:
-    """The since-version of `operator` in force at `opset`; LookupError where it did not exist yet."""
+    """Return the since-version of `operator` in force at `opset`; LookupError if it did not exist yet."""
     versions = PUBLISHED.get(operator)
     if versions is None:
         raise LookupError(f"minorm does not have the operator {operator}")
@@ -235,10 +235,10 @@ def resolve(operator: str, opset: int) -> int:
 
 
 def exists(operator: str, opset: int) -> bool:
-    """Whether `operator` was published at or before `opset`."""
+    """Return whether `operator` was published at or before `opset`."""
     return PUBLISHED[operator][0] <= opset
 
 
 def ir_version(opset: int) -> int:
-    """The ir_version to write for `opset`: that of the onnx release that brought it, and at least 4."""
+    """Return the ir_version to write for `opset`: that of the onnx release that brought it, and at least 4."""
     return next((ir for since, ir in _IR_VERSIONS if opset >= since), 4)

@@ -1,4 +1,4 @@
-"""The folder of a model, in which its weights may lie outside of its file, and where links out of it may lead."""
+"""Represent the folder of a model, which may hold weight files, and the folders to which links may lead."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from minorm.onnx.graph.errors import LoadError
 
 
 class Folder(str):
-    """A folder, as a path.
+    """A folder as a path, with the folders to which its links may lead.
 
     roots    real folders in which the file behind a link may lie
-    named    those of them that the caller named
+    named    the roots that the caller named
     """
 
     __slots__ = ("named", "roots")
@@ -22,9 +22,10 @@ class Folder(str):
 
     @classmethod
     def of(cls, model: Any, external_root: Any = None) -> Folder:
-        """That of a model's path. Where the model is a link itself, as in a hub's cache, its real folder counts too.
+        """Return the folder of a model's path. If the model is itself a link, as in a hub's cache, its real folder
+        counts too.
 
-        external_root    a folder in which files behind links may lie as well
+        external_root    another folder in which files behind links may lie
         """
         path = os.path.abspath(os.fsdecode(model))
         folder = cls(os.path.dirname(path))
@@ -44,12 +45,12 @@ def _root(given: Any) -> str:
 
 
 def holds(folder: str, path: str) -> bool:
-    """Whether a real path lies in a real folder, at any depth."""
+    """Return whether a real path lies in a real folder, at any depth."""
     return PurePath(path).is_relative_to(folder)
 
 
 def advice(real: str) -> str:
-    """What to write to allow the file behind a link."""
+    """Return advice that names the option to allow the file behind a link."""
     root = os.path.dirname(real)
     return (
         f"expected an ordinary file. If you trust what lies in {root!r}, write load(path, external_root={root!r}), or "

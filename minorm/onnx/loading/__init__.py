@@ -1,1 +1,1 @@
-"""From a file to a Module that runs and trains."""
+"""Load an ONNX file as a Module that runs and trains."""

@@ -1,7 +1,7 @@
-"""Which BatchNormalization nodes of a graph are calls of one layer.
+"""Find the BatchNormalization nodes of a graph that are calls of one layer.
 
-In a training graph the statistics of the second node are what the first one made of them. Read as the layer's own,
-they follow train() and eval() like those of the first.
+In a training graph, the second node reads the statistics that the first one has updated. `chain` gives it the layer's
+own statistics instead, so both nodes follow train() and eval().
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from minorm.onnx.graph.reading import Node
 
 
 def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
-    """Give each further call the statistics of the first one as its inputs 3 and 4; id of such a node -> the first.
+    """Give each further call the statistics of the first one as its inputs 3 and 4; return its id -> the first node.
 
-    held    the values that the file holds, under whatever names
+    held    the names of the values that the file holds
     """
     firsts: dict[int, Node] = {}
     made: dict[str, tuple[Node, int]] = {}  # a running mean or variance -> the node that computes it, and which output
@@ -34,13 +34,13 @@ def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
 
 
 def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | None:
-    """The node that computes the running mean and variance that this one starts from."""
+    """Return the node that computes the running mean and variance from which this one starts."""
     mean, var = (made.get(name, (None, 0)) for name in node.inputs[3:5])
     same = mean[0] is var[0] and (mean[1], var[1]) == (1, 2)
     return mean[0] if same and mean[0] is not None and mean[0].conditions == node.conditions else None
 
 
 def content(name: str, arrays: Mapping[str, Any], parameters: Collection[str]) -> Any:
-    """What tells a scale or bias from another: a Parameter's name, what a constant holds."""
+    """Return what distinguishes one scale or bias from another: a Parameter's name, or a constant's contents."""
     array = None if name in parameters else arrays.get(name)
     return name if array is None else (str(array.dtype), array.shape, array.tobytes())

@@ -1,7 +1,7 @@
-"""Where a graph can be cut in front of nodes that minorm does not have: `load(..., outputs=[...])`.
+"""Find where to cut a graph in front of nodes that minorm does not have: `load(..., outputs=[...])`.
 
-Every value can be had that depends on no such node. Proposed are those where the graph goes on into what cannot be
-had, and of these the last: none that another one is computed from.
+A cut graph can give every value that depends on no such node. We propose the values that the missing nodes read, and
+only the last of them: if one is computed from another, we leave the earlier one out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIZES = frozenset(("Shape", "Size"))
 def values(
     nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str], missing: Collection[Node]
 ) -> list[str]:
-    """The names of the last values that depend on the inputs, and on none of `missing`; in the order of the file."""
+    """Return the last values that depend on the inputs but not on `missing`: their names, in the order of the file."""
     lost, live = set[str](), set(inputs)
     missed = {id(node) for node in missing}
     good: list[Node] = []
@@ -31,7 +31,7 @@ def values(
                 live.update(filter(None, node.outputs))
     ends = {name for node in nodes for name in node.inputs if not lost.isdisjoint(node.outputs)} | set(outputs)
     found: list[str] = []
-    covered = set[str]()  # what a value that was found is computed from
+    covered = set[str]()  # the inputs of the values that were found
     for node in reversed(good):
         own = [name for name in node.outputs if name in ends and name in live and name not in covered]
         found += own[::-1]
@@ -41,7 +41,7 @@ def values(
 
 
 def advice(names: Sequence[str]) -> str:
-    """The sentence that proposes to cut there; "" where there is nothing to have."""
+    """Return the sentence that proposes to cut there; "" without names."""
     if not names:
         return ""
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""

@@ -1,9 +1,9 @@
-"""One flat list of nodes: functions that a model brings along, and the branches of If, are written out in place.
+"""Flatten a model to one list of nodes: write its functions, the branches of If and the bodies of loops in place.
 
 Values inside a call are named after it, `call/value`. The nodes of a branch carry the condition under which they run
 (`conditions`), and behind them stands an If that picks the results of one branch. The body of a Loop or Scan stands
-between two nodes (`Body`). How deep all this nests and how many nodes it makes is bounded, so that a small file cannot
-ask for billions of them.
+between two nodes (`Body`). The depth of the nesting and the number of nodes have limits, so that a small file cannot
+ask for billions of nodes.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from minorm.onnx.operators import expansions
 from minorm.support.masking import printable
 
 MAX_DEPTH = 64
-MAX_LOOPS = 16  # in one another
-MAX_NODES = 10_000  # made by functions
-MAX_NAMES = 1 << 24  # characters in names of what functions make, and in front of those in branches and loops
+MAX_LOOPS = 16  # nested in each other
+MAX_NODES = 10_000  # that functions may make
+MAX_NAMES = 1 << 24  # characters in the names that functions make, and in the prefixes of names in branches and loops
 
-NAME = 16  # characters that a name counts for, besides its own
+NAME = 16  # characters that each name counts in addition to its length
 
 Key = tuple[str, str, str]  # domain, name, overload
 
 
 class Home(NamedTuple):
-    """Where a value of the flat list stands in the file: in which body, under which name, in which call or branch."""
+    """Locates a value of the flat list in the file: its body, its name there, and the call or branch around it."""
 
     path: str  # as conversion/rewriting.py names bodies: "/3.then_branch", or "domain:name:overload" of a function
     name: str
@@ -43,11 +43,11 @@ class Home(NamedTuple):
 
 @dataclass
 class Layout:
-    """How the bodies of a file became one list: enough to find the way back.
+    """Records how the bodies of a file became one list: enough to find the way back.
 
     homes     the values in functions and branches, by their flat names
-    labels    what a call, or an If, is called: by its context and its index there
-    around    the context of a call or branch -> the one that it stands in; "" is the graph itself
+    labels    the name of a call or an If, by its context and its index there
+    around    the context of a call or branch -> the context around it; "" is the graph itself
     """
 
     homes: dict[str, Home] = field(default_factory=dict)
@@ -57,24 +57,24 @@ class Layout:
 
 @dataclass
 class _Place:
-    """Where nodes are being written: the model itself, the body of one call or of a Loop, or a branch of an If."""
+    """Describes where nodes are being written: the model itself, the body of a call or a Loop, or a branch of an If."""
 
     label: str
     path: str
     opsets: Mapping[str, int]
     names: dict[str, str] | None  # formal name -> name outside; None in the model itself
-    attributes: Mapping[str, Any]  # what the call gives for the function's attributes, as AttributeProtos
+    attributes: Mapping[str, Any]  # the call's values of the function's attributes, as AttributeProtos
     stack: tuple[Key, ...]
     conditions: tuple[tuple[str, bool], ...] = ()
-    around: _Place | None = None  # of a branch or a Loop: it sees the names there
-    branches: int = 0  # that it lies in
+    around: _Place | None = None  # for a branch or a Loop: the place whose names it sees
+    branches: int = 0  # the number of branches around it
     loops: int = 0
-    module: str = ""  # the path of the module that the call comes from
-    formals: Container[str] = ()  # names that stand for nothing unless the call gives them
+    module: str = ""  # the path of the module from which the call comes
+    formals: Container[str] = ()  # names without a value unless the call gives one
 
 
 class _Nest(NamedTuple):
-    """A node that holds nodes: a call of a function, an If, a Loop or a Scan; its names are those of the flat list."""
+    """Describes a node that holds nodes: a call of a function, an If, a Loop or a Scan, with names of the flat list."""
 
     operator: str
     label: str
@@ -102,7 +102,7 @@ class Flattener:
             self.functions[key] = function
         self.calls: dict[str, int] = {}  # labels, and the last number behind each
         self.heads: dict[Key, Signature] = {}
-        self.known: dict[int, tuple[Any, Any]] = {}  # what was read of an attribute or a tensor, by its id, and itself
+        self.known: dict[int, tuple[Any, Any]] = {}  # by the id of a proto: its value, and itself
         self.made = self.letters = 0
         self.flat: list[Node] = []
         self.layout = Layout()
@@ -111,7 +111,7 @@ class Flattener:
         self.held: dict[str, tuple[int, int | None]] | None = None
 
     def nodes(self) -> list[Node]:
-        """All nodes, in the order of the file."""
+        """Return all nodes, in the order of the file."""
         self._write(self.model.graph.node, _Place("", "", self.opsets, None, {}, ()))
         return self.flat
 
@@ -148,7 +148,7 @@ class Flattener:
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
     def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
-        """The key of a function of ours that the node stands for, made now; else `key` itself."""
+        """Make minorm's function for this node and return its key; return `key` itself if there is no such function."""
         if key in self.functions or key[:2] not in expansions.EXPANSIONS:
             return key
         flat = [self._name(name, place) for name in proto.input]
@@ -166,13 +166,13 @@ class Flattener:
         function = expansions.function(key[0], key[1], call)
         if function is None:
             return key
-        own = (*key[:2], f"{key[2]}#{id(function)}")  # its text is kept, and so is its id
+        own = (*key[:2], f"{key[2]}#{id(function)}")  # the function is kept alive, so its id stays unique
         self.functions.setdefault(own, function)
         self.expanded.add(own)
         return own
 
     def _known(self, name: str) -> tuple[int, int | None]:
-        """The element type of an input of the model or an initializer, and how many axes this has; 0 and None else."""
+        """Return the element type of an input or initializer, and an initializer's rank; else 0 and None."""
         if self.held is None:
             graph = self.model.graph
             self.held = {entry.name: (entry.type.tensor_type.elem_type, None) for entry in graph.input}
@@ -180,7 +180,7 @@ class Flattener:
         return self.held.get(name, (0, None))
 
     def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
-        """Count what unfolding makes: nodes and calls in functions, and characters of names."""
+        """Count the nodes and calls that functions unfold to, and the characters of names; LoadError past a limit."""
         self.made += nodes
         self.letters += letters
         if self.letters > MAX_NAMES:
@@ -208,7 +208,7 @@ class Flattener:
         )  # fmt: skip
         self._write(function.node, inside)
         for formal, actual in handed:
-            if formal in head.formals:  # the body hands an input on
+            if formal in head.formals:  # the body passes an input on
                 source = (self._name(formal, inside),)
                 self.flat.append(self._node("Identity", label, source, (actual,), {}, place, module))
 
@@ -268,7 +268,7 @@ class Flattener:
         branches: int,
         loops: int,
     ) -> list[str]:
-        """Write the nodes of a graph inside a node; the names of its outputs."""
+        """Write the nodes of a graph inside a node; return the names of its outputs."""
         own = [name for node in graph.node for name in node.output if name]
         own += [entry.name for entry in (*graph.initializer, *graph.input)]
         self._count(0, len(own) * len(label), "branches and loops")
@@ -306,18 +306,18 @@ class Flattener:
         return {name: self._value(a, f"attribute {name!r} of {what}", place) for name, a in attributes.items()}
 
     def _value(self, proto: Any, what: str, place: _Place) -> Any:
-        """What an AttributeProto or a TensorProto holds; in a function, which may be called often, it is read once."""
+        """Return the contents of an AttributeProto or TensorProto; read those of a function once for all its calls."""
         read = tensors.read if isinstance(proto, TensorProto) else attribute_value
         if not place.stack:
             return read(proto, what, self.folder, self.budget)
         if id(proto) not in self.known:
             self.known[id(proto)] = read(proto, what, self.folder, self.budget), proto
         value = self.known[id(proto)][0]
-        self._count(0, len(value) if isinstance(value, list) else 0)  # each node's elements are looked at
+        self._count(0, len(value) if isinstance(value, list) else 0)  # later checks look at the elements of each node
         return value
 
     def _unique(self, label: str, place: _Place, index: int) -> str:
-        """The label of a call or an If, with _, _2 ... where it is taken; what is written inside is named after it."""
+        """Return a free label for a call or an If, with _, _2 ... where it is taken; the names inside begin with it."""
         unique, number = label, self.calls.get(label, 0)
         while unique in self.calls:
             number += 1
@@ -328,7 +328,7 @@ class Flattener:
         return unique
 
     def _name(self, name: str, place: _Place) -> str:
-        """The name, in the flat list, of what is called `name` here."""
+        """Return the flat list's name for the value that is called `name` here."""
         if place.names is None or not name:
             return str(name)
         if name not in place.names and name in place.formals:
@@ -338,14 +338,14 @@ class Flattener:
         return place.names.setdefault(name, f"{place.label}/{name}")
 
     def _attributes(self, proto: Any, place: _Place, what: str) -> dict[str, Any]:
-        """The attributes as AttributeProtos; those that refer to one of the function's replaced by it."""
+        """Return the attributes as AttributeProtos, with each reference replaced by the function's attribute."""
         found: dict[str, Any] = {}
         for attribute in proto.attribute:
             if text(attribute.name, f"the name of an attribute of {what!r}") in found:
                 raise LoadError(f"load: node {what!r} has two attributes {attribute.name!r}")
             reference = attribute.ref_attr_name
             if reference and not place.stack:
-                raise LoadError(f"load: node {what!r} refers to an attribute {reference!r}, but is in no function")
+                raise LoadError(f"load: node {what!r} refers to an attribute {reference!r}, but is not in a function")
             if not reference:
                 found[attribute.name] = attribute
             elif reference in place.attributes:
@@ -355,7 +355,7 @@ class Flattener:
 
 _SEQUENCES = frozenset(
     ("SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence")
-)  # what they make
+)  # operators whose results are sequences
 _HOLDING = {
     ("", "If", ""): Flattener._branches,
     ("", "Loop", ""): Flattener._repeat,

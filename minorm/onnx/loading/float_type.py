@@ -1,8 +1,9 @@
-"""Knows the float type that a loaded graph computes in: that of its file, or the one that `to` gave it since.
+"""Tell the float type in which a loaded graph computes: the type of its file, or the one that `to` gave it since.
 
-`to` may be called on a module around the graph, so its tensors tell. One of each float type that the file has is
-watched, because a file may hold several, float16 weights beside float32 ones: `to(mn.float32)` changes some of them.
-Where no weight is of a type that an input has, a tensor is made for the purpose and converted with the others.
+A user may call `to` on a module around the graph, so we ask the graph's tensors. We watch one tensor of each float type
+in the file, because a file may hold several types, float16 weights beside float32 ones say, and `to(mn.float32)`
+changes only some of them. If an input has a type that no weight has, we make a tensor of that type, and `to` converts
+it with the others.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from minorm.tensor.tensor import Tensor
 
 
 class FloatType:
-    """Watches one tensor of each float type of the file, to see what `to` makes of it.
+    """Watches one tensor of each float type of the file, to see how `to` converts it.
 
     held        parameters and buffers
     inputs      the types that the file declares of its inputs
-    constants   the types of its other tensors; they count where all others are integers
+    constants   the types of its other tensors; they count if all the others are integers
     """
 
     def __init__(self, held: Iterable[Tensor], inputs: Iterable[Any], constants: Iterable[Any] = ()) -> None:
@@ -41,16 +42,16 @@ class FloatType:
                 self._made.append(self._watched[dtype])
 
     def converted_to(self) -> Any:
-        """The type that `to` gave the floats; None where they have those of the file."""
+        """Return the type that `to` gave the floats; None while they have the types of the file."""
         return next((tensor.dtype for before, tensor in self._watched.items() if tensor.dtype != before), None)
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:
-        """As Module._apply, for the tensors that no module holds."""
+        """Apply `fn` to the tensors that no module holds, as Module._apply does to the others."""
         for tensor in self._made:
             tensor.set_array(fn(tensor).array)
 
-    def told_by(self, held: Iterable[Tensor], inputs: Iterable[Any]) -> FloatType:
-        """The same, once other parameters are in the graph."""
+    def with_parameters(self, held: Iterable[Tensor], inputs: Iterable[Any]) -> FloatType:
+        """Return a FloatType of the same type for a graph with other parameters."""
         new = FloatType(held, inputs)
         now = self.converted_to()
         if now is not None:

@@ -1,10 +1,10 @@
-"""(x - mean) / sqrt(var + eps) and x / sqrt(mean of squares + eps), in all the ways to write them.
+"""Find (x - mean) / sqrt(var + eps) and x / sqrt(mean(x^2) + eps) in nodes, in all the ways to write them.
 
     d / sqrt(mean(d^2) + eps)        d = x - mean(x), perhaps multiplied with a weight first; or x itself
     x * k + (bias - mean(x) * k)     k = weight / sqrt(mean(d^2) + eps), as TensorFlow writes it
 
-A square is a Pow or a Mul, a root is divided by or multiplied with its inverse, operands stand in any order, means may
-be taken twice.
+A square is a Pow or a Mul. The formula divides by the root or multiplies with its inverse. Operands stand in any order,
+and a file may compute a mean twice.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from itertools import product as pairs
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import REPEATED, Held, Wiring
 
-MEANS = 8  # readers of a norm's mean; a value with more readers is not taken for one
+MEANS = 8  # the most readers of a norm's mean; a value with more readers does not count as one
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalization that is written as several nodes.
+    """Describes a normalization that a file writes as several nodes.
 
     nodes     in the order of the computation; the last makes `result`
-    axes      that are normalized; () for a GroupNorm
-    groups    of a GroupNorm: the shape that it is reshaped to, (N, num_groups, ...); 0 is the length of x's axis
-    shape     and back; None where it is that of x
+    axes      the normalized axes; () for a GroupNorm
+    groups    for a GroupNorm: the shape of its first Reshape, (N, num_groups, ...); 0 is the length of x's axis
+    shape     the shape of its second Reshape; None if it is the shape of x
     per_group whether weight and bias are one number a group
     """
 
@@ -44,7 +44,7 @@ class Norm:
 
 
 def standardized(node: Node, w: Wiring) -> Norm | None:
-    """d / sqrt(mean(d^2) + eps), d the data or the data without its mean."""
+    """Match d / sqrt(mean(d^2) + eps), where d is x or x - mean(x)."""
     for quotient, divisor, power in _quotients(node):
         found = _root(divisor, power, w)
         if found is None:
@@ -67,7 +67,7 @@ def standardized(node: Node, w: Wiring) -> Norm | None:
 
 
 def _numerators(name: str, w: Wiring) -> Iterator[tuple[str, Held | None, tuple[Node, ...]]]:
-    """(d, weight, nodes): what is divided is d, or weight * d."""
+    """Yield (d, weight, nodes): the numerator is d, or weight * d."""
     yield name, None, ()
     product = w.maker(name, "Mul")
     if product is None:
@@ -78,7 +78,7 @@ def _numerators(name: str, w: Wiring) -> Iterator[tuple[str, Held | None, tuple[
 
 
 def _quotients(node: Node) -> Iterator[tuple[str, str, float]]:
-    """(d, r, power): the node is d / r (power 1) or d * r, where r must be an inverse (power -1)."""
+    """Yield (d, r, power): the node is d / r (power 1) or d * r, where r must be an inverse (power -1)."""
     if len(node.inputs) == 2:
         a, b = node.inputs
         if node.operator == "Div":
@@ -89,7 +89,7 @@ def _quotients(node: Node) -> Iterator[tuple[str, str, float]]:
 
 
 def _root(name: str, power: float, w: Wiring) -> tuple[str, tuple[Node, ...]] | None:
-    """(v, nodes): the value is v^(power / 2)."""
+    """Return (v, nodes) if the value is v^(power / 2)."""
     node = w.maker(name, "Sqrt", "Reciprocal", "Div", "Pow")
     if node is None:
         return None
@@ -107,7 +107,7 @@ def _root(name: str, power: float, w: Wiring) -> tuple[str, tuple[Node, ...]] | 
 
 
 def _mean_square(name: str, d: str, w: Wiring) -> tuple[tuple[int, ...], float, tuple[Node, ...]] | None:
-    """(axes, eps, nodes): the value is mean(d^2) + eps."""
+    """Return (axes, eps, nodes) if the value is mean(d^2) + eps."""
     node = w.maker(name, "Add")
     if node is None:
         return None
@@ -132,7 +132,7 @@ def _is_two(name: str, w: Wiring) -> bool:
 
 
 def _centred(name: str, axes: tuple[int, ...], w: Wiring) -> tuple[str, tuple[Node, ...]] | None:
-    """(x, nodes): the value is x - mean(x) over the axes."""
+    """Return (x, nodes) if the value is x - mean(x) over the axes."""
     node = w.maker(name, "Sub")
     if node is None:
         return None
@@ -144,7 +144,7 @@ def _centred(name: str, axes: tuple[int, ...], w: Wiring) -> tuple[str, tuple[No
 
 
 def _copies(a: str, b: str, w: Wiring) -> tuple[Node, ...]:
-    """Where two names are one value that is computed twice: the nodes that compute the first of them."""
+    """Return the nodes that compute `a`, if `a` and `b` are one value that the file computes twice."""
     first, second = w.maker(a, *REPEATED), w.maker(b, *REPEATED)
     if a == b or first is None or second is None:
         return ()
@@ -156,7 +156,7 @@ def _distinct(*nodes: Node) -> tuple[Node, ...]:
 
 
 def _reduced(node: Node, w: Wiring) -> tuple[int, ...] | None:
-    """The axes of a mean that keeps them, in order."""
+    """Return the sorted axes of a mean with keepdims."""
     axes = w.axes(node)
     if not axes or not node["keepdims"] or len(set(axes)) != len(axes) or min(axes) < 0 <= max(axes):
         return None
@@ -164,7 +164,7 @@ def _reduced(node: Node, w: Wiring) -> tuple[int, ...] | None:
 
 
 def by_moments(node: Node, w: Wiring) -> Norm | None:
-    """x * k + (bias - mean(x) * k), which this node adds up."""
+    """Match x * k + (bias - mean(x) * k), where the node is the sum."""
     for scaled, shift in (node.inputs, node.inputs[::-1]):
         first, rest = w.maker(scaled, "Mul"), w.maker(shift, "Sub")
         second = w.maker(rest.inputs[1], "Mul") if rest is not None else None
@@ -187,7 +187,7 @@ def _orders(node: Node) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _factor(k: str, x: str, reduction: Node, w: Wiring) -> Norm | None:
-    """k = weight / sqrt(mean((x - mean)^2) + eps), the mean being that of this reduction."""
+    """Match k = weight / sqrt(mean((x - mean)^2) + eps), where `reduction` computes the mean."""
     axes, mean = _reduced(reduction, w), reduction.outputs[0]
     for r, weight, scaling in _numerators(k, w):
         found = _root(r, -1.0, w)

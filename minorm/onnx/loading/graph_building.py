@@ -1,6 +1,6 @@
-"""From checked nodes to a GraphModule: find the readers, call them in order, put what they return in its place.
+"""Build a GraphModule from checked nodes: call each node's reader in order, and place the steps and layers.
 
-What depends on constants alone is computed now; what depends on shapes alone is kept out of the sight of export.
+Nodes that depend on constants alone are computed now. Nodes that depend on shapes alone stay hidden from export.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Builder:
-    """Calls the readers in order; what depends on constants alone is computed now, the rest becomes steps."""
+    """Calls the readers in order: computes nodes that depend on constants alone, and makes the others steps."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Builder:
             node.used, node.types = self.used, types
         self.roles = roles.assign(nodes, declared, initializers, self.ends, updated, source, trainable)
         self.frames = [Frame()]  # the last one is inside the others
-        self.idle: Body | None = None  # a loop that never runs, while its nodes are passed over
+        self.idle: Body | None = None  # a loop that never runs, while we skip its nodes
         self.layers: list[tuple[Node, Module]] = []
         self.parameters: dict[str, Parameter] = {}
-        held = self.roles.parameters.keys() - initializers.keys()  # by a Constant, or the Identity of an equal tensor
+        held = self.roles.parameters.keys() - initializers.keys()  # in a Constant, or an Identity of an equal tensor
         for name, array in self.roles.parameters.items():
             if name in held:
                 budget.take(array.nbytes, f"the parameter {name!r}")
@@ -102,7 +102,7 @@ class Builder:
         self.shapes = set(self.constants)  # values that depend on shapes and constants alone
 
     def build(self, frozen: Sequence[str], ours: bool) -> GraphModule:
-        """The finished module."""
+        """Return the finished module."""
         missing = []
         for entry in self.inputs:
             self._slot(entry.name)
@@ -130,7 +130,7 @@ class Builder:
         steps = {step.names: step for step in frame.steps}
         fused = [found for group in self.groups if (found := self._fused(group, steps)) is not None]
         constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
-        for name in self.fixed:  # so preparing them once is enough for all runs
+        for name in self.fixed:  # read-only, so one preparation serves all runs
             if name in constants:
                 constants[name].array.flags.writeable = False
         model = GraphModule(
@@ -151,19 +151,19 @@ class Builder:
         model.placed = [
             Placed(next(filter(None, node.outputs)), node.operator, layer, node.statistics)
             for node, layer in self.layers
-            if not isinstance(layer, NormLayer)  # which has no mode, and no node of its own in the file
+            if not isinstance(layer, NormLayer)  # which has no mode, and no single node in the file
         ]
         _set_modes(model, self.layers, frozen, self.parameters, trains=bool(self.roles.updates))
         for name, new in self.roles.updates.items():
             model.updates.append((self.buffers[name], self._slot(new), places.layer_of(model, name)))
         for name in self.roles.snapshots:
             model.snapshots.append((self.buffers[name], self._slot(_before(name))))
-        model.fuse(fused)  # which keeps what the updates read
+        model.fuse(fused)  # after the updates, because it keeps the slots that they read
         return model
 
     def _add(self, node: Node, place: int) -> None:
         for name in node.statistics:
-            if name not in self.buffers:  # it comes out of a Constant node, whose array is there only now
+            if name not in self.buffers:  # a Constant node gives it, and its array exists only now
                 start = self.roles.buffers[name]
                 self.starts[name] = Start(start, self.constants[start])
                 self.buffers[name] = Tensor(np.array(self.constants[start]))
@@ -195,7 +195,8 @@ class Builder:
         if silent:
             self.shapes.update(node.outputs)
         inputs = [self._slot(name) if name else None for name in names]
-        # Identity(norm.bias) may be what a merging tool made of the running mean: that is a buffer now, not its result.
+        # A merging tool may have written the running mean as Identity(norm.bias): the value is a buffer now, not its
+        # result.
         made = [name if name not in self.roles.buffers else "" for name in node.outputs]
         outputs = [self._slot(name) if name in self.used else None for name in made]
         if not any(made):
@@ -216,13 +217,13 @@ class Builder:
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
 
     def _fused(self, group: byte_nodes.Group, steps: Mapping[Sequence[str], Step]) -> Fused | None:
-        """The step of a group, and those that it replaces; None where not all of its nodes became steps."""
+        """Return the step of a group with the steps that it replaces; None unless all of its nodes became steps."""
         node = group.node
         known = self.constants, group.constants, self.frames[0].slots
         read = [self._read(name) for name in node.inputs if name]
         if any(part.outputs not in steps for part in group.parts):
             return None
-        if not all(any(name in names for names in known) for name in read):  # a node that carries bytes became no step
+        if not all(any(name in names for names in known) for name in read):  # a node that carries bytes is missing
             return None
         for name, array in group.constants.items():
             self.constants[name] = array
@@ -237,7 +238,7 @@ class Builder:
         return Fused(step, [steps[part.outputs] for part in group.parts], sources, group.beside)
 
     def _enter(self, node: Node, place: int) -> None:
-        """Begin with the nodes of a body."""
+        """Open a frame for the nodes of a body."""
         assert node.body is not None
         inside, outside = set(node.outputs), set(node.inputs)
         for other in self.nodes[place + 1 :]:
@@ -251,7 +252,7 @@ class Builder:
         self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
 
     def _leave(self, node: Node, names: Sequence[str], conditions: Sequence[tuple[str, bool]]) -> None:
-        """The nodes of a body are steps now: the step that repeats them."""
+        """Close the frame of a body, whose nodes are steps now, and add the step that repeats them."""
         body = node.body
         assert body is not None
         own, results = names[: body.given], names[body.given + len(body.inputs) :]
@@ -277,14 +278,14 @@ class Builder:
         return self.frames[-1].slot(name)
 
     def _read(self, name: str) -> str:
-        """The name under which the nodes read a value."""
+        """Return the name under which the nodes read a value."""
         name = _before(name) if name in self.roles.snapshots else name
         return _whole(name) if name in self.expanded else name
 
     def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
-        """A node that depends on constants alone, computed now.
+        """Compute a node that depends on constants alone.
 
-        False where it must be computed in each run: the result is a sequence, or much larger than the file.
+        False: each run must compute it, because the result is a sequence, or much larger than the file.
         """
         values: list[Any] = [narrow.tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
@@ -312,7 +313,7 @@ class Builder:
 
 
 def _precise(node: Node) -> tuple[int, ...]:
-    """The inputs whose float type is not that of the others, by the operator's schema."""
+    """Return the inputs whose float type may differ from that of the others, by the operator's schema."""
     if node.operator == "If":
         return ()
     formal = onnx.defs.get_schema(node.operator, node.since, "").inputs
@@ -325,22 +326,22 @@ def _precise(node: Node) -> tuple[int, ...]:
 
 
 def _casts(node: Node) -> bool:
-    """Whether it is a Cast to floats."""
+    """Return whether the node is a Cast to floats."""
     return node.operator == "Cast" and bool(dtypes.is_float(arithmetic.target_type(node)))
 
 
 def _checked(node: Node) -> str:
-    """The operator whose inputs are checked for their kinds; ours, a form of If, and what the metadata adds are not."""
+    """Return the operator whose schema types the inputs; "" for minorm's form of If and layers of the metadata."""
     return "" if node.operator == "If" or node.described is not None else node.operator
 
 
 def _before(name: str) -> str:
-    """What a buffer that its layer changes was before, for the other nodes."""
+    """Name the value that a buffer has before its layer changes it, for the other nodes."""
     return f"{name} before"
 
 
 def _whole(name: str) -> str:
-    """A Parameter that the file holds once for each sample, as its nodes read it."""
+    """Name the expanded form of a Parameter that the file holds once for each sample, which its nodes read."""
     return f"{name} expanded"
 
 
@@ -355,7 +356,7 @@ def _set_modes(
     parameters: Mapping[str, Parameter],
     trains: bool,
 ) -> None:
-    """Each layer is in the mode its reader gave it, and the graph trains if one of them does; then freeze."""
+    """Put each layer in its reader's mode, and the graph in training mode if one layer trains; then freeze layers."""
     modes = [(layer, layer.training) for _, layer in layers]
     model.train(trains or any(mode for _, mode in modes))
     for layer, mode in modes:

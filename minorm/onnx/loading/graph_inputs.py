@@ -1,4 +1,4 @@
-"""An input of a loaded graph: what the file declares, and whether a given Tensor is that."""
+"""Describe an input of a loaded graph as the file declares it, and check a given Tensor against that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Input:
-    """An input of the graph, as the file declares it. A length is an int, or a name for one that is free.
+    """Describes an input of the graph, as the file declares it. A length is an int, or the name of a free length.
 
     form        "tensor", or "sequence", a list of Tensors of the type
     optional    whether None may be given
@@ -33,7 +33,7 @@ class Input:
         return self.described()
 
     def described(self, converted_to: Any = None) -> str:
-        """Name, type and shape. converted_to: the type that the graph was converted to."""
+        """Return name, type and shape as text. converted_to: the float type of a converted graph."""
         shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         several = "sequence of " if self.form == "sequence" else ""
         dtype = self._wanted(converted_to)
@@ -43,9 +43,9 @@ class Input:
         return self.dtype if converted_to is None or not dtypes.is_float(self.dtype) else converted_to
 
     def check(self, given: Any, converted_to: Any = None) -> Any:
-        """`given` as a Tensor, or a list of them; raise where it is not what the file declares.
+        """Return `given` as a Tensor, or a list of Tensors; raise if it is not what the file declares.
 
-        converted_to    the type that the graph was converted to
+        converted_to    the float type of a converted graph
         """
         if given is None and self.optional:
             return None
@@ -70,7 +70,7 @@ class Input:
         return x
 
     def _misfit(self, given: Sequence[int]) -> str:
-        """Which axis is not as declared; "" if all are."""
+        """Describe the first axis that differs from the declared shape; "" if all agree."""
         declared = self.shape or ()
         if len(declared) != len(given):
             return f"{len(declared)} axes, not {len(given)}"

@@ -1,8 +1,8 @@
-"""A loaded graph as a Module: it runs its nodes in order and drops every value after its last use.
+"""Run a loaded graph as a Module, node by node, and drop every value after its last use.
 
-The graph lists all Parameters and buffers under their initializers' names, whatever characters these have. The
+The graph lists all Parameters and buffers under their initializers' names, with any characters that these have. The
 modules below it are places (places.py): nodes that have a mode (BatchNormalization, Dropout), and the modules that the
-file's names speak of, so that `model.get_submodule("layer1.0.bn1").freeze()` means what it says.
+file's names mention, so that `model.get_submodule("layer1.0.bn1").freeze()` works.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from minorm.tensor.tensor import Tensor
 
 
 def _apart(result: Any, held: Container[int]) -> Any:
-    """The result, or a copy where it is the graph's own memory: it is the caller's to change.
+    """Return the result, or a copy if it shares the graph's memory, so that the caller may change it.
 
-    held    what id() says of the versions of the graph's tensors, which their views share
+    held    the ids of the version counters of the graph's tensors, which their views share
     """
     if not isinstance(result, Tensor):  # a sequence, or nothing
         return [_apart(item, held) for item in result] if isinstance(result, list) else result
@@ -48,15 +48,15 @@ def _apart(result: Any, held: Container[int]) -> Any:
 
 
 class GraphModule(Sealed):
-    """What `minorm.onnx.load` returns: `model(*inputs)` runs the graph, and gives its output, or a tuple of several.
+    """Runs a loaded graph: `model(*inputs)` returns its output, or a tuple of several. `minorm.onnx.load` makes it.
 
     input_names, output_names    in the order of the file
-    inputs                       what the file declares of each input
+    inputs                       the declared name, type and shape of each input
 
-    `to(mn.float16)` converts it as any Module: from then on inputs and outputs are of that type, and every float that a
-    node reads is, be it a constant of the file or the result of a Cast; a file of several float types then has one.
-    What ONNX prescribes (the scales of a Resize) stays, and what is computed from shapes alone (the padding of
-    TensorFlow's SAME) is so in the types of the file.
+    `to(mn.float16)` converts it like any Module: from then on inputs and outputs have that type, and so does every
+    float that a node reads, a constant of the file or the result of a Cast. A file with several float types then has
+    one. The types that ONNX prescribes stay (the scales of a Resize), and the graph still computes in the types of the
+    file where a result depends on shapes alone (the padding of TensorFlow's SAME).
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class GraphModule(Sealed):
         self.input_names = [entry.name for entry in inputs]
         self.output_names = list(output_names)
         returned = set(output_names)
-        self.updated_names = [name for name in ends if name not in returned]  # they become buffers' contents
-        self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
-        self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
-        self.verdicts: dict[str, Verdict] = {}  # every tensor of the file: what it became, and why
-        self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
-        self.original: Original | None = None  # what is left of the file, for `export`
-        self.placed: list[Placed] = []  # where the layers with a mode stand in it
+        self.updated_names = [name for name in ends if name not in returned]  # the next contents of buffers
+        self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, the layer
+        self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot of its value when a run begins
+        self.verdicts: dict[str, Verdict] = {}  # for every tensor of the file: its role, and the reason
+        self.constants = dict(constants)  # the fixed numbers of the file: shapes, indices, bounds
+        self.original: Original | None = None  # the rest of the file, for `export`
+        self.placed: list[Placed] = []  # where the layers with a mode stand in the file
         self._budget = budget
         self._plans = Plans()
         self.stores_integers = False  # a file of minorm holds the weights as integers: quantized/integer_weights.py
-        self.metadata: dict[str, Any] = {}  # of the file, but for what minorm writes for itself
+        self.metadata: dict[str, Any] = {}  # the file's entries, without those that minorm writes for itself
         self.layers_put_in: dict[str, Module] = {}  # in the place of nodes, by their paths
         self._state = dict(state)
         self._steps = list(steps)
@@ -102,10 +102,10 @@ class GraphModule(Sealed):
         mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
 
     def forward(self, *inputs: Any) -> Any:
-        """The graph's outputs for these inputs."""
+        """Run the graph on these inputs and return its outputs."""
         dtype = self.converted_to()
         steps = self._steps if dtype is not None else self._inference_steps(inputs)
-        # Where there are fused steps, plans are of these.
+        # If the graph has fused steps, plans are made from these.
         by_plan = dtype is not None or self._fused_steps is None or steps is self._fused_steps
         if by_plan:  # Tensors of a form that has a plan were checked when it was made
             given = inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs)
@@ -122,7 +122,7 @@ class GraphModule(Sealed):
         for buffer, slot in self.snapshots:
             values[slot] = buffer.clone()
         weights = {id(tensor) for _, tensor in self._tensors(dtype)} | set(map(id, self._of_layers()))
-        # Dividing by 0 has a value in ONNX, and is no news.
+        # A division by 0 has a value in ONNX, so it needs no warning.
         with self._budget.run(given, weights), np.errstate(all="ignore"):
             for step in steps:
                 step.run(values, dtype) if recorder is None else recorder.run(step, values, dtype)
@@ -130,7 +130,7 @@ class GraphModule(Sealed):
             if layer.training and not layer.frozen and running.is_updating():
                 put(buffer, values[slot])
             elif not layer.training or layer.frozen:
-                values[slot] = buffer.clone()  # nothing is blended in
+                values[slot] = buffer.clone()  # the statistics stay as they are
         held = set() if trace.state.calls is not None else {id(tensor.version) for _, tensor in self._tensors(dtype)}
         results = tuple(
             _apart(values[slot] if dtype is None else converted(values[slot], dtype), held)
@@ -141,7 +141,7 @@ class GraphModule(Sealed):
         return results[0] if len(results) == 1 else results
 
     def fuse(self, fused: Sequence[Fused]) -> None:
-        """In inference, run these steps in place of those that they stand for."""
+        """Run these steps in inference, in place of the steps that they replace."""
         self._fused = list(fused)
         self._set_fused_steps()
 
@@ -149,12 +149,12 @@ class GraphModule(Sealed):
         self._fused_steps = inference_steps(self._steps, self._fused, self._kept_slots())
 
     def _kept_slots(self) -> set[int]:
-        """The slots that are read after a run, or filled before it."""
+        """Return the slots that are read after a run, or filled before it."""
         updated = (slot for _, slot, _ in self.updates)
         return {*self._output_slots, *updated, *(slot for slot, _ in self._given)}
 
     def _inference_steps(self, inputs: Sequence[Any]) -> list[Step]:
-        """The fused steps, where the run is not watched and needs no gradients; else the file's own."""
+        """Return the fused steps if the run is not watched and needs no gradients; else the steps of the file."""
         if self._fused_steps is None or self.training or trace.state.calls is not None or memory_budget.is_watched():
             return self._steps
         given = (*inputs, *self.parameters()) if is_grad_enabled() else ()
@@ -162,7 +162,7 @@ class GraphModule(Sealed):
         return self._steps if trains else self._fused_steps
 
     def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
-        """What makes a plan of this run; None nearly always."""
+        """Return the recorder that makes a plan of this run; nearly always None."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
         layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
         state = set(map(id, self._state.values()))
@@ -173,14 +173,14 @@ class GraphModule(Sealed):
     def replace(self, name: str, layer: Module) -> None:
         """Put a layer in the place of nodes: `model.replace("fc", nn.Linear(512, 5))`.
 
-        The name is that of a module of the file, of a node, of a value, which means the node that computes it, or of a
-        tensor, which means its module. MatMul and the Add of its bias are one node here. The layer is called with what
-        the nodes read of the network, in that order, and gives what the network reads of them: one Tensor. It takes the
-        mode that the graph is in. Nodes and tensors that nothing needs afterwards are gone; the layer's parameters are
-        among those of the graph, and `export` writes it.
+        The name is that of a module of the file, a node, a value or a tensor. The name of a value means the node that
+        computes it; the name of a tensor means its module. MatMul and the Add of its bias are one node here. The graph
+        calls the layer with the values that the nodes read from the network, in that order, and the layer returns the
+        value that the network reads from them: one Tensor. It takes the graph's mode. Nodes and tensors that the graph
+        no longer needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the layer.
 
-        ValueError, which proposes names, for a name that is unknown, and where the rest of the network reads several
-        values of these nodes; TypeError for a layer that is no Module. Nothing is changed then.
+        Raise ValueError for an unknown name, and propose names; also if the rest of the network reads several values of
+        these nodes. Raise TypeError for a layer that is not a Module. The graph does not change then.
 
         Example:
             >>> body = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
@@ -193,7 +193,7 @@ class GraphModule(Sealed):
         completed(replacing.Replacement(self, part, layer, part.path or replacing.flat(name)).make)
 
     def _rewire(self, new: replacing.Replacement) -> None:
-        """Run the steps of a replacement from now on, without what it no longer needs."""
+        """Run the steps of a replacement from now on, and drop the tensors that it no longer needs."""
         self._steps, self.updates, self.snapshots = new.steps, new.updates, new.snapshots
         self.updated_names, self.original = new.updated_names, new.file
         self._given = [(slot, tensor) for slot, tensor in self._given if id(tensor) not in new.lost]
@@ -203,16 +203,18 @@ class GraphModule(Sealed):
         layers = {**self.layers_put_in, new.step.module: new.layer}
         self.layers_put_in = {path: layer for path, layer in layers.items() if id(layer) in steps}
         self._plans, self._as_converted = Plans(), None
-        self._float_type = self._float_type.told_by([*self._state.values(), *self._of_layers()], self._input_types())
+        self._float_type = self._float_type.with_parameters(
+            [*self._state.values(), *self._of_layers()], self._input_types()
+        )
         mark_last_uses(self._steps, self._kept_slots())
         self._set_fused_steps()
 
     def _of_layers(self) -> list[Tensor]:
-        """Parameters and buffers of the layers that were put in."""
+        """Return the parameters and buffers of the layers that were put in."""
         return [tensor for layer in self.layers_put_in.values() for tensor in (*layer.parameters(), *layer.buffers())]
 
     def check(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""
+        """Return the inputs as Tensors; TypeError or ValueError if they are not what the file declares."""
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(printable, self.input_names))
             raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
@@ -220,19 +222,19 @@ class GraphModule(Sealed):
         return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
 
     def tensors_by_name(self) -> dict[str, Tensor]:
-        """Parameters and buffers under the names of the file, those that are equal or shared too."""
+        """Return parameters and buffers under the names of the file, equal and shared ones too."""
         return dict(self._state)
 
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
-        """Inside, `see(step, arguments, results, multiplications)` is told of every node of a graph that runs."""
+        """Call `see(step, arguments, results, multiplications)` for every node that runs inside this context."""
         return memory_budget.watching(see)
 
     def held_names(self) -> set[str]:
-        """The tensors of the file whose contents this module holds."""
+        """Return the names of the file's tensors whose contents this module holds."""
         return {*self._state, *self.constants}
 
     def converted_to(self) -> Any:
-        """The type of all floats, if `to` has changed it since the file was read (perhaps of a module around)."""
+        """Return the type of all floats if `to` has changed it, on this module or one around it; else None."""
         return self._float_type.converted_to()
 
     def _input_types(self) -> list[Any]:
@@ -244,10 +246,11 @@ class GraphModule(Sealed):
         return self
 
     def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
-        """The slots that are filled before a run; constants in `dtype`, where the graph was converted.
+        """Return the slots to fill before a run, with their tensors: constants in `dtype`, if the graph was converted.
 
-        Those that shape arithmetic reads stay as the file has them, and it is done in the file's types: float16 cannot
-        count to 2049. What a node of data reads of it is converted there, as is all that it reads.
+        Constants that shape arithmetic reads stay as the file has them, and that arithmetic keeps the file's types,
+        because float16 cannot count to 2049. A node of data converts the results where it reads them, like everything
+        that it reads.
         """
         if dtype is None:
             return self._given
@@ -258,14 +261,14 @@ class GraphModule(Sealed):
         return self._as_converted[1]
 
     def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
-        """The tensors of the graph under their initializers' names, then what Module holds: the places."""
+        """Yield the graph's tensors under their initializers' names, then the contents of Module: the places."""
         for name, tensor in self._state.items():
             if (PARAMETER if isinstance(tensor, Parameter) else BUFFER) in kinds:
                 yield name, tensor
         yield from super()._own(*kinds)
 
     def extra_repr(self) -> str:
-        """Inputs with types and shapes, outputs, the number of nodes, and the plans of inference that were made."""
+        """Return the inputs with types and shapes, the outputs, the number of nodes, and the plans of inference."""
         dtype, plans = self.converted_to(), repr(self._plans)
         inputs = ", ".join(entry.described(dtype) for entry in self.inputs)
         nodes = f"{len(self._steps)} nodes" + (f"; in inference of {plans}" if plans else "")

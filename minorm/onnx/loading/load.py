@@ -1,4 +1,4 @@
-"""`load`: an ONNX model in, a Module that runs, differentiates and trains out."""
+"""Load an ONNX model as a Module that runs, differentiates and trains."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
 @documented(
     {},
     source="a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path",
-    outputs="names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs "
-    "that only that needs. None takes the graph's outputs",
-    max_bytes="what the file may take, its weights together, and what a run holds beside weights and inputs. A limit "
-    "below 2 GiB is held whatever the inputs; from there on a run may hold 2000 times their bytes, 8000 times while "
-    "gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the nodes and other parts of a "
-    "file, which together may take 36 times its length plus 48 MiB",
-    before="up to where: the name of a module, a node, a value or a tensor, as in `GraphModule.replace`; the module "
-    "returns what those nodes read of the network. None reads all",
+    outputs="names of any values of the graph, to cut it there: later nodes are left out, and so are the inputs that "
+    "only these need. None takes the graph's outputs",
+    max_bytes="a limit in bytes for the file, for all its weights together, and for the memory of a run beside weights "
+    "and inputs. A limit below 2 GiB holds for any inputs; from 2 GiB on, a run may hold 2000 times the bytes of its "
+    "inputs, 8000 times while gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the "
+    "nodes and other parts of a file, which together may take 36 times its length plus 48 MiB",
+    before="where to stop: the name of a module, a node, a value or a tensor, as in `GraphModule.replace`; the module "
+    "returns the values that those nodes read from the network. None reads all",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
     external_root="a folder that you trust: weights that lie in other files may be links to files in it. Without it "
@@ -61,30 +61,33 @@ def load(
     external_root: str | os.PathLike[str] | None = None,
     dtype: Any = None,
 ) -> GraphModule:
-    """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
+    """Load an ONNX model as a Module: `model(*inputs)` returns its output, or a tuple of several.
 
-    `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. A weight is what has the name
-    of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is combined with values of
-    the network, unless a formula makes its numbers. If gradient can reach an output through it, it is a Parameter under
-    its name; other numbers (an eps, an exponent) are constants: `minorm check --trainable` says why. The running
-    statistics of a BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that is written
-    in other operators is one layer where nothing else reads what lies between them. Each layer is in the mode its node
-    says, train() and eval() switch all but those that are frozen, and those that were frozen when minorm exported them
-    are so again.
+    `model(*inputs)` takes the inputs that are not initializers, in the order of the graph. A tensor is a weight if it
+    has the name of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is combined
+    with values of the network, unless a formula makes its numbers. It is a Parameter under its name if a gradient can
+    flow from an output to it. Other numbers (an eps, an exponent) are constants; `minorm check --trainable` says why.
+    The running statistics of a BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that
+    a file writes in other operators is one layer, unless another node reads a value between them. Each layer is in the
+    mode that its node says. train() and eval() switch all layers but frozen ones, and a layer that was frozen when
+    minorm exported it is frozen again.
 
-    Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
-    changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
+    In a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
+    updates its buffers with them and returns only the other outputs. It returns the new values too if `outputs` names
+    them.
 
-    `load(path, dtype=mn.bfloat16)` is the network in another float type: parameters, buffers, constants, inputs,
-    outputs and what Casts make. It runs, trains and is exported in it.
+    `load(path, dtype=mn.bfloat16)` loads the network in another float type: parameters, buffers, constants, inputs,
+    outputs and the results of Casts. It runs, trains and is exported in that type.
 
-    `load(path, before="fc")` is the network up to its last layer, to put others behind; `model.replace("fc", layer)`
-    puts another one in its place. `model.metadata` is what the file says of itself, class names say.
+    `load(path, before="fc")` loads the network up to its last layer, so that you can put others behind it;
+    `model.replace("fc", layer)` puts another layer in its place. `model.metadata` holds the file's own entries, such as
+    class names.
 
-    LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in `trainable` that
-    matches nothing, for a `dtype` where all is integers or a weight would become infinite, or one error that lists
-    every node that minorm does not have, with the values in front of them, to cut the graph there (`error.cuts`).
-    FileNotFoundError and PermissionError name the file; MemoryError where it does not fit.
+    Raise LoadError, a ValueError, for a damaged file or one that is not a regular file, and for a name or pattern in
+    `trainable` that matches nothing; also for a `dtype` if the graph has only integers or a weight would become
+    infinite. If minorm does not have some nodes, one LoadError lists them all, with the values in front of them, where
+    you can cut the graph (`error.cuts`). FileNotFoundError and PermissionError name the file. Raise MemoryError if the
+    model does not fit.
 
     Example:
         >>> model = nn.Linear(2, 3)
@@ -105,7 +108,7 @@ def load(
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
-    """As `load`, but the module returns every output of the file, what running statistics become among them.
+    """Load a model as `load` does, but return every output of the file, the updated running statistics too.
 
     folder     where the weights of an onnx.ModelProto may lie
     """
@@ -188,7 +191,7 @@ def _module(
 def parse(
     source: Source, max_bytes: int, folder: str | None = None, external_root: Any = None
 ) -> tuple[Any, str | None]:
-    """The model, and the folder where its weights may lie if they lie outside."""
+    """Return the model, and the folder where its weights may lie if they are not in the file."""
     if isinstance(source, onnx.ModelProto):
         return source, folder
     if isinstance(source, (bytes, bytearray, memoryview)):

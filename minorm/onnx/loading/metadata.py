@@ -1,11 +1,11 @@
-"""What a file of minorm says beside its graph, in `metadata_props`: what ONNX has no word for, written and read here.
+"""Write and read minorm's entries in `metadata_props`, for facts that ONNX itself cannot express.
 
-minorm.edited        the producer of a file that minorm loaded and wrote back; while it says so, our entries count
+minorm.edited        the producer of a file that minorm loaded and wrote back; our entries count while it matches
 minorm.training      whether a layer was in training mode when the file was written
 minorm.frozen        the paths of frozen modules
-minorm.statistics    path of a layer -> how it keeps running statistics, where no operator says so: those of an
-                     InstanceNorm, momentum=None, an unbiased variance. In the graph other nodes blend them; a layer
-                     that is loaded does it itself, to the bits of the layer that was written
+minorm.statistics    path of a layer -> how it keeps running statistics, if no operator says so: those of an
+                     InstanceNorm, momentum=None, an unbiased variance. In the graph other nodes update them; a loaded
+                     layer updates them itself, bit for bit like the layer that was written
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLASSES = "classes"  # a list of names, which `minorm predict` reads
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:
-    """The entries for a module that is written in training form, in inference form, or (None) as it stands."""
+    """Return the entries for a module that is written in training form, in inference form, or (None) as it is."""
     if training is None:
         training = any(part.training and not part.frozen for part in module.modules())
     named = dict(module.named_modules())
@@ -39,7 +39,7 @@ def written(module: Module, training: bool | None) -> dict[str, str]:
 
 
 def rewrite(model: Any, module: Any, training: bool | None) -> None:
-    """Bring a file's entries up to date; one of another producer gets those that say something."""
+    """Update a file's entries; a file of another producer gets them only if they say more than the default."""
     entries = written(module, training)
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
@@ -51,7 +51,7 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
 
 
 def drop_stale_classes(model: Any) -> str:
-    """Leave out class names, where the first output has another number of classes; why, or ""."""
+    """Drop the class names if the first output has another number of classes; return the reason, or ""."""
     shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
     try:
         names = json.loads(entries_of(model).get(CLASSES, ""))
@@ -67,7 +67,7 @@ def drop_stale_classes(model: Any) -> str:
 
 
 def set_entries(model: Any, given: Mapping[str, Any]) -> None:
-    """The entries that are not minorm's own become these; unchanged ones stay as they are, and in order."""
+    """Set the entries that are not minorm's own; unchanged ones stay as they are, and in order."""
     if clash := [key for key in given if not isinstance(key, str) or key.startswith(PREFIX)]:
         raise ValueError(f"export: metadata has the key {clash[0]!r}; expected texts that do not begin with {PREFIX!r}")
     before = entries_of(model)
@@ -81,25 +81,25 @@ def set_entries(model: Any, given: Mapping[str, Any]) -> None:
 
 
 def entries_of(model: Any) -> dict[str, Any]:
-    """What a file says of itself, but for what minorm wrote for itself: class names, say, as texts."""
+    """Return a file's own entries as texts, class names say, without those that minorm wrote for itself."""
     texts = [entry for entry in model.metadata_props if isinstance(entry.key, str) and isinstance(entry.value, str)]
     return {entry.key: entry.value for entry in texts if not _is_our_entry(entry)}
 
 
 def _text(value: Any) -> str:
-    """A text as it is, anything else as JSON."""
+    """Return a text as it is, anything else as JSON."""
     try:
         return value if isinstance(value, str) else json.dumps(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"export: metadata has a {type(value).__name__}; expected a text, or what JSON has") from error
+        raise ValueError(f"export: metadata has a {type(value).__name__}; expected a text, or a JSON value") from error
 
 
 def _is_our_entry(entry: Any) -> bool:
-    return isinstance(entry.key, str) and entry.key.startswith(PREFIX)  # bytes where it is not UTF-8: not ours
+    return isinstance(entry.key, str) and entry.key.startswith(PREFIX)  # a key that is not UTF-8 is bytes, and not ours
 
 
 def is_ours(model: Any) -> bool:
-    """Whether minorm wrote the file, or wrote it back and nobody changed it since."""
+    """Return whether minorm wrote the file, or wrote it back and no other tool has written it since."""
     edited = (entry.value for entry in model.metadata_props if entry.key == EDITED)
     return model.producer_name == OURS or model.producer_name in edited
 
@@ -119,7 +119,7 @@ def _statistics(module: Module) -> Statistics | None:
 
 
 def frozen(model: Any) -> list[str]:
-    """The paths of the modules that were frozen when minorm exported the model."""
+    """Return the paths of the modules that were frozen when minorm exported the model."""
     paths = _entry(model, "frozen", [])
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise LoadError(f"load: metadata minorm.frozen is {str(paths)[:80]!r}; expected a list of names")
@@ -127,7 +127,7 @@ def frozen(model: Any) -> list[str]:
 
 
 def statistics(model: Any) -> dict[str, Statistics]:
-    """path -> how that layer keeps its running statistics."""
+    """Return path -> how that layer keeps its running statistics."""
     given = _entry(model, "statistics", {})
     try:
         found = {path: Statistics(**fields) for path, fields in given.items()}
@@ -148,7 +148,7 @@ def _legal(found: Statistics) -> bool:
 
 
 def _entry(model: Any, key: str, default: Any) -> Any:
-    """An entry's value; the text itself where it is no JSON."""
+    """Return an entry's value; the text itself if it is not JSON."""
     entry = next((entry for entry in model.metadata_props if entry.key == PREFIX + key), None)
     if entry is None or not is_ours(model):
         return default

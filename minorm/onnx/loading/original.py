@@ -1,6 +1,6 @@
-"""What a loaded module keeps of its file, so that `export` can write it back: the graph without the large tensors.
+"""Keep a loaded module's file without its large tensors, so that `export` can write it back.
 
-What the module holds, Parameters, buffers and constants, is left out of the copy: its contents are the module's now.
+The copy omits the contents of the tensors that the module now holds: Parameters, buffers and constants.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import stand_in
 from minorm.onnx.loading.flattening import Layout
 
-LEAST = 1024  # bytes; what is smaller stays in the copy
+LEAST = 1024  # bytes; smaller tensors stay in the copy
 
 
 @dataclass
 class Placed:
-    """A node whose form in the file says the mode of a layer. value: its first output, in the flat list."""
+    """Locates a node whose form in the file says the mode of a layer. value: its first output, in the flat list."""
 
     value: str
     operator: str
@@ -36,7 +36,7 @@ class Placed:
 
 
 class Start(NamedTuple):
-    """What a buffer started from: a value of the file, and its contents."""
+    """Holds the initial value of a buffer: the name of a value in the file, and its contents."""
 
     value: str
     array: Any
@@ -44,13 +44,14 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Original:
-    """A file that became a module, without what the module holds. Copies of the module share it; nobody changes it.
+    """Holds the file of a loaded module, without the contents that the module holds. It is read-only: copies of the
+    module share it.
 
-    model       its ModelProto; a tensor that is held has a name, a type and a shape
-    layout      how functions and branches were written out
-    starts      of a buffer that is no initializer under its own name: the value of the file that it started from
-    expanded    tensors that hold a Parameter once for each sample: that Parameter, and the shape in the file
-    outside     whether weights lay in other files
+    model       its ModelProto; a tensor that the module holds has only a name, a type and a shape
+    layout      how functions and branches were flattened
+    starts      buffer -> the value of the file from which it started, if it is not an initializer under that name
+    expanded    tensor that holds a Parameter once for each sample -> that Parameter, and the shape in the file
+    outside     whether the file kept weights in other files
     """
 
     model: Any
@@ -65,12 +66,12 @@ class Original:
     def replaced(
         self, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
     ) -> Original | None:
-        """The file with a node that stands for a layer in the place of what computes `output`.
+        """Return the file with one node, which stands for a layer, in place of the nodes that compute `output`.
 
         returned    what the module returns
         gone        outputs of the file that it no longer has
 
-        None where the value stands in a function, or reads one that does.
+        Return None if the value stands in a function, or is computed from one that does.
         """
         if not self.layout.homes.keys().isdisjoint([*inputs, output]):
             return None
@@ -83,9 +84,9 @@ class Original:
 
     @property
     def opset(self) -> int:
-        """The opset of ONNX's own operators."""
+        """Return the opset of ONNX's own operators."""
         own = [entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx")]
-        return max(own, default=1)  # without one, no node is of ONNX's own domain
+        return max(own, default=1)  # without an entry, the file has no nodes of ONNX's own domain
 
 
 def keep(
@@ -98,10 +99,10 @@ def keep(
     starts: Mapping[str, Start],
     expanded: Mapping[str, tuple[str, tuple[int, ...]]],
 ) -> Original:
-    """A copy of the model without the contents of what is `held`.
+    """Return a copy of the model without the contents of the tensors in `held`.
 
-    folder    where weights lie that are not in the file
-    read      the values that the module reads, where the graph was cut: other initializers are left out
+    folder    where the weights lie that are not in the file
+    read      for a cut graph, the values that the module reads: other initializers are left out
     """
     copy = onnx.ModelProto()
     _copy(model, copy, "graph")
@@ -131,7 +132,7 @@ def _node(old: Any, new: Any, held: Collection[str]) -> None:
 
 
 def _copy(old: Any, new: Any, *but: str) -> None:
-    """The fields of a message but for some; text that is none, in a comment say, is left out."""
+    """Copy the fields of a message, except some; leave out texts that are not UTF-8, in a comment say."""
     for entry in old.DESCRIPTOR.fields:
         if entry.name in but:
             continue
@@ -150,5 +151,5 @@ def _tensor(old: Any, new: Any, held: Collection[str]) -> None:
 
 
 def is_large(tensor: Any) -> bool:
-    """Whether the contents of a tensor that is held are left out."""
+    """Return whether a tensor is large enough to leave its contents out of the copy."""
     return math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize >= LEAST

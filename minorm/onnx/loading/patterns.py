@@ -1,12 +1,12 @@
-"""GroupNorm, LayerNorm and RMSNorm as exporters write them in other operators, found in a flat list of nodes.
+"""Find GroupNorm, LayerNorm and RMSNorm that exporters wrote in other operators, in a flat list of nodes.
 
     LayerNorm    d = x - ReduceMean(x);  d / Sqrt(ReduceMean(d^2) + eps) * weight + bias
     RMSNorm      x / Sqrt(ReduceMean(x^2) + eps) * weight
     GroupNorm    Reshape to (N, groups, ...), InstanceNormalization without weights or the formula of LayerNorm,
                  Reshape back, * weight + bias, one number a channel
 
-The formulas stand in formulas.py. Whatever is not certainly such a norm is left alone: eps is a fixed number, axes are
-the last ones, shapes of weights belong to them, and nobody else reads what is in between.
+The formulas stand in formulas.py. We only take what is certainly such a norm: eps is a fixed number, the axes are the
+last ones, the weights' shapes fit these, and no other node reads the values in between.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.formulas import Norm, by_moments, standardized
 from minorm.onnx.loading.wiring import Wiring
 
-BEHIND = -1  # in a target shape: whatever is left
+BEHIND = -1  # in a target shape: the remaining length
 
 
 def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
-    """The norms among these nodes, in order; no node is part of two."""
+    """Yield the norms among these nodes, in order; no node is part of two."""
     taken = set[int]()
     for node in nodes:
         if node.operator not in _STARTS or node.domain or "broadcast" in node.attributes:
@@ -35,7 +35,7 @@ def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
 
 
 def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
-    """What the standardization that ends with this node may be, the longest first."""
+    """Yield the norms that the standardization ending with this node may be, the longest first."""
     core = _STARTS[node.operator](node, wiring)
     if core is None:
         return
@@ -47,7 +47,7 @@ def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
 
 
 def _instances(node: Node, w: Wiring) -> Norm | None:
-    """InstanceNormalization, over axes that are counted once its input is known; scale 1 and bias 0 are no weights."""
+    """Match an InstanceNormalization, whose axes follow later from its input; scale 1 and bias 0 are no weights."""
     eps = float(node["epsilon"])
     if node.described is not None or len(node.inputs) != 3 or not eps >= 0:
         return None
@@ -56,7 +56,7 @@ def _instances(node: Node, w: Wiring) -> Norm | None:
     if scale is not None and bias is not None and (scale == 1).all() and not bias.any():
         return found
     weight, shift = (w.held(name) for name in node.inputs[1:])
-    if weight is None or shift is None or not {weight.name, shift.name} <= w.arrays.keys():  # numbers of a program
+    if weight is None or shift is None or not {weight.name, shift.name} <= w.arrays.keys():  # an exporter's numbers
         return None
     return replace(found, weight=weight, bias=shift, per_group=True)
 
@@ -65,7 +65,7 @@ _STARTS = {"InstanceNormalization": _instances, "Div": standardized, "Mul": stan
 
 
 def _are_last(core: Norm, w: Wiring) -> bool:
-    """Whether the axes are the last ones, as far as it is known how many there are."""
+    """Return whether the axes are the last ones; False if they count from the front and the rank is unknown."""
     count = len(core.axes)
     if core.axes[0] < 0:
         return core.axes == tuple(range(-count, 0))
@@ -77,7 +77,7 @@ def _are_last(core: Norm, w: Wiring) -> bool:
 
 
 def _group(core: Norm, w: Wiring) -> Norm | None:
-    """The GroupNorm around a standardization of (N, groups, ...) over all axes behind these two."""
+    """Match the GroupNorm around a standardization of (N, groups, ...) over all axes behind these two."""
     first, last = w.maker(core.x, "Reshape"), w.reader(core.result, "Reshape")
     if first is None or last is None or core.kind != "LayerNorm" or last.inputs[0] != core.result:
         return None
@@ -111,7 +111,7 @@ def _group(core: Norm, w: Wiring) -> Norm | None:
 
 
 def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
-    """The shape that a Reshape asks for, in which 0 keeps a length; None where it is computed."""
+    """Return the target shape of a Reshape, in which 0 keeps a length; None if nodes compute it."""
     given = node.attributes.get("shape")
     if given is None and node.has(1) and not node.get("allowzero"):
         given = w.integers(node.inputs[1])
@@ -122,7 +122,7 @@ def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
 
 
 def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
-    """The norm with the multiplication and the addition behind it, as far as these are its weight and its bias."""
+    """Yield the norm with the Mul and the Add behind it, as far as these apply its weight and its bias."""
     if norm.per_group:
         yield norm
         return
@@ -146,7 +146,7 @@ def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
 
 
 def _with_cast(norm: Norm, w: Wiring) -> Norm:
-    """The norm and a Cast behind it to the type that it has."""
+    """Return the norm with a Cast behind it that keeps its type, if there is one."""
     cast = w.reader(norm.result, "Cast", "CastLike")
     if cast is None or cast.inputs[0] != norm.result or not w.keeps_type(cast):
         return norm
@@ -154,7 +154,7 @@ def _with_cast(norm: Norm, w: Wiring) -> Norm:
 
 
 def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
-    """The norm and the one node that reads it, if that is `operator` with a tensor of the file for its channels."""
+    """Return the norm with its only reader, if this is `operator` with a tensor of the file that fits its channels."""
     node = w.reader(norm.result, operator)
     if node is None or len(node.inputs) != 2:
         return None
@@ -165,7 +165,7 @@ def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
     array = w.array(other)
     neutral = 1.0 if operator == "Mul" else 0.0
     if norm.kind == "GroupNorm" and array is not None and array.size == 1 and w.number(other) == neutral:
-        return longer  # so an exporter writes that there are no weights
+        return longer  # an exporter writes a norm without weights in this way
     held = w.held(other)
     if held is None or not _fits(held.shape, norm, w):
         return None
@@ -176,7 +176,7 @@ def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
 
 
 def _fits(shape: tuple[int, ...], norm: Norm, w: Wiring) -> bool:
-    """Whether a tensor of this shape holds one number for each normalized position, or for each channel."""
+    """Return whether a tensor of this shape holds one number for each normalized position, or for each channel."""
     if norm.kind != "GroupNorm":
         return len(shape) == len(norm.axes) and min(shape) > 0 and max(shape) > 1
     rank = len(norm.shape) if norm.shape is not None else w.ranks.get(norm.x)

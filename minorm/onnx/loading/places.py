@@ -1,9 +1,9 @@
-"""The modules below a loaded graph: a tree of places, made of the paths that names of tensors and of nodes hold.
+"""Build the modules below a loaded graph: a tree of places, from the paths in the names of tensors and nodes.
 
-A tensor has a place where its name has dots, `layer1.0.conv1.weight`; else, because a tool renamed it
-(`onnx::Conv_193`, what is left of a convolution and its BatchNorm), where the first node that reads it comes from.
-Names are the file's: one that cannot be an attribute (`forward`, `..`), or a path too deep, ends at the last place
-that can be.
+A name with dots, `layer1.0.conv1.weight`, says the place of its tensor. A tool may have renamed the tensor
+(`onnx::Conv_193`, a convolution with its BatchNorm folded in); its place is then the module of the first node that
+reads it. The names come from the file: if a part cannot be an attribute (`forward`, `..`), or the path is too deep, the
+tensor goes to the last place on the path that can exist.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.tensor.tensor import Tensor
 
-MAX_DEPTH = 16  # of the tree
+MAX_DEPTH = 16  # the depth of the tree
 
 
 @dataclass
 class Wish:
-    """A node that is a module, and where it wishes to be; `shared`: the module there may do more than this node."""
+    """Asks for a place for a node that is a module. `shared`: the module at that path may do more than this node."""
 
     module: Module
     path: str
     operator: str
     shared: bool
-    tensors: Mapping[str, Tensor]  # that the node reads
+    tensors: Mapping[str, Tensor]  # the tensors that the node reads
 
 
 def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> Wish:
-    """A layer where its tensors' names say, or the module that the node comes from, or under the node's name."""
+    """Ask for a layer's place: the path in its tensors' names, else the node's module, else the node's name."""
     read = {name: tensors[name] for name in (*node.inputs, *node.statistics) if name in tensors}
     prefixes = {paths.prefix(name) for name in (*node.statistics, *node.inputs[1:3]) if name}
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
@@ -44,7 +44,7 @@ def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tenso
 
 
 def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
-    """name -> the path of its place, for those that have one."""
+    """Return name -> the path of its place, for the names that have one."""
     found = {name: paths.prefix(name) for name in names}
     for node in nodes:
         for name in node.inputs if node.module else ():
@@ -54,7 +54,7 @@ def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], where: Mapping[str, str]) -> None:
-    """Put each layer at its wished path below `root`, and plain Layers where tensors have their places."""
+    """Put each layer at its path below `root`, and plain Layers at the places of tensors."""
     parents = {above for path in (*where.values(), *(layer.path for layer in layers)) for above in _ancestors(path)}
     held: dict[str, dict[str, None]] = {}  # path -> the names of its tensors, in order
     for name, path in where.items():
@@ -80,7 +80,7 @@ def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], w
 def in_order(
     root: Module, nodes: Sequence[Node], layers: Iterable[tuple[Node, Module]], tensors: Mapping[str, Tensor]
 ) -> None:
-    """List the places below `root` as the nodes come, each at the first one that reads a tensor of it or below it."""
+    """Sort the places below `root` by the first node that reads a tensor in them or below them."""
     position = {id(node): i for i, node in enumerate(nodes)}
     first = {id(module): (position[id(node)], node.operator) for node, module in layers}
     for i, node in enumerate(nodes):
@@ -91,7 +91,7 @@ def in_order(
 
 
 def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[float, str]:
-    """The first node of a module, once those below it are in order."""
+    """Sort the places below a module, and return its first node."""
     uses = module.uses.values() if isinstance(module, Layer) else ()
     own = [first[id(thing)] for thing in (module, *uses) if id(thing) in first]
     if own and isinstance(module, Layer):
@@ -103,7 +103,7 @@ def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[floa
 
 
 def layer_of(root: Module, name: str) -> Module:
-    """The place that a tensor's dotted name belongs to, as far as it exists."""
+    """Return the place that a tensor's dotted name means, or the last existing one on the way there."""
     module: Module = root
     for part in name.split(".")[:-1]:
         child = vars(module).get(part)
@@ -136,7 +136,7 @@ def _put(root: Module, path: str, layer: Module, taken: dict[Any, int]) -> None:
     number = taken.get(path, 0)
     if found is not None and last and (path in taken or _free(found, last)):
         parent, name = found, last
-    place = id(parent), name  # several paths may come to it
+    place = id(parent), name  # several paths may lead to it
     number = max(number, taken.get(place, 0))
     unique = f"{name}_{number}" if number else name
     while not _free(parent, unique):
@@ -151,13 +151,13 @@ def _free(parent: Module, name: str) -> bool:
 
 
 def _at(root: Module, path: str) -> Layer | None:
-    """The layer at a dotted path, made where it is missing; None where the path cannot be one."""
+    """Return the layer at a dotted path, and make it if it is missing; None if the path cannot exist."""
     found = _nearest(root, path)
     return found[0] if found is not None and found[1] == path else None
 
 
 def _nearest(root: Module, path: str) -> tuple[Layer, str] | None:
-    """The layer at a dotted path, or the last one that can be on the way there, and its path."""
+    """Return the layer at a dotted path, or the last one on the way there that can exist, and its path."""
     module, reached = root, ""
     for name in path.split(".", MAX_DEPTH)[:MAX_DEPTH]:
         child = vars(module).get(name)

@@ -1,8 +1,8 @@
-"""Normalizations that a file writes in other operators, as the one layer that each of them is.
+"""Replace normalizations that a file writes in other operators by one layer each.
 
-The nodes of such a norm (patterns.py) are replaced by one that the readers of GroupNormalization, LayerNormalization
-and RMSNormalization make a layer of. So its weight and bias are weights, its eps is none, it is a place of the loaded
-graph, and it trains through minorm's own kernels.
+One node takes the place of the nodes of such a norm (patterns.py); the readers of GroupNormalization,
+LayerNormalization and RMSNormalization make a layer from it. So its weight and bias become weights and its eps does
+not, the norm has a place in the loaded graph, and it trains through minorm's own kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPERATORS = {
 
 
 class Recognised(Node):
-    """A node that stands for several of the file."""
+    """Stands for several nodes of the file."""
 
     def __str__(self) -> str:
         place = f"node {self.name!r}" if self.name else f"the node that computes {self.outputs[0]!r}"
@@ -47,16 +47,16 @@ def recognised(
     origin: Origin,
     trainable: Any = None,
 ) -> list[Node]:
-    """The nodes, with one in place of all that write a norm.
+    """Return the nodes, with one node in place of all that write a norm.
 
-    ends         values that are wanted: outputs, buffers' next values
-    trainable    what the caller wants to train; a tensor that is named there is no fixed number
+    ends         the wanted values: outputs, buffers' next values
+    trainable    what the caller wants to train; a tensor with a name in it is not a fixed number
     """
     asked = trainable if isinstance(trainable, list) else ()
     wiring = Wiring(
         nodes, ends, initializers, learned(origin, asked), ranks_of(model), types_of(nodes, inputs, initializers)
     )
-    made: dict[int, Node] = {}  # of the last node of a norm -> what stands there
+    made: dict[int, Node] = {}  # id of a norm's last node -> the node in its place
     gone: set[int] = set()
     for norm in patterns.find(nodes, wiring):
         gone.update(id(node) for node in norm.nodes)
@@ -66,13 +66,13 @@ def recognised(
 
 
 def types_of(nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what type the values are, where that is certain."""
+    """Return the types of the values, where these are certain."""
     declared = {entry.name: entry.dtype for entry in inputs}
     return kinds.types(nodes, declared | {name: array.dtype for name, array in initializers.items()})
 
 
 def learned(origin: Origin, asked: Collection[str] = ()) -> Callable[[str], bool]:
-    """Whether an initializer is a weight for certain: the file says so, its name does, or the caller asks for it."""
+    """Return a test whether an initializer is certainly a weight: by the file, by its name, or by the caller's wish."""
 
     def is_learned(name: str) -> bool:
         named = origin.kinds.get(name) == PARAMETER or ("." in name and origin.names(name))
@@ -100,7 +100,7 @@ def _node(norm: Norm) -> Node:
 
 
 def ranks_of(model: Any) -> dict[str, int]:
-    """How many axes the values of a graph have, where it says so."""
+    """Return the numbers of axes of a graph's values, where it declares them."""
     described = chain(model.graph.value_info, model.graph.input, model.graph.output)
     return {
         entry.name: len(entry.type.tensor_type.shape.dim)

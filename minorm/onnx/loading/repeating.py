@@ -1,6 +1,6 @@
-"""The body of a Loop or Scan in a loaded graph: steps with slots of their own, which are filled anew in every turn.
+"""Run the body of a Loop or Scan in a loaded graph: steps with separate slots, which every turn fills again.
 
-It sees the values around it through the step that repeats it, which takes them as inputs behind those of the node.
+The step that repeats the body takes the outer values that it reads as inputs, after those of the node.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 
 
 class Turns:
-    """Steps that run once a turn.
+    """Runs its steps once a turn.
 
-    slots       of the values in it, by name
-    inputs      of one turn, and its outputs, by name
-    captured    the values from outside
+    slots       the slots of its values, by name
+    inputs      the names of one turn's inputs; `outputs` those of its outputs
+    captured    the names of the values from outside
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class Turns:
         self.steps = list(steps)
         self.size = len(slots)
         self.captured = [slots[name] for name in captured]
-        self.inputs = [slots.get(name) for name in inputs]  # None: nobody reads it
+        self.inputs = [slots.get(name) for name in inputs]  # None: no step reads it
         self.outputs = [slots[name] for name in outputs]
         mark_last_uses(self.steps, set(self.outputs))
         kept = unconverted(self.steps)
         self.unconverted = [place for place, slot in enumerate(self.captured) if slot in kept]
 
     def run(self, captured: Sequence[Any], dtype: Any, *inputs: Any) -> list[Any]:
-        """The outputs of one turn."""
+        """Run one turn and return its outputs."""
         values: list[Any] = [None] * self.size
         for slot, value in zip(self.captured, captured, strict=True):
             values[slot] = value
@@ -56,10 +56,10 @@ class Turns:
 
 @dataclass
 class Frame:
-    """A graph that is being built: the model's own, or the body of a Loop or Scan.
+    """Collects the steps of a graph that is being built: the model's own, or the body of a Loop or Scan.
 
     made      the values that are computed in it
-    shapes    whether all it reads depends on shapes and constants alone
+    shapes    whether everything that it reads depends on shapes and constants alone
     """
 
     slots: dict[str, int] = field(default_factory=dict)
@@ -68,11 +68,11 @@ class Frame:
     shapes: bool = False
 
     def slot(self, name: str) -> int:
-        """The slot of a value."""
+        """Return the slot of a value."""
         return self.slots.setdefault(name, len(self.slots))
 
     def turns(self, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Turns, list[str]]:
-        """The finished body, and the names of what it sees around it."""
+        """Return the finished body, and the names of the outer values that it reads."""
         for name in outputs:
             self.slot(name)
         captured = [name for name in self.slots if name not in self.made]
@@ -81,9 +81,9 @@ class Frame:
 
 @dataclass
 class Repetition(Step):
-    """A Loop or Scan to run: its operation is given what runs one turn, and then the node's own inputs.
+    """Runs a Loop or Scan: calls its operation with a function that runs one turn, then the node's own inputs.
 
-    counted    whether shapes alone say how many turns there are
+    counted    whether shapes alone determine the number of turns
     """
 
     turns: Turns | None = None

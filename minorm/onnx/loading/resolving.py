@@ -1,4 +1,4 @@
-"""Which version of its operator each node means, and whether minorm reads it; one error names all that it does not."""
+"""Find each node's operator version, and whether minorm reads it; one error names all the nodes that it does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZED = (
 
 
 def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collection[str] = ()) -> None:
-    """Find each node's version and reader; one error lists all that have none, and where the graph can be cut."""
+    """Find each node's version; one error lists all nodes without a reader, and where the graph can be cut."""
     missing = []
     for node in nodes:
         why = registry.why_not(node.operator, node.domain, node.opset)
@@ -27,14 +27,14 @@ def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collecti
         elif not node.domain and onnx.defs.has(node.operator):
             node.since = published(node)
         if any(isinstance(v, onnx.GraphProto) for v in node.attributes.values()):
-            why = "it holds a graph of its own, which minorm does not read"
+            why = "it contains a graph, which minorm does not read"
         if why:
             missing.append((node, why))
     refuse(missing, nodes, inputs, outputs)
 
 
 def published(node: Node) -> int:
-    """The since-version of an operator that minorm does not know; 0 where ONNX does not either."""
+    """Return the since-version of an operator that minorm does not know; 0 if ONNX does not know it either."""
     if not 0 < node.opset <= versions.NEWEST:
         return 0
     try:
@@ -50,7 +50,7 @@ def _is_of_onnxruntime(domain: str) -> bool:
 def refuse(
     missing: Sequence[tuple[Node, str]], nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str]
 ) -> None:
-    """An error, if some nodes cannot be read: which, why, and where the graph can be cut in front of them."""
+    """Raise LoadError if some nodes cannot be read: say which, why, and where the graph can be cut in front of them."""
     if missing:
         cuts = cutting.values(nodes, inputs, outputs, [node for node, _ in missing])
         lines = [f"load: minorm does not run {len(missing)} of {len(nodes)} nodes:"]

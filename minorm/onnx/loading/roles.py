@@ -1,13 +1,13 @@
-"""What an initializer becomes: a Parameter, a buffer, or a constant.
+"""Decide for each initializer whether it becomes a Parameter, a buffer, or a constant.
 
-A Parameter is every float tensor of the file that is a weight (`weights.py` says which are) and through which gradient
-can reach an output, whatever lies between. The latter is found by walking backwards from the outputs through all inputs
-that have a gradient. Running statistics are buffers: the mean and variance of a BatchNormalization that the file itself
-holds, and what minorm's own files call so. Everything else (shapes, indices, bounds, scales of a Resize, numbers that
-exporters wrote) is a constant.
+A float tensor of the file is a Parameter if it is a weight (judging/ says which tensors are) and a gradient can flow
+from an output to it. To find these tensors, we walk backwards from the outputs through all inputs that have a gradient.
+Running statistics are buffers: the mean and variance of a BatchNormalization that the file itself holds, and the
+tensors with these names in minorm's own files. Everything else (shapes, indices, bounds, scales of a Resize, numbers
+that exporters wrote) is a constant.
 
-Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes
-that share scale and bias too are one layer, called twice (calls.py); others get statistics of their own.
+Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes that
+share scale and bias too are one layer, called twice (calls.py); other nodes get separate statistics.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from minorm.onnx.loading.weights import Trainable
 
 
 def places(node: Node) -> Sequence[int]:
-    """Which of its inputs are a node's running statistics."""
-    if node.described is not None:  # and, where all batches weigh alike, their number
+    """Return which of a node's inputs are its running statistics."""
+    if node.described is not None:  # and, if all batches have equal weight, the number of batches
         return range(3, len(node.inputs))
     return (3, 4) if node.operator == "BatchNormalization" else ()
 
@@ -39,12 +39,12 @@ ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast"
 
 @dataclass
 class Roles:
-    """parameters: names of tensors -> their arrays. buffers: a buffer's name -> the value it starts from.
+    """Holds the decisions. parameters: names of tensors -> their arrays. buffers: a name -> the value it starts from.
 
-    updates      buffer -> the graph's output that is its next value, where no layer changes it by itself
+    updates      buffer -> the graph's output that is its next value, if no layer changes it by itself
     spread       tensors that hold a Parameter once for each sample -> that Parameter
-    snapshots    buffers that a layer changes in place, while other nodes want what they were before
-    verdicts     every tensor of the file: what it is, and why
+    snapshots    buffers that a layer changes in place while other nodes read their old values
+    verdicts     every tensor of the file -> its role, and the reason
     """
 
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -64,12 +64,12 @@ def assign(
     source: Origin,
     trainable: Trainable = None,
 ) -> Roles:
-    """Decide, and tell each node the buffers it owns (`node.statistics`, `node.updates`).
+    """Decide the roles, and tell each node the buffers that it owns (`node.statistics`, `node.updates`).
 
     inputs       the types of the graph's inputs, by name
     updated      initializer -> the output that is its next value, as minorm writes training graphs
-    source       what the file says about itself
-    trainable    which tensors are Parameters, where the caller says so
+    source       the file's producer and its own statements
+    trainable    the caller's choice of Parameters, if there is one
     """
     origin = _origins(nodes, initializers)
     arrays = _floats(nodes, initializers, source)
@@ -78,10 +78,10 @@ def assign(
     discrete = kinds.discrete(nodes, {**inputs, **{name: array.dtype for name, array in initializers.items()}})
     wanted = _wanted(nodes, {id(node) for node in owners}, outputs, discrete)
     readers = _readers(nodes, {id(node) for node in owners})
-    # Arithmetic with running statistics leaves them what they are; used as a weight, they are one.
+    # Statistics that only arithmetic reads stay statistics; if another operator reads one as a weight, it is a weight.
     fixed = set(updated)
     fixed |= {name for node in owners for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
-    # So do those of a layer that ONNX has no operator for, which minorm wrote by a formula.
+    # So do the statistics of a layer without an ONNX operator, which minorm wrote as a formula.
     held = {name for node in owners for name in _statistics(node)}
     named = [name for name in readers if source.ours and name.rpartition(".")[2] in RUNNING]
     alone = {name for name in named if name in initializers and name not in held}
@@ -103,7 +103,7 @@ def assign(
         name: Verdict(PARAMETER, f"it is {other!r}, once for each sample") for name, other in spread.items()
     }
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
-    numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
+    numbers: dict[Any, int] = {}  # suffixes of the names of a layer's statistics
     last: dict[str, int] = {}
     affine = {id(node): firsts.get(id(node), node).inputs[1:3] for node in owners}
     named_once = {name for names in affine.values() for name in names}
@@ -124,7 +124,7 @@ def assign(
         node.statistics = tuple(names)
     same = _roots(nodes) if updated else {}
     kept = {node.statistics for node in owners if _updates(node, same, updated)}
-    for node in owners:  # the statistics that the last call of a layer computes are those that the file keeps
+    for node in owners:  # the file keeps the statistics that the last call of a layer computes
         node.updates = node.statistics in kept
         if node.updates:
             for name in node.statistics:
@@ -135,14 +135,14 @@ def assign(
 
 
 def _floats(nodes: Sequence[Node], initializers: Mapping[str, Any], source: Origin) -> dict[str, Any]:
-    """The float tensors of the file by name: initializers, Constants, and what Identity hands on under its own name."""
+    """Return the float tensors of the file by name: initializers, Constants, and copies that an Identity names."""
     arrays = {name: array for name, array in initializers.items() if dtypes.is_float(array.dtype)}
     arrays |= weights.constants(nodes)
     return arrays | {name: arrays[first] for name, first in weights.copies(nodes, arrays, source).items()}
 
 
 def _roots(nodes: Sequence[Node]) -> dict[str, str]:
-    """value -> the value that it is, perhaps under another name (Identity)."""
+    """Return result of an Identity -> the value that it copies."""
     roots: dict[str, str] = {}
     for node in nodes:
         if node.operator == "Identity":
@@ -151,13 +151,13 @@ def _roots(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def _updates(node: Node, same: Mapping[str, str], updated: Mapping[str, str]) -> bool:
-    """Whether the node's own running statistics are what the file keeps (and not what other nodes make of them)."""
+    """Return whether the file keeps this node's running statistics, not what other nodes make of them."""
     kept = ((updated.get(name, new), new) for name, new in zip(node.statistics, node.outputs[1:3], strict=False))
     return all(same.get(found, found) == same.get(new, new) for found, new in kept)
 
 
 def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
-    """value -> the operators that read it, but for those that own it as their statistics."""
+    """Return value -> the operators that read it, except nodes that own it as their statistics."""
     readers: dict[str, set[str]] = {}
     for node in nodes:
         held = places(node) if id(node) in owners else ()
@@ -172,9 +172,9 @@ def _statistics(node: Node) -> tuple[str, ...]:
 
 
 def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
-    """value -> the initializer or constant that it is, perhaps under another name (Identity).
+    """Return value -> the initializer or constant that it is, perhaps under another name (Identity).
 
-    What is made of constants without a gradient, by ConstantOfShape say, is a constant too.
+    A value that a node makes from constants without a gradient, as ConstantOfShape does, is a constant too.
     """
     origin = {name: name for name in initializers}
     for node in nodes:
@@ -191,7 +191,7 @@ def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str
 
 
 def _wanted(nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], discrete: set[str]) -> set[str]:
-    """The values through which gradient can reach an output; none passes those that are discrete."""
+    """Return the values to which a gradient can flow from an output; discrete values stop it."""
     wanted = set(outputs) - discrete
     for node in reversed(nodes):
         if not any(name in wanted for name in node.outputs if name):

@@ -1,4 +1,4 @@
-"""What a call needs to know of a function that a model brings along, found once however often it is called."""
+"""Read the signature of a function that a model defines, once for all its calls."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from minorm.onnx.graph.tensors import text
 
 
 class Signature(NamedTuple):
-    """The head of a function.
+    """Holds the head of a function: its names, attributes and opsets.
 
-    formals     the names of its inputs; those that a call leaves out are absent
+    formals     the names of its inputs; an input that a call leaves out has no value
     defaults    attributes that a call may leave out, as AttributeProtos
-    path        what its body is called among the paths of graphs
+    path        the name of its body among the paths of graphs
     """
 
     name: str
@@ -30,7 +30,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def of(cls, function: Any) -> Signature:
-        """The head of this FunctionProto."""
+        """Read the head of this FunctionProto."""
         inputs = tuple(function.input)
         defaults = {attribute.name: attribute for attribute in function.attribute_proto}
         attributes = frozenset((*function.attribute, *defaults))
@@ -41,7 +41,7 @@ class Signature(NamedTuple):
         )  # fmt: skip
 
     def given(self, label: str, inputs: int, outputs: int, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The attributes in a call, `label`, with so many inputs and outputs; LoadError where they do not fit."""
+        """Return the attributes of the call `label`, with the defaults; LoadError if these or the counts do not fit."""
         if inputs > len(self.inputs) or outputs > len(self.outputs):
             raise LoadError(
                 f"load: {label!r} calls function {self.name!r} with {inputs} inputs and {outputs} outputs; it has "
@@ -55,12 +55,12 @@ class Signature(NamedTuple):
 
 
 def domain_of(name: str) -> str:
-    """The domain, with ONNX's own always written ""."""
+    """Return the domain; for ONNX's own domain always ""."""
     return "" if name == "ai.onnx" else text(name, "the name of a domain")
 
 
 def opset_table(imports: Any, what: str) -> dict[str, int]:
-    """domain -> opset; LoadError where a domain stands there twice with different opsets."""
+    """Return domain -> opset; LoadError if a domain appears twice with different opsets."""
     table: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)

@@ -1,11 +1,11 @@
-"""Outputs that are what a buffer becomes: `<name>.updated`, as minorm writes training graphs.
+"""Handle outputs that are the next values of buffers: `<name>.updated`, as minorm writes training graphs.
 
-A graph of ONNX changes nothing, so its new running statistics are outputs. Loaded again they are the module's state,
-not what it returns. A graph that is cut keeps those whose layers it still computes: what blends them in lies beside
-the way from inputs to outputs, and would be lost with it.
+An ONNX graph cannot change its state, so its new running statistics are outputs. A loaded module updates its buffers
+with them and does not return them. A cut graph keeps the updates of the layers that it still computes. The nodes that
+compute the updates lie beside the way from inputs to outputs, so the cut would lose them otherwise.
 
-Where `minorm.statistics` in the metadata says what a layer was, the layer that is built updates its statistics itself,
-and the nodes that blended them are left out.
+If `minorm.statistics` in the metadata describes a layer, the loaded layer updates its statistics itself, and the nodes
+that updated them are left out.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from minorm.onnx.loading import metadata, validation
 
 ENDING = ".updated"
 
-# What statistics are taken and blended with. A layer in between means that the cut has left it out.
+# The operators that compute and update statistics. Any other operator in between is a layer that the cut has left out.
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Cast", "Identity", "Constant", "ReduceMean", "ReduceProd", "ReduceSum")
 _LENGTHS = ("Shape", "Size", "Gather", "Slice", "Concat", "Reshape", "Squeeze", "Unsqueeze")
 _BLENDING = frozenset(_ARITHMETIC + _LENGTHS)
 
 
 def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
-    """initializer -> the output that is its next value, in a file that minorm wrote."""
+    """Return initializer -> the output that is its next value, in a file that minorm wrote."""
     if not metadata.is_ours(model):
         return {}
     kept = {f"{name}{ENDING}": name for name in initializers}
@@ -36,7 +36,7 @@ def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
 def still_computed(
     nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str], updated: Mapping[str, str]
 ) -> dict[str, str]:
-    """Those of `updated` that follow from what `outputs` need; of one layer all or none.
+    """Return the entries of `updated` that the nodes for `outputs` still determine: all of a layer, or none.
 
     given    the inputs and initializers of the graph
     """
@@ -56,9 +56,9 @@ def adopted(
     updated: Mapping[str, str],
     outputs: Collection[str],
 ) -> dict[str, str]:
-    """Give each described normalization its statistics as inputs 3 and on; returns what is left of `updated`.
+    """Give each described normalization its statistics as inputs 3 and on; return the rest of `updated`.
 
-    outputs    what the module returns: a layer whose new statistics are among it keeps its nodes
+    outputs    what the module returns: a layer keeps its nodes if its new statistics are among these
     """
     left = dict(updated)
     layers: dict[tuple[str, str], list[Node]] = {}
@@ -74,7 +74,7 @@ def adopted(
         operator = "InstanceNormalization" if how.per_sample and keys[0] in updated else "BatchNormalization"
         owners = layers.get((operator, path), [])
         own = {*keys[:2], *made.get(path, ())} if owners else set()
-        if not all(own.issuperset(node.inputs[3:5]) for node in owners):  # a further call reads what the first one made
+        if not all(own.issuperset(node.inputs[3:5]) for node in owners):  # a further call reads the first one's results
             continue
         for node in owners:
             node.inputs, node.described = (*node.inputs[:3], *keys), how

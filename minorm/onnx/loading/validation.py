@@ -1,8 +1,8 @@
-"""Is this a model at all? What is checked before anything of it is believed, computed or allocated.
+"""Check that a file is a valid model, before anything in it is believed, computed or allocated.
 
-The checker of the onnx package has no part in this: it is C++ that reads a foreign file in this process, with shape
-inference a small one can crash it (SECURITY.md), and it refuses some models that are right (GroupNormalization 18).
-What it asks of nodes, names and attributes is asked here; `minorm check` runs it in a process of its own.
+We do not use the checker of the onnx package here. It is C++ code that would read a foreign file in this process; with
+shape inference, a small file can crash it (SECURITY.md). It also refuses some valid models (GroupNormalization 18). The
+checks here cover what it asks of nodes, names and attributes; `minorm check` runs it in a separate process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.onnx.loading.signatures import opset_table
 
 
 def opsets_of(model: Any) -> dict[str, int]:
-    """domain -> opset of the model, its header checked."""
+    """Check the model's header and return domain -> opset."""
     newest = onnx.IR_VERSION
     if not 1 <= model.ir_version <= newest:
         raise LoadError(
@@ -43,11 +43,11 @@ def opsets_of(model: Any) -> dict[str, int]:
 
 
 def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str]) -> None:
-    """Every value is computed once, and before it is read: so there is no cycle."""
+    """Check that every value is computed once, and before it is read, so that the graph has no cycle."""
     known = set(given)
     computed = {name for node in nodes for name in node.outputs}
     made: list[str] = []  # by the nodes, in their order
-    opened: list[int] = []  # how many had been made where each body begins that we are in
+    opened: list[int] = []  # for each body around us, the length of `made` at its beginning
     hidden = set[str]()  # in bodies that have ended
     for node in nodes:
         for name in (*node.inputs, *(condition for condition, _ in node.conditions)):
@@ -73,14 +73,14 @@ def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[s
 
 def _why_unknown(name: str, computed: Container[str], hidden: Container[str]) -> str:
     if name in hidden:
-        return "is a value inside a loop, which has one in every turn"
+        return "is a value inside a loop, where every turn has another one"
     if name in computed:
         return "is computed later: the nodes are out of order, or form a cycle"
-    return "nothing computes: it is no input, no initializer and no node's output"
+    return "nothing computes: it is not an input, an initializer or a node's output"
 
 
 def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
-    """The nodes that an output depends on, in order."""
+    """Return the nodes on which an output depends, in order."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
         if any(name in wanted for name in node.outputs if name):
@@ -94,7 +94,7 @@ def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
 
 @functools.cache
 def schema_of(operator: str, since: int) -> Any:
-    """The schema of this version of an operator."""
+    """Return the schema of this version of an operator."""
     return onnx.defs.get_schema(operator, since, "")
 
 
@@ -108,18 +108,18 @@ _KINDS: dict[Any, tuple[type, type]] = {
     OpSchema.AttrType.STRINGS: (list, str),
 }
 
-# The least that an attribute may be, by name; for a list, each of its numbers.
+# The least value of an attribute, by name; for a list, of each of its numbers.
 _LEAST = {
     **dict.fromkeys(("kernel_shape", "strides", "dilations", "group", "blocksize", "num_groups", "num_outputs"), 1),
     **dict.fromkeys(("size", "output_shape"), 1),
     **dict.fromkeys(("split", "output_padding"), 0),
 }
-_MOST = 2**31 - 1  # of the same, and of paddings
+_MOST = 2**31 - 1  # the greatest value of these, and of paddings
 
 
 def check_node(node: Node) -> None:
-    """The numbers of inputs and outputs, and the attributes: known, of their type, in range; LoadError otherwise."""
-    if node.operator == "If" or node.enters:  # in forms of our own, see flattening.py
+    """Check the numbers of inputs and outputs, and the attributes' names, types and ranges; LoadError otherwise."""
+    if node.operator == "If" or node.enters:  # in minorm's own forms, see flattening.py
         return
     schema = schema_of(node.operator, node.since)
     inputs = node.inputs if node.body is None else node.inputs[: node.body.given]
@@ -134,12 +134,12 @@ def check_node(node: Node) -> None:
 
 
 def fixed_inputs(node: Node) -> Container[int]:
-    """The inputs through which no gradient flows; none of a node that is damaged, of which nothing can be asked."""
+    """Return the inputs through which no gradient flows; none for a damaged node, whose reader cannot be asked."""
     return registry.READERS[node.operator, node.since].fixed_inputs(node) if is_sound(node) else ()
 
 
 def is_sound(node: Node) -> bool:
-    """Whether the node is one that its operator's version allows; else nothing can be asked of it."""
+    """Return whether the version of its operator allows this node; else its reader cannot be asked."""
     try:
         check_node(node)
     except LoadError:

@@ -1,4 +1,4 @@
-"""`load(path, dtype=...)`: checks that a file can be in that float type, and converts its graph."""
+"""Check that a file can have the float type of `load(path, dtype=...)`, and convert its graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.support.masking import printable
 def check(
     dtype: Any, nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mapping[str, Any], ends: Sequence[str]
 ) -> None:
-    """LoadError where no value of the network is a float. What is computed from constants alone does not count."""
+    """Raise LoadError if no value of the network is a float. Values computed from constants alone do not count."""
     declared = {entry.name: entry.dtype for entry in inputs}
     integers = kinds.discrete(nodes, {**declared, **{name: array.dtype for name, array in initializers.items()}})
     if not integers.issuperset([*declared, *ends]):
@@ -31,11 +31,11 @@ def check(
         elif not integers.issuperset(filter(None, node.outputs)):
             return
     came = ", ".join(map(str, inputs)) or "no inputs"
-    raise LoadError(f"load: dtype is {dtype}, and the graph computes with integers alone ({came}); leave dtype out")
+    raise LoadError(f"load: dtype is {dtype}, and the graph computes only with integers ({came}); leave dtype out")
 
 
 def converted(model: GraphModule, dtype: Any) -> GraphModule:
-    """The graph in this type; LoadError where a weight would become infinite."""
+    """Convert the graph to this type; LoadError if a weight would become infinite."""
     for name, tensor in model.tensors_by_name().items():
         if dtypes.is_float(tensor.dtype) and dtypes.largest(tensor.dtype) > dtypes.largest(dtype):
             finite = tensor.array[np.isfinite(tensor.array)]

@@ -1,7 +1,7 @@
-"""Float tensors around the judge: those in nodes, copies, what folding wrote twice, what the caller asks for.
+"""Collect the float tensors for the judge: tensors in nodes, copies, folded duplicates, and the caller's choice.
 
-PyTorch's exporters write equal weights of a fresh model once, and a Parameter once for each sample of the example:
-these train as what they were.
+PyTorch's exporters write equal weights of a fresh model once, and a Parameter once for each sample of the example. Here
+they train as the separate weights, or the one Parameter, that they were.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.judging import tables
 from minorm.onnx.loading.judging.naming import Origin
 
-# What `load(trainable=...)` takes: names and patterns, or a function of a name and its array.
+# The type of `load(trainable=...)`: names and patterns, or a function of a name and its array.
 Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | None
 
 
 def constants(nodes: Iterable[Node]) -> dict[str, Any]:
-    """The float tensors that Constant nodes hold, by the names of their values."""
+    """Return the float tensors of Constant nodes, by the names of their values."""
     found = {}
     for node in nodes:
         if node.operator == "Constant" and len(node.attributes) == 1:
@@ -38,17 +38,17 @@ def constants(nodes: Iterable[Node]) -> dict[str, Any]:
 
 
 def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Names of tensors that a tool found equal to another and hands on by Identity -> the other.
+    """Return tensor -> the equal one from which a tool copies it by an Identity.
 
     PyTorch's exporter writes the equal weights of a fresh model once. A tensor that two modules really share has one
-    name there, and no Identity; but what folding made of it, `onnx::MatMul_7`, has a name for each call of a module.
+    name there, and no Identity; but its folded form, `onnx::MatMul_7`, has a name for each call of a module.
     """
     found: dict[str, str] = {}
-    modules: dict[str, set[str]] = {}  # that read a value
+    modules: dict[str, set[str]] = {}  # the modules that read a value
     for node in nodes if origin.scripted else ():
         for name in node.inputs if node.operator != "Identity" else ():
             modules.setdefault(name, set()).add(paths.uncalled(paths.of_name(node.name)))
-    read = {name for node in nodes for name in node.inputs}  # what the graph returns is no weight
+    read = {name for node in nodes for name in node.inputs}  # a value that the graph only returns is not a weight
     for node in () if origin.ours else nodes:
         name, source = node.outputs[0], node.inputs[0] if node.inputs else ""
         if node.operator != "Identity" or name not in read or not (source in arrays or source in found):
@@ -63,9 +63,9 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
-    """The axis along which folding wrote a weight once for each sample of a fixed batch; None if it did not.
+    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None if it did not.
 
-    begins    what recurrences begin with: its batch may be any axis but the last
+    begins    initial states of recurrences, whose batch may be any axis but the last
     """
     if origin.ours or origin.names(name):
         return None
@@ -80,9 +80,9 @@ def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> i
 
 
 def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Those of `others` that folding made of one of the weights, writing it once for each sample -> that weight.
+    """Return those of `others` in which folding repeated a weight for each sample -> that weight.
 
-    Zeros times a matrix, plus a bias: so begins an RNN that the newer exporter writes as its sums and products.
+    Example: the newer exporter writes an RNN as sums and products, and it begins with zeros times a matrix plus a bias.
     """
     if not origin.kinds:
         return {}
@@ -106,16 +106,16 @@ def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, A
 
 
 def listed(trainable: Trainable) -> Any:
-    """Names and patterns as a list; a function, None, and what is neither, as they are."""
+    """Return names and patterns as a list; a function, None or anything else as it is."""
     if isinstance(trainable, str):
         return [trainable]
     return list(trainable) if isinstance(trainable, Iterable) else trainable
 
 
 def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[str]) -> set[str]:
-    """The names of `arrays` that the caller wants to train; LoadError for a name or pattern that matches none.
+    """Return the names of `arrays` that the caller wants to train; LoadError for a name or pattern without a match.
 
-    arrays    what can be trained: gradient reaches it
+    arrays    the tensors that can be trained: a gradient reaches them
     others    further values of the graph, for the message
     """
     if callable(trainable):
@@ -143,7 +143,7 @@ def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[st
 
 def _why_none(pattern: str, arrays: Iterable[str], others: Collection[str]) -> str:
     if pattern in others:
-        return "which cannot train: it is no float tensor of the file, or no gradient reaches it from the outputs"
+        return "which cannot train: it is not a float tensor of the file, or no gradient reaches it from the outputs"
     known = [name for name in list(arrays)[:1000] if len(name) < 100]
     near = difflib.get_close_matches(pattern[:100], known, n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`minorm check` lists what would train"

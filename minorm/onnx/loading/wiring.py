@@ -1,7 +1,7 @@
-"""A flat list of nodes as a graph: who makes a value, who reads it, and which numbers the file fixes.
+"""Answer questions about a flat list of nodes: who makes a value, who reads it, and which numbers the file fixes.
 
-For what looks at several nodes at once. Nothing is computed but views of tensors that the file holds, and copies of
-small ones.
+It serves code that looks at several nodes at once. It computes only views of the file's tensors, and copies of small
+ones.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import DTYPES, MAX_RANK
 
-SMALL = 1 << 16  # elements of a tensor that is looked into
-STEPS = 8  # nodes between a value and the tensor that it is
-REPEATED = ("Sub", "ReduceMean", "Reshape", "Cast")  # what exporters write twice
+SMALL = 1 << 16  # the most elements of a tensor that we look into
+STEPS = 8  # the most nodes between a value and its tensor
+REPEATED = ("Sub", "ReduceMean", "Reshape", "Cast")  # operators that exporters write twice
 MOVES = ("Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "CastLike")
 
 
 class Held(NamedTuple):
-    """A tensor that the file holds, and the shape in which a node reads it."""
+    """Names a tensor that the file holds, and the shape in which a node reads it."""
 
     name: str
     shape: tuple[int, ...]
 
 
 class Wiring:
-    """What is known of the values of these nodes.
+    """Knows the makers, the readers and the fixed numbers of these nodes' values.
 
-    ends      values that others want as well: outputs of the graph, conditions
+    ends      values that are read elsewhere too: outputs of the graph, conditions
     arrays    initializers by name
-    learned   whether an initializer is a weight for certain, and so no number that the file fixes
-    ranks     how many axes a value has, where the file says so
-    types     of what type a value is, where that is certain
+    learned   whether an initializer is certainly a weight, and so not a number that the file fixes
+    ranks     the values' numbers of axes, where the file declares them
+    types     the values' types, where these are certain
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Wiring:
         types: Mapping[str, Any],
     ) -> None:
         self.arrays, self.learned, self.ranks, self.types = arrays, learned, ranks, types
-        self._views: dict[tuple[str, int], Any] = {}  # what was found, so that a value that many read is made once
+        self._views: dict[tuple[str, int], Any] = {}  # a cache, so that a value with many readers is computed once
         self.ends = {*ends, *(condition for node in nodes for condition, _ in node.conditions)}
         self.makers = {name: node for node in nodes for name in node.outputs if name}
         self.readers: dict[str, list[Node]] = {}
@@ -61,14 +61,14 @@ class Wiring:
     # Nodes
 
     def maker(self, name: str, *operators: str) -> Node | None:
-        """The node that computes a value, if it is one of these operators."""
+        """Return the node that computes a value, if it has one of these operators."""
         node = self.makers.get(name)
         return node if node is not None and _is_one_of(node, operators) else None
 
     def reader(self, name: str, *operators: str) -> Node | None:
-        """The node that reads a value, if nobody else does and it is one of these operators.
+        """Return the only reader of a value, if it has one of these operators.
 
-        A CastLike that takes no more than the type of the value, for that node, is nobody else.
+        A CastLike that takes only the type of the value, for that reader, does not count.
         """
         readers = self.readers.get(name, [])
         if len(readers) > 1:
@@ -79,14 +79,14 @@ class Wiring:
         return readers[0] if _is_one_of(readers[0], operators) else None
 
     def is_like(self, node: Node, name: str, among: Collection[int]) -> bool:
-        """Whether a node gives another value the type of this one, for another of these nodes (their ids) alone."""
+        """Return whether a node gives another value the type of this one, for just one of these nodes (their ids)."""
         if node.operator != "CastLike" or node.inputs[0] == name or node.outputs[0] in self.ends:
             return False
         readers = self.readers.get(node.outputs[0], [])
         return len(readers) == 1 and id(readers[0]) in among
 
     def is_private(self, nodes: Collection[Node], result: str) -> bool:
-        """Whether nobody but these nodes reads what they make, their result apart; all under the same conditions."""
+        """Return whether only these nodes read their values, except `result`, and all run under the same conditions."""
         inside = {id(node) for node in nodes}
         made = [name for node in nodes for name in node.outputs if name and name != result]
         return len({node.conditions for node in nodes}) == 1 and all(
@@ -95,7 +95,7 @@ class Wiring:
         )
 
     def same(self, a: str, b: str, depth: int = 3) -> bool:
-        """Whether two values are one, perhaps computed twice in the same way."""
+        """Return whether two values are equal: one value, or one computed twice in the same way."""
         if a == b:
             return True
         first, second = self.makers.get(a), self.makers.get(b)
@@ -110,7 +110,7 @@ class Wiring:
     # Numbers
 
     def array(self, name: str) -> Any:
-        """The array of a value that the file fixes, if it is a small one; else None."""
+        """Return the array of a value that the file fixes, if it is small; else None."""
         base = self._base(name)
         if base in self.arrays and dtypes.is_float(self.arrays[base].dtype) and self.learned(base):
             return None
@@ -118,12 +118,12 @@ class Wiring:
         return array if array is not None and array.size <= SMALL else None
 
     def _base(self, name: str) -> str:
-        """The value that this one is, under moves of its axes."""
+        """Return the value behind this one, before moves of its axes and Casts that keep its type."""
         for _ in range(STEPS):
             node = None if name in self.arrays else self.maker(name, *MOVES)
             if node is None:
                 break
-            if node.operator == "Identity" and "." in name:  # a tensor of its own, which a tool found equal to another
+            if node.operator == "Identity" and "." in name:  # a separate tensor, which a tool found equal to another
                 break
             if node.operator.startswith("Cast") and not self.keeps_type(node):
                 break
@@ -131,7 +131,7 @@ class Wiring:
         return name
 
     def keeps_type(self, node: Node) -> bool:
-        """Whether a Cast or CastLike is to the type that its input has anyway."""
+        """Return whether a Cast or CastLike leaves the type of its input unchanged."""
         like = DTYPES.get(node.attributes.get("to")) if node.operator == "Cast" else self.types.get(node.inputs[1])
         return like is not None and like == self.types.get(node.inputs[0])
 
@@ -154,11 +154,11 @@ class Wiring:
             return None
         try:
             return _FOLDS[node.operator](node, *given)
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError):  # damaged, or too much: load says so
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError):  # damaged, or too large: load says so
             return None
 
     def number(self, name: str) -> float | None:
-        """The float that a value is, if the file fixes it: 1e-05, and not the float32 beside it."""
+        """Return the float of a value that the file fixes: 1e-05, not the float32 next to it."""
         array = self.array(name)
         if array is None or array.size != 1 or not dtypes.is_float(array.dtype):
             return None
@@ -166,21 +166,21 @@ class Wiring:
         return value if array.dtype == dtypes.float64 else shortest(value)
 
     def integers(self, name: str) -> list[int] | None:
-        """The whole numbers of a vector that the file fixes."""
+        """Return the integers of a vector that the file fixes."""
         array = self.array(name)
         if array is None or array.ndim > 1 or array.dtype.kind != "i" or array.size > 2 * MAX_RANK:
             return None
         return [int(n) for n in array.reshape(-1)]
 
     def axes(self, node: Node) -> list[int] | None:
-        """The axes of a reduction, of an Unsqueeze or a Squeeze; None where they are not said or not fixed."""
+        """Return the axes of a reduction, an Unsqueeze or a Squeeze; None if they are missing or not fixed."""
         given = node.attributes.get("axes")
         if given is None and node.has(1):
             return self.integers(node.inputs[1])
         return None if given is None else [int(n) for n in given]
 
     def held(self, name: str) -> Held | None:
-        """The float tensor of the file that a value is, perhaps with axes of length 1 put in or taken out."""
+        """Return the float tensor of the file that a value is, perhaps with axes of length 1 added or removed."""
         view = self._view(name, STEPS)
         if view is None or not dtypes.is_float(view.dtype):
             return None
@@ -189,12 +189,12 @@ class Wiring:
 
 
 def _is_one_of(node: Node, operators: Collection[str]) -> bool:
-    """Whether a node is one of these operators, and not in the way of old files, which say how operands stretch."""
+    """Return whether a node has one of these operators, and not in the old form with a `broadcast` attribute."""
     return node.operator in operators and not node.domain and "broadcast" not in node.attributes
 
 
 def _are_alike(a: Node, b: Node) -> bool:
-    """Whether two nodes do the same with their inputs."""
+    """Return whether two nodes compute the same function of their inputs."""
     return (
         (a.operator, a.domain, a.since, len(a.inputs), len(a.outputs), a.conditions)
         == (b.operator, b.domain, b.since, len(b.inputs), len(b.outputs), b.conditions)
@@ -205,7 +205,7 @@ def _are_alike(a: Node, b: Node) -> bool:
 
 
 def _constant(node: Node) -> Any:
-    """The array of a Constant node; None for strings and the like."""
+    """Return the array of a Constant node; None for strings and the like."""
     [(name, value)] = node.attributes.items() if len(node.attributes) == 1 else [("", None)]
     dtype: Any = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64}.get(name, np.int64)
     if name in ("value_float", "value_floats", "value_int", "value_ints"):
@@ -213,7 +213,7 @@ def _constant(node: Node) -> Any:
     return value if isinstance(value, np.ndarray) else None
 
 
-# How constants move. Everything stays a view, or small.
+# How constants move. Every result is a view, or small.
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
@@ -245,7 +245,7 @@ def _constant_of_shape(node: Node, shape: Any) -> Any:
 
 
 def _cast(node: Node, x: Any) -> Any:
-    """Of one number; of more, floats stay as they are: who asks is told the type by others, or asks for 0 and 1."""
+    """Cast one number. More floats stay as they are: a caller gets their type elsewhere, or asks only for 0 and 1."""
     target = DTYPES[node.attributes["to"]] if node.operator == "Cast" else x.dtype
     if not dtypes.is_float(target) or not (x.size == 1 or dtypes.is_float(x.dtype)):
         raise TypeError("other numbers than floats")

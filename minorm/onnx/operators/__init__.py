@@ -1,1 +1,1 @@
-"""One file a family of operators: how it is written and how it is read, all versions side by side."""
+"""The rules that write, read and convert operators: one file for each family, with all versions side by side."""

@@ -1,4 +1,4 @@
-"""What conversion rules of several families share: attributes that became inputs, numbers around an axis, formulas."""
+"""Helpers of the conversion rules: move attributes to inputs and back, check numbers, write shapes and formulas."""
 
 from __future__ import annotations
 
@@ -16,90 +16,90 @@ INTEGERS = (TensorProto.INT64, TensorProto.INT32)
 
 
 def to_input(d: NodeRewriter, name: str, place: int, elem: int = INT64) -> None:
-    """An attribute becomes an input."""
+    """Turn an attribute into an input."""
     value = d.take(name)
     if value is not None:
         d.feed(place, d.constant(value, elem, name))
 
 
 def to_attribute(d: NodeRewriter, place: int, name: str, floats: bool = False) -> None:
-    """An input, which must be fixed, becomes an attribute of integers, or of floats."""
+    """Turn an input, which must be fixed, into an attribute of integers or floats."""
     if d.input(place):
         array = d.absorb(place, name)
         d.set(name, [float(n) for n in array.reshape(-1)] if floats else numbers(array, name))
 
 
 def one_number(array: Any, what: str) -> Any:
-    """The element of a tensor that has one."""
+    """Return the only element of a tensor; any other number of elements is an error."""
     if np.size(array) != 1:
         raise RuleNotApplicable(f"{what} has {np.size(array)} elements; expected one")
     return np.reshape(array, -1)[0].item()
 
 
-def few(count: Any, what: str) -> int:
-    """A number that a file gives, and of which so many things will be made."""
+def checked_count(count: Any, what: str) -> int:
+    """Check a count from the file, so that no file makes the rules create too many things."""
     if not 0 <= count <= LARGEST:
         raise RuleNotApplicable(f"{what} is {count}; expected 0 to {LARGEST}")
     return int(count)
 
 
 def place_of(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     if not -rank <= axis < rank:
-        raise RuleNotApplicable(f"axis is {axis}, of {rank} axes")
+        raise RuleNotApplicable(f"axis is {axis}; the value has {rank} axes")
     return axis % rank
 
 
 def axes_from(d: NodeRewriter, x: str, axis: int) -> list[int]:
-    """This axis and all behind it; counted from the end where it is."""
+    """List this axis and all axes behind it; a negative axis gives negative ones."""
     if axis < 0:
-        few(-axis, "the number of axes")
+        checked_count(-axis, "the number of axes")
         return [*range(axis, 0)]
     return [*range(axis, d.rank(x))]
 
 
 def numbers(array: Any, what: str = "a tensor of integers") -> list[int]:
-    """A fixed tensor of integers as a list."""
+    """Return a fixed tensor of integers as a list."""
     if array.dtype.kind not in "iu":
         raise RuleNotApplicable(f"{what} has type {array.dtype}; expected int64 or int32")
     return [int(n) for n in array.reshape(-1)]
 
 
 def part(d: NodeRewriter, x: str, begin: int, end: int, rank: int = 1) -> str:
-    """x[begin:end] along the first axis."""
+    """Write x[begin:end] along the first axis."""
     where = [d.integers([n], "place") for n in (begin, end, 0)]
     return d.emit("Slice", x, *where, kind=Kind(d.kind(x).elem, (end - begin,) if rank == 1 else None))
 
 
 def shape_of(d: NodeRewriter, x: str) -> str:
-    """The lengths of x as a tensor."""
+    """Write the shape of x as a tensor."""
     shape = d.kind(x).shape
     return d.emit("Shape", x, kind=Kind(INT64, None if shape is None else (len(shape),)))
 
 
 def reshape(d: NodeRewriter, x: str, lengths: Sequence[int], kind: Kind | None = None) -> str:
-    """x with these lengths; 0 keeps one, -1 is what is left over."""
+    """Write x reshaped to these lengths; 0 keeps a length, -1 takes the rest."""
     known = tuple(n if n > 0 else None for n in lengths)
     return d.emit("Reshape", x, d.integers(list(lengths), "shape"), kind=kind or Kind(d.kind(x).elem, known))
 
 
 def unsqueeze(d: NodeRewriter, x: str, axes: Sequence[int], rank: int) -> str:
-    """x with axes of length 1 put in; `rank` is that of the result."""
+    """Write x with axes of length 1 inserted; `rank` is the rank of the result."""
     return d.emit("Unsqueeze", x, d.integers(list(axes), "axes"), kind=Kind(d.kind(x).elem, (None,) * rank))
 
 
 def stretched(d: NodeRewriter, p: str, rank: int) -> str:
-    """(C) numbers beside axis 1 of a value of `rank` axes."""
+    """Reshape (C) numbers to broadcast along axis 1 of a value of `rank` axes."""
     return p if rank <= 2 else unsqueeze(d, p, range(1, rank - 1), rank - 1)
 
 
 def cast(d: NodeRewriter, x: str, elem: int) -> str:
-    """x in another element type; x itself where it has that type."""
+    """Write x in another element type; x itself if it has that type."""
     return x if d.kind(x).elem == elem else d.emit("Cast", x, elem=elem)
 
 
 def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
-    """The node's first output by a formula of its inputs, which says its last operation; 16-bit floats in float32."""
+    """Write the node's first output: `formula` of the inputs returns the last operation; 16-bit floats use float32."""
     half = d.elem(d.input(0)) in HALVES
     inputs = [cast(d, name, FLOAT) if name and half and d.elem(name) in HALVES else name for name in d.node.input]
     operator, *args = formula(*inputs)
@@ -113,7 +113,7 @@ def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
 
 
 def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
-    """(x - mean) / sqrt(var + eps) over axes, the mean, and the root: centred first, so that large means do no harm."""
+    """Write (x - mean) / sqrt(var + eps) over axes, the mean, and the root; centred first, as means can be large."""
     mean, centred = centre(d, x, axes)
     var = mean_of(d, d.emit("Mul", centred, centred), axes)
     root = d.emit("Sqrt", d.emit("Add", var, d.scalar(eps, x, "epsilon")))
@@ -121,7 +121,7 @@ def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tu
 
 
 def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
-    """The mean over axes, and x without it; twice, because the first mean is rounded to what x can tell apart."""
+    """Write the mean over axes, and x - mean; subtracted twice, because the first mean is rounded to x's precision."""
     mean = mean_of(d, x, axes)
     centred = d.emit("Sub", x, mean)
     rest = mean_of(d, centred, axes)
@@ -129,6 +129,6 @@ def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
 
 
 def mean_of(d: NodeRewriter, x: str, axes: Sequence[int], keep: bool = True) -> str:
-    """The mean over axes, which stay with length 1 or go."""
+    """Write the mean over axes, which stay with length 1 if `keep`."""
     kind = None if keep else Kind(d.kind(x).elem)
     return d.emit("ReduceMean", x, d.integers(list(axes), "axes"), keepdims=int(keep), kind=kind)

@@ -1,15 +1,15 @@
-"""Operators that are written in others: where a model has one, `load` reads the nodes that it stands for.
+"""Expand operators into others: where a model has one of them, `load` reads the nodes that it stands for.
 
-These are operators of other domains, onnxruntime's com.microsoft above all, which come into files when a runtime
-optimizes or quantizes them. An expansion is a function of a model, in the text that the onnx package parses:
+These are operators of other domains, mostly onnxruntime's com.microsoft, which a runtime puts into files when it
+optimizes or quantizes them. An expansion is a model function, written in the text form that the onnx package parses:
 
     @expands("com.microsoft", "BiasGelu (A, B) => (C)")
     def bias_gelu(call: Call) -> str:
         return "s = Add(A, B)  C = Gelu(s)"
 
-The head lists attributes, with defaults, inputs and outputs; a node in the text may name an attribute (`@epsilon`).
-What a call leaves out is absent in its nodes as well. The nodes are of opset OPSET. So weights, layers and the modes of
-training are found as in a file that has these nodes; written back, the file has the operator itself.
+The head lists attributes, with defaults, inputs and outputs; a node in the text may name an attribute (`@epsilon`). An
+input that a call leaves out is absent in its nodes as well. The nodes are of opset OPSET. Weights, layers and training
+modes are therefore found as in a file that has these nodes; written back, the file has the operator itself.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OPSET = 24
 class Call:
     """A node as its expansion sees it.
 
-    inputs        whether each input is there; likewise the outputs
-    ranks         how many axes each input has, as far as the file fixes it, else None
-    elements      the element type of each input, where it is one of the model or an initializer, else 0
+    inputs        whether each input is present; likewise the outputs
+    ranks         the number of axes of each input if the file fixes it, else None
+    elements      the element type of each input that is an input of the model or an initializer, else 0
     sequences     whether each input is known to be a sequence
-    attributes    those that the node gives, as Python values
-    opset         of the operator's domain
-    opsets        of all domains of the model
+    attributes    the attributes that the node gives, as Python values
+    opset         the opset of the operator's domain
+    opsets        the opsets of all domains of the model
     """
 
     inputs: tuple[bool, ...]
@@ -50,19 +50,19 @@ class Call:
     opsets: Mapping[str, int]
 
     def has(self, place: int) -> bool:
-        """Whether input `place` is there."""
+        """Return whether input `place` is present."""
         return place < len(self.inputs) and self.inputs[place]
 
     def wants(self, place: int) -> bool:
-        """Whether the node names output `place`."""
+        """Return whether the node names output `place`."""
         return place < len(self.outputs) and self.outputs[place]
 
     def rank(self, place: int) -> int | None:
-        """How many axes input `place` has, if the file fixes it."""
+        """Return the number of axes of input `place`, or None if the file does not fix it."""
         return self.ranks[place] if place < len(self.ranks) else None
 
     def get(self, name: str, default: Any) -> Any:
-        """An attribute, or a default."""
+        """Return an attribute, or the default."""
         return self.attributes.get(name, default)
 
 
@@ -83,7 +83,7 @@ def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], 
 
 
 def function(domain: str, operator: str, call: Call) -> Any:
-    """The FunctionProto that a node of EXPANSIONS stands for, None for an ordinary one; LoadError for other forms."""
+    """Return the FunctionProto that a node of EXPANSIONS stands for, None for an ordinary node; else LoadError."""
     head, rule = EXPANSIONS[domain, operator]
     try:
         body = rule(call)
@@ -94,27 +94,27 @@ def function(domain: str, operator: str, call: Call) -> Any:
     except LoadError:
         raise
     except (IndexError, KeyError, TypeError, ValueError, onnx.parser.ParseError) as error:
-        raise refuse(operator, f"what this node gives it ({error})") from error
+        raise refuse(operator, f"the arguments of this node ({error})") from error
 
 
 @functools.lru_cache(maxsize=256)
 def parsed(text: str) -> Any:
-    """A function in the text of the onnx package."""
+    """Parse a function from the onnx package's text form."""
     return onnx.parser.parse_function(text)
 
 
 def number(name: str, value: float, like: str) -> str:
-    """A constant of the float type of a value."""
+    """Write a constant in the float type of the value `like`."""
     return f"{name}_32 = Constant <value_float: float = {float(value)!r}> ()  {name} = CastLike({name}_32, {like})\n"
 
 
 def integers(name: str, values: Sequence[int]) -> str:
-    """A constant of int64 with one axis."""
+    """Write a one-dimensional constant of int64."""
     return f"{name} = Constant <value_ints: ints = [{', '.join(map(str, values))}]> ()\n"
 
 
 def refuse(operator: str, why: str) -> LoadError:
-    """The error for a form of an operator that is not read."""
+    """Return the error for a form of an operator that minorm does not read."""
     return LoadError(f"load: minorm does not run {operator} with {why}")
 
 
@@ -123,7 +123,7 @@ def _text(value: Any) -> Any:
 
 
 def attribute_values(attributes: dict[str, Any]) -> dict[str, Any]:
-    """AttributeProtos as Python values; graphs and tensors as they are."""
+    """Convert AttributeProtos to Python values; graphs and tensors stay as they are."""
     found = {}
     for name, attribute in attributes.items():
         value = helper.get_attribute_value(attribute) if attribute.type != AttributeProto.UNDEFINED else None

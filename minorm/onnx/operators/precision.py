@@ -1,7 +1,7 @@
-"""Operators whose inputs may differ in type, or that say what type to compute in (stash_type).
+"""Choose the type to compute in for operators with inputs of several types or a `stash_type`.
 
-minorm computes in the widest type in sight, at least float32, and rounds once at the end; ONNX's text rounds to the
-stash type, to T, and after scale and bias again. A stash type that is less precise than that is not imitated.
+minorm computes in the widest type of the inputs, at least float32, and rounds once at the end; ONNX's text rounds to
+the stash type, to T, and after scale and bias again. minorm does not imitate a stash type of lower precision.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from minorm.tensor.tensor import Tensor
 
 
 def widest(*tensors: Tensor | None, stash: Any = dtypes.float16) -> Any:
-    """The widest of the types that these are computed in, and of `stash`."""
+    """Return the widest of the types that minorm computes these tensors in, and of `stash`."""
     types = [dtypes.compute_type(t.dtype) for t in tensors if t is not None]
     return max([*types, stash], key=lambda dtype: dtype.itemsize)
 
 
 def same_type(*tensors: Any) -> tuple[Any, ...]:
-    """The tensors as they are if all are of one type, else all in the widest of the types they are computed in."""
+    """Return the tensors unchanged if all have one type, else all in the widest of the types to compute in."""
     if len({t.dtype for t in tensors if t is not None}) == 1:
         return tensors
     return in_type(widest(*tensors), *tensors)
 
 
 def in_type(dtype: Any, *tensors: Any) -> tuple[Any, ...]:
-    """All in this type; None stays None."""
+    """Convert all tensors to this type; None stays None."""
     return tuple(None if t is None else t.to(dtype) for t in tensors)
 
 
 def stash_type(node: Node) -> Any:
-    """The type that `stash_type` names; ValueError unless it is a float."""
+    """Return the type that `stash_type` names; ValueError unless it is a float type."""
     dtype = element_type(node["stash_type"], "stash_type")
     if not dtypes.is_float(dtype):
         raise ValueError(f"stash_type is {dtype}; expected a float type")
@@ -42,7 +42,7 @@ def stash_type(node: Node) -> Any:
 
 
 def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """y * scale + bias, both stretched to y's shape, which must not grow."""
+    """y * scale + bias, where scale and bias broadcast to y and y's shape must not grow."""
     for name, p in (("scale", scale), ("bias", bias)):
         if p is not None and not stretches(p.shape, y.shape):
             raise ValueError(f"{name} has shape {p.shape}; expected one that stretches to {y.shape}")
@@ -50,16 +50,16 @@ def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def stretches(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Does `shape` broadcast to `target`, without making it larger?"""
+    """Return whether `shape` broadcasts to `target` without making it larger."""
     return len(shape) <= len(target) and all(
         n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)
     )
 
 
 def single(x: Tensor, scale: Tensor, bias: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The normalization over axes with one element in all: x - mean is 0, so y is the bias."""
+    """Normalize over axes that have one element in all: x - mean is 0, so y is the bias."""
     assert math.prod(x.shape[axis] for axis in axes) == 1
     if scale.ndim == 1:
         scale, bias = (p.reshape(-1, *(1,) * (x.ndim - 2)) for p in (scale, bias))
-    mean = x.mean(axes, keepdim=True) if axes else x  # for `mean`, () is all of them
+    mean = x.mean(axes, keepdim=True) if axes else x  # for `mean`, () means all axes
     return affine(x - mean, scale, bias)

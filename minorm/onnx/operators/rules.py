@@ -1,4 +1,4 @@
-"""The rules of all operators: importing a family's file registers what is in it."""
+"""Import the files of all operator families, which registers their rules."""
 
 from minorm.onnx.operators.contributed import (  # noqa: F401
     flex_attention,

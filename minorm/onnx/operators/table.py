@@ -1,6 +1,6 @@
-"""The operators that minorm reads, differentiates and writes, with their versions, as a table in Markdown.
+"""Write a Markdown table of the operators that minorm reads, differentiates and writes, with their versions.
 
-python -m minorm.onnx.operators.table docs/onnx-operators.md       puts it between the two marks of that file
+python -m minorm.onnx.operators.table docs/onnx-operators.md       puts it between the two marks in that file
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BEGIN, END = (
 
 
 def table() -> str:
-    """A line an operator: the versions read, the inputs with a gradient, the versions that have their own writing rule.
+    """Return the table: per operator the versions read, the inputs with a gradient, the versions with a writing rule.
 
-    Then a line for each domain whose operators are written in ONNX's.
+    At the end it has a line for each domain whose operators are expanded into those of ONNX.
     """
     read: dict[str, set[int]] = {}
     for operator, since in registry.READERS:
@@ -45,7 +45,7 @@ def table() -> str:
 
 
 def gradients(operator: str) -> list[str]:
-    """The inputs of the newest version that a gradient reaches."""
+    """List the inputs that a gradient reaches, in the operator's newest version."""
     since = max(version for name, version in registry.READERS if name == operator)
     schema, fixed = onnx.defs.get_schema(operator, since, ""), registry.READERS[operator, since].fixed
     fixed = () if callable(fixed) else fixed  # it depends on the node
@@ -59,7 +59,7 @@ def _may_be_float(types: Iterable[str]) -> bool:
 
 
 def _elsewhere() -> list[str]:
-    """A line for each domain beside ONNX's own."""
+    """Return a line for each domain other than ONNX's."""
     names: dict[str, list[str]] = {}
     for domain, operator in sorted(EXPANSIONS):
         names.setdefault(domain or "of ONNX's own domain, but of onnxruntime", []).append(operator)
@@ -74,14 +74,14 @@ def _versions(since: Iterable[int]) -> str:
 
 
 def unread() -> dict[str, list[int]]:
-    """The versions of operators that minorm reads, but not in these versions."""
+    """Find the versions that minorm does not read of operators that it reads in other versions."""
     known = {operator for operator, _ in registry.READERS}
     found = {o: [v for v in PUBLISHED[o] if (o, v) not in registry.READERS] for o in sorted(known)}
     return {operator: versions for operator, versions in found.items() if versions}
 
 
 def page(text: str) -> str:
-    """A page with the table in it brought up to date."""
+    """Return the page with its table brought up to date."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,4 +1,4 @@
-"""Nodes that a trace shows as one call: so `export` writes the node again, though no operation of minorm is like it."""
+"""Trace a loaded node as one call, so that `export` writes it again although minorm has no operation like it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minorm.onnx.graph.registry import lowers
 
 @dataclass(frozen=True)
 class Written:
-    """What is written of a node, and what computes it."""
+    """A node to write: its operator, version and attributes, and the function that computes it."""
 
     operator: str
     since: int
@@ -24,20 +24,20 @@ class Written:
 
 
 def whole(node: Node, compute: Callable[..., Any]) -> Callable[..., Any]:
-    """`compute`, which takes the node's inputs, so that a trace shows the node and not what it is made of."""
+    """Wrap `compute`, which takes the node's inputs, so that a trace shows the node and not its parts."""
     written = Written(node.operator, node.since, dict(node.attributes), compute)
     return lambda *arguments: loaded_node(list(arguments), written)
 
 
 @trace.operation
 def loaded_node(arguments: Sequence[Any], node: Written) -> Any:
-    """What the node computes of its inputs; None stands for an absent one."""
+    """Compute the node from its inputs; None stands for an absent input."""
     return node.compute(*arguments)
 
 
 @lowers(loaded_node)
 def write(g: Graph, arguments: Sequence[Value | None], node: Written) -> Any:
-    """The node itself."""
+    """Write the node again as itself."""
     if not g.has(node.operator, node.since):
         raise RuleNotApplicable(f"{node.operator} of the file exists from opset {node.since} on")
     shapes, types = tuple(r.shape for r in g.results), tuple(r.dtype for r in g.results)

@@ -1,16 +1,16 @@
-"""PyTorch's further names of a Tensor, one file a family; most are one line over what the Tensor can do already.
+"""PyTorch's further methods of a Tensor, one file for each family; most are one line that calls other methods.
 
 pointwise.py          functions of each element, arithmetic by name
 comparisons.py        comparisons and logic by name
-special_functions.py  the error function, its inverse, and their like
-choosing.py           some of the elements, by place or by a mask; other axes
+special_functions.py  the error function, its inverse, and similar functions
+choosing.py           choose elements by place or by a mask; rearrange axes
 matrices.py           triangles and diagonals of matrices
-scattering.py         elements put at places
-index_places.py       the places that indices name
+scattering.py         write elements to places
+index_places.py       the places that indices mean
 ordering.py           sort, topk, unique, median, quantile, counts
 sums_and_products.py  products, norms, running sums along an axis
 products.py           products of vectors and matrices
-queries.py            what a Tensor is, and others of its kind
+queries.py            properties, conversions, and new Tensors of the same type
 assigning.py          the forms in place, x.exp_() beside x.exp()
 """
 
@@ -44,6 +44,6 @@ class Methods(
     Assigning[TensorT],
     Generic[TensorT],
 ):
-    """All families; `dim` and `keepdim` may be called `axis` and `keepdims`, as in NumPy and in PyTorch."""
+    """All families of methods; `dim` and `keepdim` may be called `axis` and `keepdims`, as in NumPy and in PyTorch."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""The forms in place: x.exp_() computes x.exp() and writes it into x, whose history goes on. One table."""
+"""A table of the methods in place: x.exp_() computes x.exp() and writes it into x, with its history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SelfT = TypeVar("SelfT")
 
 
 def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[SelfT, P], SelfT]:
-    """The form in place of a method whose result has the shape of x; of its type too, or of one that x can hold."""
+    """Return the in-place form of a method whose result has x's shape, and a type that x can hold."""
     name = method.__name__.strip("_") + "_"
 
     @functools.wraps(method)
@@ -46,7 +46,7 @@ def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate
                 self.array[...] = result.array.astype(self.dtype, copy=False)
             self.version.count += 1
             return self
-        before = self.clone()  # what the method keeps for its gradient must not be overwritten
+        before = self.clone()  # the method may keep x for its gradient, so x must not be overwritten
         result = method(before, *[before if a is self else a for a in args], **kwargs)
         _check(name, self, result)
         history.go_on_as(self, result.to(self.dtype))
@@ -75,13 +75,13 @@ ARGUMENTS = (
     | DRAWN
     | {
         "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
-        "min": "the lower bound, a number or a Tensor that broadcasts; None is none",
-        "max": "the upper bound, a number or a Tensor that broadcasts; None is none",
-        "mean": "what the draws are around",
+        "min": "the lower bound, a number or a Tensor that broadcasts; None means no bound",
+        "max": "the upper bound, a number or a Tensor that broadcasts; None means no bound",
+        "mean": "the mean of the draws",
         "std": "their standard deviation",
-        "from_": "the lowest number, which may come",
-        "to": "the number that all are below",
-        "random_.to": "the number that all are below; None takes from_ for it, and 0 for the lowest",
+        "from_": "the lowest number, included",
+        "to": "the bound that all numbers stay below",
+        "random_.to": "the bound that all numbers stay below; None uses from_ as the bound, and 0 as the lowest number",
         "p": "the probability of a 1, a number or a Tensor that broadcasts",
     }
 )
@@ -89,7 +89,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Assigning(InPlace, Generic[TensorT]):
-    """Every form in place that the other files do not have."""
+    """The in-place methods that the other files lack."""
 
     __slots__ = ()
 
@@ -195,10 +195,10 @@ class Assigning(InPlace, Generic[TensorT]):
     clamp_ = clip_
     multiply_, subtract_, divide_, true_divide_ = InPlace.mul_, InPlace.sub_, div_, div_
 
-    # Random numbers from minorm's generator or from `generator`
+    # Random numbers, from minorm's generator or from `generator`
 
     def normal_(self, mean: float = 0, std: float = 1, *, generator: Any = None) -> Self:
-        """x = mean + std * z, z normal: fill with draws.
+        """x = mean + std * z, with z drawn from the normal distribution.
 
         Example:
             >>> mn.zeros(2).normal_(mean=5.0, std=0.0)
@@ -219,7 +219,7 @@ class Assigning(InPlace, Generic[TensorT]):
             return self._filled("uniform_", draws.uniform(self.shape, wide, self.device, generator, from_, to))
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Self:
-        """1 with probability p, else 0: fill with draws.
+        """Fill with draws: 1 with probability p, else 0.
 
         Example:
             >>> mn.zeros(2).bernoulli_(mn.tensor([0.0, 1.0]))
@@ -233,8 +233,8 @@ class Assigning(InPlace, Generic[TensorT]):
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
         """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
-        random_() draws from 0 to the largest number of an integer type, and of a float type from the whole numbers that
-        it can all hold. ValueError for numbers that x's type cannot hold.
+        random_() draws from 0 to the largest number of an integer type, or to the end of the whole numbers that a float
+        type holds without a gap. ValueError for numbers that x's type cannot hold.
 
         Example:
             >>> mn.zeros(2).random_(7, 8)
@@ -256,14 +256,14 @@ class Assigning(InPlace, Generic[TensorT]):
 
 
 def _whole_numbers(kind: Any) -> int:
-    """How many whole numbers from 0 on a type holds without a gap, as far as int64 counts."""
+    """Return the count of whole numbers from 0 on that a type holds without a gap, within int64."""
     if not dtypes.is_float(kind):
         return min(_limits(kind)[1] + 1, 2**63)
     return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]
 
 
 def _limits(kind: Any) -> tuple[int, int]:
-    """The least and the largest whole number that a type holds."""
+    """Return the smallest and the largest whole number that a type holds."""
     if kind == dtypes.bool:
         return 0, 1
     if dtypes.is_float(kind):

@@ -1,4 +1,4 @@
-"""Some of the elements, by place or by a mask, and other axes."""
+"""Methods that choose elements by place or by a mask, and that rearrange axes."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ ARGUMENTS = {
     "axis0": AXIS,
     "axis1": AXIS,
     "source": "the axes to move, one or several",
-    "destination": "where they come, one place for each",
-    "sizes": "the lengths, one of which may be -1 for what is left over",
-    "other": "the Tensor whose shape is taken",
+    "destination": "their new positions, one for each",
+    "sizes": "the lengths; one may be -1, for the length that is left",
+    "other": "the Tensor with the shape wanted",
     "size": "the shape wanted",
-    "dims": "how many times along each axis, counted from the last; axes that are left out count once",
+    "dims": "the number of copies along each axis, counted from the last; 1 for missing axes",
     "roll.dims": "the axes, one or several; None is the flattened tensor",
     "split_sizes": "the lengths of the pieces",
-    "start": "the first place, negative ones count from the end",
-    "length": "how many places",
+    "start": "the first place; negative numbers count from the end",
+    "length": "the number of places",
     "index": "integers, the places along `dim`",
-    "select.index": "the place, negative ones count from the end",
+    "select.index": "the place; negative numbers count from the end",
     "index_select.index": "a vector of integers, the places along `dim`",
     "take_along_dim.indices": "integers, the places along `dim`",
     "take_along_dim.dim": "an axis; None is the flattened tensor",
-    "shifts": "by how many places, one number for each of `dims`",
-    "repeats": "how many times, a number or a vector with one for each place; None takes x for the counts",
+    "shifts": "the number of places to move, one for each of `dims`",
+    "repeats": "the number of repeats, one number or a vector with one for each place; None takes the numbers from x",
     "repeat_interleave.dim": "an axis; None is the flattened tensor",
-    "output_size": "taken, without effect: the length is counted",
+    "output_size": "accepted but ignored: the length is counted",
     "mask": "a bool Tensor; the two broadcast",
-    "as_tuple": "True gives one vector of places for each axis, False one matrix with a row for each element",
+    "as_tuple": "True returns one vector of places for each axis, False one matrix with a row for each element",
     "count_nonzero.dim": "an axis or several; None is all",
-    "indices_or_sections": "how many pieces, or the places where they end: a list or a Tensor of integers",
+    "indices_or_sections": "the number of pieces, or the places where they end: a list or a Tensor of integers",
     "indices": "the places where pieces end, by name",
-    "sections": "how many pieces, by name",
+    "sections": "the number of pieces, by name",
     "dimension": AXIS,
-    "unfold.size": "how many elements a window has",
-    "step": "how far the next window is, at least 1",
+    "unfold.size": "the number of elements in a window",
+    "step": "the distance to the next window, at least 1",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Choosing(Operators[TensorT], Generic[TensorT]):
-    """What chooses elements, or moves them."""
+    """Methods that choose elements, or move them."""
 
     __slots__ = ()
 
     # Axes
 
     def t(self) -> TensorT:
-        """The transposed matrix; a vector, or one number, as it is."""
+        """Return the transposed matrix; a vector or a single number stays unchanged."""
         if self.ndim > 2:
             raise ValueError(f"t: x has shape {self.shape}; expected at most 2 axes; use x.mT or x.transpose(i, j)")
         return self.permute(*reversed(range(self.ndim)))
 
     def swapaxes(self, axis0: int, axis1: int) -> TensorT:
-        """Axes axis0 and axis1 exchanged: a view.
+        """Swap axes axis0 and axis1: a view.
 
         Example:
             >>> mn.zeros(2, 3).swapaxes(0, 1).shape
@@ -77,9 +77,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     swapdims = Operators.transpose
 
     def movedim(self, source: Any, destination: Any) -> TensorT:
-        """Axis source[i] becomes axis destination[i]; the others keep their order.
+        """Move axis source[i] to position destination[i]; the other axes keep their order.
 
-        ValueError unless there are as many axes in both, and none twice.
+        ValueError unless both have the same number of axes, without repeats.
 
         Example:
             >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
@@ -101,9 +101,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     moveaxis = movedim
 
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
-        """Axis `dim` as several of these sizes, of which one may be -1.
+        """Split axis `dim` into several axes of these sizes; one of them may be -1.
 
-        ValueError for sizes that do not make up the axis.
+        ValueError if the product of the sizes is not the length of the axis.
 
         Example:
             >>> mn.zeros(2, 6).unflatten(1, (3, -1)).shape
@@ -120,38 +120,38 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.reshape(*self.shape[:axis], *wanted, *self.shape[axis + 1 :])
 
     def expand_as(self, other: Any) -> TensorT:
-        """x expanded to the shape of `other`."""
+        """Expand x to the shape of `other`."""
         return self.expand(other.shape)
 
     def view_as(self, other: Any) -> TensorT:
-        """The elements of x in the shape of `other`."""
+        """Return the elements of x in the shape of `other`."""
         return self.reshape(other.shape)
 
     reshape_as = view_as
 
     def broadcast_to(self, size: Any) -> TensorT:
-        """x expanded to `size`."""
+        """Expand x to `size`."""
         return self.expand(size)
 
     def ravel(self) -> TensorT:
-        """The elements as one vector."""
+        """Return the elements as one vector."""
         return self.reshape(-1)
 
     def tile(self, *dims: Any) -> TensorT:
-        """x laid out dims[i] times along axis i, counted from the last; axes that are left out count once."""
+        """Repeat x dims[i] times along axis i, counted from the last axis; missing axes are not repeated."""
         counts = sizes_of("tile", dims)
         return self.repeat((1,) * (self.ndim - len(counts)) + counts)
 
     def fliplr(self) -> TensorT:
-        """Axis 1 in reverse order."""
+        """Reverse axis 1."""
         return self.flip(1)
 
     def flipud(self) -> TensorT:
-        """Axis 0 in reverse order."""
+        """Reverse axis 0."""
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Pieces of these sizes along `dim`: views.
+        """Split x along `dim` into pieces of these sizes: views.
 
         ValueError for sizes that do not add up to the axis.
 
@@ -164,7 +164,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def tensor_split(
         self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
     ) -> tuple[TensorT, ...]:
-        """Pieces along `dim` of lengths that differ by at most 1, the longer ones first; or up to each place. Views.
+        """Split x along `dim` into pieces of nearly equal length, the longer ones first, or at the given places: views.
 
         ValueError for fewer than 1 piece.
 
@@ -191,9 +191,10 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By place
 
     def unfold(self, dimension: int, size: int, step: int) -> TensorT:
-        """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis; their elements are the last axis.
+        """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis, with their elements along the last
+        axis.
 
-        A copy, where PyTorch's is a view. ValueError for a window longer than the axis.
+        The result is a copy; in PyTorch it is a view. ValueError for a window longer than the axis.
 
         Example:
             >>> mn.arange(5).unfold(0, size=3, step=2)
@@ -218,7 +219,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
         """x[start : start + length] along `dim`: a view.
 
-        ValueError for places that are not there.
+        ValueError for places outside the axis.
 
         Example:
             >>> mn.arange(5).narrow(0, 1, 3)
@@ -241,7 +242,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("select", dim, self), int(index))]
 
     def index_select(self, dim: int, index: Any) -> TensorT:
-        """The slices at the places `index` along `dim`: a copy.
+        """Return the slices at the places `index` along `dim`: a copy.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).index_select(1, mn.tensor([1, 1, 0]))
@@ -258,7 +259,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
 
     def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
-        """gather() whose index broadcasts against x on the other axes; with no `dim` in the flattened tensor.
+        """Like gather(), with an index that broadcasts to x on the other axes; without `dim`, in the flattened tensor.
 
         Example:
             >>> x = mn.tensor([[3, 1], [2, 4]])
@@ -276,7 +277,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.expand(ours).gather(axis, indices.expand(theirs))
 
     def roll(self, shifts: Any, dims: Any = None) -> TensorT:
-        """y[(i + shifts) mod n] = x[i] along `dims`: what leaves at the end comes in at the start.
+        """y[(i + shifts) mod n] = x[i] along `dims`: elements that leave at the end come back at the start.
 
         Example:
             >>> mn.arange(5).roll(2)
@@ -299,9 +300,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def repeat_interleave(
         self, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None  # noqa: ARG002
     ) -> TensorT:  # fmt: skip
-        """Each element `repeats` times in a row along `dim`; with no `dim` of the flattened tensor.
+        """Repeat each element `repeats` times along `dim`; without `dim`, in the flattened tensor.
 
-        Without `repeats` x has the counts: place i comes x[i] times.
+        Without `repeats`, x has the counts: the number i comes x[i] times.
 
         Example:
             >>> mn.tensor([7, 8]).repeat_interleave(2)
@@ -322,14 +323,14 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By a mask
 
     def masked_select(self, mask: Any) -> TensorT:
-        """A vector of the elements where the mask is True; both broadcast."""
+        """Return a vector of the elements where the mask is True; both broadcast."""
         if mask.dtype != dtypes.bool:
             raise TypeError(f"masked_select: mask is {mask.dtype}; expected bool; compare first, as in x > 0")
         shape = np.broadcast_shapes(self.shape, mask.shape)
         return self.expand(shape)[mask.expand(shape)]
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """The places of the elements that are not 0: one row each; with as_tuple one vector an axis."""
+        """Return the places of the elements that are not 0: one row each, or with as_tuple one vector for each axis."""
         with devices.on_device_of(self.array):
             places = self.array.nonzero() if self.ndim else (np.zeros(int(bool(self.array)), np.int64),)
             if as_tuple:
@@ -339,10 +340,10 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             return self.from_array(devices.namespace(self.array).stack(places, 1))
 
     def argwhere(self) -> TensorT:
-        """The places of the elements that are not 0, one row each."""
+        """Return the places of the elements that are not 0, one row each."""
         return self.nonzero()
 
     def count_nonzero(self, dim: Any = None) -> TensorT:
-        """How many elements are not 0, along `dim` or in all."""
+        """Count the elements that are not 0, along `dim` or in total."""
         counted: Any = self != 0
         return counted.sum(dim)

@@ -1,4 +1,4 @@
-"""Comparisons and logic by name, and what chooses by them."""
+"""Comparisons and logic by name, and masked_fill and where."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARGUMENTS = OTHER | {
 
 @documented_methods(ARGUMENTS)
 class Comparing(Operators[TensorT], Generic[TensorT]):
-    """What compares each element with that at its place."""
+    """Methods that compare elements at the same place."""
 
     __slots__ = ()
 
@@ -75,15 +75,15 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return self == 0
 
     def logical_and(self, other: Any) -> TensorT:
-        """True where neither is 0."""
+        """True where both are nonzero."""
         return _true(self) & _true(other)
 
     def logical_or(self, other: Any) -> TensorT:
-        """True where one is not 0."""
+        """True where at least one is nonzero."""
         return _true(self) | _true(other)
 
     def logical_xor(self, other: Any) -> TensorT:
-        """True where one is 0 and the other is not."""
+        """True where exactly one is nonzero."""
         return _true(self) ^ _true(other)
 
     def masked_fill(self, mask: Any, value: Any) -> TensorT:
@@ -112,7 +112,7 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
 
     def where(self, condition: Any, other: Any) -> TensorT:
-        """The elements of x where the condition holds, `other` elsewhere; all three broadcast.
+        """Elements of x where the condition holds, `other` elsewhere; all three broadcast.
 
         Example:
             >>> x = mn.tensor([1.0, -2.0])

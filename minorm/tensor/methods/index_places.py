@@ -1,4 +1,4 @@
-"""The places that indices name: whether they are there, and which a list of indices and masks means."""
+"""Checks the places that indices name, and converts a list of indices and masks to places."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from minorm.support.argument_errors import kind_of
 
 
 def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = ValueError) -> None:
-    """An error unless all of the index counts from the front or the end of n places; a GPU is not asked."""
-    if not devices.is_host(index):  # the host would have to wait for the answer
+    """Raise an error unless the index is within n places, from the front or the end; not checked on a GPU."""
+    if not devices.is_host(index):  # the host would have to wait
         return
     outside = (index < -n) | (index >= n)
     if outside.any():
@@ -21,7 +21,7 @@ def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = 
 
 
 def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
-    """The axes that are not taken whole, and the places along each; a mask gives those of all its axes."""
+    """Return the axes that an index selects from, and the places along each; a mask covers all its axes."""
     places: dict[int, Any] = {}
     axis = 0
     for given in indices or ():

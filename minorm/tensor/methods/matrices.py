@@ -1,4 +1,4 @@
-"""Triangles and diagonals of matrices, or of stacks of them."""
+"""Triangles and diagonals of matrices, or of stacks of matrices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from minorm.tensor.methods.choosing import Choosing
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = {
-    "diagonal": "which one: 0 is the main one, above it are positive numbers",
-    "offset": "which diagonal: 0 is the main one, above it are positive numbers",
+    "diagonal": "the number of the diagonal: 0 is the main one, positive numbers lie above it",
+    "offset": "the number of the diagonal: 0 is the main one, positive numbers lie above it",
     "dim1": "the axis of the rows",
     "dim2": "the axis of the columns",
 }
@@ -24,20 +24,20 @@ ARGUMENTS = {
 
 @documented_methods(ARGUMENTS)
 class Matrices(Choosing[TensorT], Generic[TensorT]):
-    """What the places of rows and columns decide."""
+    """Methods that select by row and column."""
 
     __slots__ = ()
 
     def tril(self, diagonal: int = 0) -> TensorT:
-        """The lower triangle, 0 above the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
+        """The lower triangle of each matrix, with 0 above the diagonal; `diagonal` counts upwards from the main one."""
         return _triangle("tril", self, diagonal, upper=False)
 
     def triu(self, diagonal: int = 0) -> TensorT:
-        """The upper triangle, 0 below the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
+        """The upper triangle of each matrix, with 0 below the diagonal; `diagonal` counts upwards from the main one."""
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a view, so what is written into it reaches x.
+        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a view, so changes of it change x.
 
         Example:
             >>> x = mn.tensor([[1, 2], [3, 4]])
@@ -48,18 +48,18 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         if first == second:
             raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
         order = [i for i in range(self.ndim) if i not in (first, second)]
-        offset = min(max(offset, -self.shape[first]), self.shape[second])  # beyond the edge it is empty
+        offset = min(max(offset, -self.shape[first]), self.shape[second])  # empty beyond the edge
         return MatrixDiagonal.apply(self.permute(*order, first, second), offset=offset)
 
     def trace(self) -> TensorT:
-        """The sum of the diagonal of a matrix."""
+        """Return the sum of the diagonal of a matrix."""
         if self.ndim != 2:
             raise ValueError(f"trace: x has shape {self.shape}; expected a matrix")
         diagonal: Any = self.diagonal()
         return diagonal.sum()
 
     def diag(self, diagonal: int = 0) -> TensorT:
-        """The diagonal of a matrix; of a vector, the matrix that has it there and 0 elsewhere."""
+        """Return the diagonal of a matrix; for a vector, the matrix with it on the diagonal and 0 elsewhere."""
         if self.ndim == 2:
             taken: Any = self.diagonal(diagonal)
             return taken.clone()
@@ -68,9 +68,9 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return self.diag_embed(diagonal)
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
-        """Matrices with the rows of x's last axis on a diagonal and 0 elsewhere, along the axes dim1 and dim2.
+        """Make matrices along the axes dim1 and dim2, with the rows of x's last axis on a diagonal and 0 elsewhere.
 
-        ValueError where the two axes are one.
+        ValueError if the two axes are the same.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).diag_embed().tolist()

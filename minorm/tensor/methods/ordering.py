@@ -1,4 +1,4 @@
-"""What follows from the order of the elements: sorted, the largest, the middle one, how often each is there."""
+"""Methods that depend on the order of elements: sorting, the largest, medians, quantiles, counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minorm.tensor.shapes import TensorT
 
 
 class Ordered(NamedTuple, Generic[TensorT]):
-    """What sort, topk and median(dim) return: elements and where they were."""
+    """The result of sort, topk and median(dim): elements, and their original places."""
 
     values: TensorT
     indices: TensorT
@@ -28,22 +28,22 @@ ARGUMENTS = AXES | {
     "dim": AXIS,
     "median.dim": "an axis; None is all elements",
     "quantile.dim": "an axis; None is all elements",
-    "unique.dim": "the axis whose slices are compared; None compares the elements",
-    "descending": "True gives the largest first",
-    "stable": "taken, without effect: equal elements always keep their order",
+    "unique.dim": "the axis whose slices to compare; None compares the elements",
+    "descending": "True puts the largest first",
+    "stable": "accepted but ignored: equal elements always keep their order",
     "k": "how many",
-    "largest": "True gives the largest, False the smallest",
-    "topk.sorted": "taken, without effect: the result is always in order",
-    "unique.sorted": "taken, without effect: the result is always in order",
-    "q": "the share, 0 to 1: a number, or a vector, whose axis comes first",
-    "interpolation": 'between two elements: "linear", "lower", "higher", "nearest" or "midpoint"',
-    "return_inverse": "True also gives the place of each element of x among the different ones",
-    "return_counts": "True also gives how often each is there",
-    "bins": "how many parts",
-    "min": "where the first part begins",
-    "max": "where the last part ends; where it equals min, both are taken from x",
-    "weights": "what each element counts, a vector as long as x; None is 1",
-    "minlength": "the least length of the result",
+    "largest": "True returns the largest, False the smallest",
+    "topk.sorted": "accepted but ignored: the result is always in order",
+    "unique.sorted": "accepted but ignored: the result is always in order",
+    "q": "the share, 0 to 1: a number, or a vector, whose axis comes first in the result",
+    "interpolation": 'the value between two elements: "linear", "lower", "higher", "nearest" or "midpoint"',
+    "return_inverse": "True also returns the place of each element of x among the distinct ones",
+    "return_counts": "True also returns the count of each",
+    "bins": "the number of parts",
+    "min": "the beginning of the first part",
+    "max": "the end of the last part; if it equals min, both come from x",
+    "weights": "the weight of each element, a vector as long as x; None is 1",
+    "minlength": "the minimum length of the result",
 }
 
 
@@ -54,7 +54,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> TensorT:  # noqa: ARG002
-        """The places of the elements along `dim`, the smallest first; of equals the first. NaN counts as largest.
+        """Return the places that sort x along `dim`; equal elements keep their order. NaN counts as largest.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0]).argsort()
@@ -66,7 +66,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return reduction.TopPlaces.apply(self, count=self.shape[axis], axis=axis, largest=descending)
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Ordered[TensorT]:
-        """(values, indices): the elements along `dim` in order, and their places before; of equals the first.
+        """Return (values, indices): the sorted elements along `dim`, and their original places. Equal elements keep
+        their order.
 
         NaN counts as largest.
 
@@ -79,9 +80,9 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(dim, places), places)
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Ordered[TensorT]:  # noqa: ARG002
-        """(values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
+        """Return (values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
 
-        ValueError for a k that is larger than the axis.
+        ValueError for a k larger than the axis.
 
         Example:
             >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).topk(2)
@@ -99,9 +100,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, of two the lower one, NaN if there is one; with `dim` the pair (values, indices).
+        """Return the middle element, the lower one of two, or NaN if x has a NaN; with `dim`, the pair (values,
+        indices).
 
-        ValueError where there is no element.
+        ValueError without elements.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
@@ -126,9 +128,9 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> TensorT:
-        """The value below which the share q of the elements along `dim` lies; of all elements for None.
+        """Return the value below which the share q of the elements along `dim` lies, or of all elements for None.
 
-        NaN if one is. ValueError for a q outside of 0 to 1, and for integers.
+        The result is NaN if an element is NaN. ValueError for a q outside of 0 to 1, and for integers.
 
         Example:
             >>> mn.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.25)
@@ -166,7 +168,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """The different elements in order; also where each of x is among them, and how often each is there.
+        """Return the distinct elements in order; on request also the place of each element among them, and their
+        counts.
 
         Example:
             >>> mn.tensor([3, 1, 3]).unique(return_counts=True)
@@ -183,7 +186,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return wanted if len(wanted) > 1 else values
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> TensorT:
-        """How many elements lie in each of `bins` equal parts from min to max; others do not count.
+        """Count the elements in each of `bins` equal parts from min to max; other elements do not count.
 
         Example:
             >>> mn.tensor([0.1, 0.6, 0.9, 5.0]).histc(bins=2, min=0, max=1)
@@ -200,7 +203,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.Histogram.apply(self, bins=bins, low=low, high=high)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
-        """y[n] = how often n stands in a vector of integers, n = 0, 1, 2 ...; or the sum of its weights.
+        """y[n] = the count of n in a vector of integers, n = 0, 1, 2 ...; or the sum of its weights.
 
         ValueError for negative numbers.
 
@@ -219,6 +222,6 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.BinCount.apply(self, *given, minlength=minlength)
 
     def _bounds(self) -> tuple[float, float]:
-        """The smallest and the largest element; of nothing, 0 and 1."""
+        """Return the smallest and the largest element; 0 and 1 without elements."""
         with devices.on_device_of(self.array):
             return (float(self.array.min()), float(self.array.max())) if self.numel() else (0.0, 1.0)

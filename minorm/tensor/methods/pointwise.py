@@ -21,26 +21,26 @@ ARGUMENTS = (
     OTHER
     | AXES
     | {
-        "dim": "the axis that sums to one",
+        "dim": "the axis along which the result sums to one",
         "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
         "min": "the lower bound, a number or a Tensor that broadcasts",
         "max": "the upper bound, a number or a Tensor that broadcasts",
-        "end": "where weight = 1 leads, a number or a Tensor that broadcasts",
-        "weight": "how far to go, a number or a Tensor that broadcasts",
+        "end": "the result for weight 1, a number or a Tensor that broadcasts",
+        "weight": "the share of the way to end, a number or a Tensor that broadcasts",
         "tensor1": "a Tensor that broadcasts",
         "tensor2": "a Tensor that broadcasts",
-        "value": "what their product or quotient is multiplied with",
-        "decimals": "how many digits after the point are kept; a negative number rounds to tens, hundreds ...",
-        "nan": "what stands for NaN",
-        "posinf": "what stands for infinity; None is the largest number of x's type",
-        "neginf": "what stands for minus infinity; None is the least number of x's type",
+        "value": "the factor of their product or quotient",
+        "decimals": "the number of digits after the point; a negative number rounds to tens, hundreds ...",
+        "nan": "the number that replaces NaN",
+        "posinf": "the number that replaces infinity; None is the largest number of x's type",
+        "neginf": "the number that replaces minus infinity; None is the lowest number of x's type",
     }
 )
 
 
 @documented_methods(ARGUMENTS)
 class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Generic[TensorT]):
-    """What computes each element from those at its place."""
+    """Methods that compute each element from the elements at its place."""
 
     __slots__ = ()
 
@@ -69,9 +69,9 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self * other
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
-        """x / other; rounding_mode "floor" rounds it down, "trunc" towards 0.
+        """x / other; rounding_mode "floor" rounds the quotient down, "trunc" towards 0.
 
-        ValueError for another mode, ZeroDivisionError for an integer 0 that a rounded quotient is divided by.
+        ValueError for another mode, ZeroDivisionError for a rounded division by an integer 0.
 
         Example:
             >>> mn.tensor([-7, 7]).div(2, rounding_mode="trunc")
@@ -90,11 +90,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         quotient = (a / b).trunc()
         if not quotient.requires_grad:
             return quotient
-        zero = b == 0  # the gradients are 0, and that of a / 0 would make them NaN
+        zero = b == 0  # the gradients are 0; the gradient of a / 0 would make them NaN
         return elementwise.Where.apply(zero, quotient.detach(), (a / b.masked_fill(zero, 1)).trunc())
 
     def remainder(self, other: Any) -> TensorT:
-        """x - floor(x / other) * other, of the sign of other."""
+        """x - floor(x / other) * other, with the sign of other."""
         return self % other
 
     def floor_divide(self, other: Any) -> TensorT:
@@ -113,11 +113,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self  # type: ignore[return-value]
 
     def fmod(self, other: Any) -> TensorT:
-        """x - trunc(x / other) * other, of the sign of x."""
+        """x - trunc(x / other) * other, with the sign of x."""
         return Remainder.apply(*operands("fmod", self, other), truncated=True)
 
     def square(self) -> TensorT:
-        """x * x; of bools, integers."""
+        """x * x; bools give integers."""
         x: Any = self
         x = x.long() if x.dtype == dtypes.bool else x
         return x * x
@@ -131,15 +131,15 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return 1 / as_float(self).sqrt()
 
     def clamp_min(self, min: Any) -> TensorT:
-        """Elements below `min` become min."""
+        """max(x, min), element by element."""
         return self.clip(min=min)
 
     def clamp_max(self, max: Any) -> TensorT:
-        """Elements above `max` become max."""
+        """min(x, max), element by element."""
         return self.clip(max=max)
 
     def lerp(self, end: Any, weight: Any) -> TensorT:
-        """x + weight * (end - x): on the way from x to end.
+        """x + weight * (end - x): a point on the way from x to end.
 
         Example:
             >>> mn.tensor([0.0, 10.0]).lerp(mn.tensor([10.0, 20.0]), 0.25)
@@ -209,7 +209,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Relu.apply(self)
 
     def softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """exp(x) / sum exp(x), the sum along `dim`; x is cast to `dtype` before.
+        """exp(x) / sum exp(x), the sum along `dim`; `dtype` converts x first.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).softmax(0)
@@ -220,7 +220,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
 
     def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """x - log sum exp(x), the sum along `dim`; x is cast to `dtype` before.
+        """x - log sum exp(x), the sum along `dim`; `dtype` converts x first.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).log_softmax(0)
@@ -243,7 +243,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return 2 ** as_float(self)
 
     def sinh(self) -> TensorT:
-        """The hyperbolic sine: (e^x - e^-x) / 2, by way of expm1, exact for small x too."""
+        """The hyperbolic sine, (e^x - e^-x) / 2, computed with expm1, so it is exact for small x too."""
         x = as_float(self)
         return (elementary.Expm1.apply(x) - elementary.Expm1.apply(-x)) / 2
 
@@ -255,19 +255,19 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
     # Steps
 
     def floor(self) -> TensorT:
-        """The next integer below."""
+        """Round down to an integer."""
         return _rounded(self, "floor")
 
     def ceil(self) -> TensorT:
-        """The next integer above."""
+        """Round up to an integer."""
         return _rounded(self, "ceil")
 
     def trunc(self) -> TensorT:
-        """The next integer towards 0."""
+        """Round towards 0 to an integer."""
         return _rounded(self, "trunc")
 
     def round(self, *, decimals: int = 0) -> TensorT:
-        """The nearest integer, of two the even one; with `decimals` the nearest number of so many digits."""
+        """Round to the nearest integer, ties to even; `decimals` keeps that many digits after the point."""
         if decimals == 0:
             return _rounded(self, "rint")
         scale = 10.0 ** abs(decimals)
@@ -296,7 +296,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return (outside | self.isinf()).logical_not()
 
     def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> TensorT:
-        """x with other numbers for NaN and the infinities.
+        """Replace NaN and the infinities by numbers.
 
         Example:
             >>> mn.tensor([float("nan"), float("inf"), 1.0]).nan_to_num(nan=0.0, posinf=9.0)

@@ -1,4 +1,4 @@
-"""Products of vectors and of matrices by name: each checks the number of axes, and then is x @ y."""
+"""Products of vectors and matrices by name: each checks the number of axes, and then computes x @ y."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ARGUMENTS = {
     "tensor": "a vector of x's length",
     "vec": "a vector as long as a row of x",
     "vec2": "a vector",
-    "mat2": "a matrix with as many rows as x has columns",
-    "bmm.mat2": "a stack of as many matrices, each with as many rows as x's have columns",
+    "mat2": "a matrix with one row for each column of x",
+    "bmm.mat2": "a stack of the same length; its matrices have one row for each column of x's",
     "mat1": "a matrix",
-    "addmm.mat2": "a matrix with as many rows as mat1 has columns",
+    "addmm.mat2": "a matrix with one row for each column of mat1",
     "batch1": "a stack of matrices",
-    "batch2": "a stack of as many matrices, each with as many rows as batch1's have columns",
-    "beta": "what x is multiplied with; at 0 x is not looked at",
-    "alpha": "what the product is multiplied with",
+    "batch2": "a stack of the same length; its matrices have one row for each column of batch1's",
+    "beta": "the factor of x; with 0, x is not read",
+    "alpha": "the factor of the product",
 }
 
 
@@ -64,7 +64,7 @@ class Products(Operators[TensorT], Generic[TensorT]):
         return scaled if beta == 0 else (self if beta == 1 else self * beta) + scaled
 
     def baddbmm(self, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> TensorT:
-        """beta * x + alpha * (batch1 @ batch2), stack by stack
+        """beta * x + alpha * (batch1 @ batch2), matrix by matrix
 
         Example:
             >>> mn.ones(1, 1, 1).baddbmm(mn.tensor([[[2.0]]]), mn.tensor([[[3.0]]]), beta=10)

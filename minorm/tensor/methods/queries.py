@@ -1,4 +1,4 @@
-"""What a Tensor is, said in PyTorch's words, and other Tensors of its kind."""
+"""PyTorch's names for properties of a Tensor, conversions, and new Tensors of the same type."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ ARGUMENTS = (
     | {
         "dim": "an axis; None is all",
         "other": "a Tensor",
-        "is_contiguous.memory_format": "the order that is asked for; None is row-major order",
+        "is_contiguous.memory_format": "the order to check for; None is row-major order",
         "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep it",
-        "contiguous.memory_format": "minorm.channels_last for images whose channels lie last, channels_last_3d for "
+        "contiguous.memory_format": "minorm.channels_last for images with channels last, channels_last_3d for "
         "volumes; None is row-major order, preserve_format keeps it",
-        "pin_memory.device": "taken, without effect",
-        "rtol": "how far apart they may be, as a share of |other|",
-        "atol": "how far apart they may be beside that",
-        "equal_nan": "True takes NaN for equal to NaN",
-        "type.dtype": "an element type, or minorm.FloatTensor and its kin; None asks for x's",
+        "pin_memory.device": "accepted but ignored",
+        "rtol": "the allowed difference, as a share of |other|",
+        "atol": "the allowed difference that is added to it",
+        "equal_nan": "True treats NaN as equal to NaN",
+        "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None asks for x's type",
         "data": "numbers, nested lists, an array or a Tensor",
-        "fill_value": "the number that each element is",
-        "dtype": "the element type; None is x's",
-        "device": 'where it is made, "cpu" or "cuda"; None is where x is',
-        "requires_grad_.requires_grad": "True: backward() should leave a gradient in x.grad",
-        "hook": "called with the gradient; gives another one, or None to keep it",
+        "fill_value": "the value of each element",
+        "dtype": "the element type; None is x's type",
+        "device": 'the device of the result, "cpu" or "cuda"; None is x\'s device',
+        "requires_grad_.requires_grad": "True lets backward() leave a gradient in x.grad",
+        "hook": "a function of the gradient, which returns another one, or None to keep it",
     }
 )
 
@@ -50,7 +50,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # what the Tensor provides
+    if TYPE_CHECKING:  # provided by the Tensor
         creator: Any
         requires_grad: Any
         _requires_grad: Any
@@ -65,75 +65,75 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     @property
     def itemsize(self) -> int:
-        """How many bytes an element takes."""
+        """The size of an element in bytes."""
         return int(self.array.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes all elements take."""
+        """The size of all elements in bytes."""
         return int(self.array.nbytes)
 
     def element_size(self) -> int:
-        """How many bytes an element takes."""
+        """The size of an element in bytes."""
         return self.itemsize
 
     def nelement(self) -> int:
-        """How many elements."""
+        """Return the number of elements."""
         return self.numel()
 
     def ndimension(self) -> int:
-        """How many axes."""
+        """Return the number of axes."""
         return self.ndim
 
     def stride(self, dim: int | None = None) -> Any:
-        """How many elements further in memory the next one along each axis, or along `dim`, is."""
+        """Return the steps in memory, in elements, along each axis, or along `dim`."""
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """True where the elements lie in row-major order without gaps, or in the order of memory_format."""
+        """Do the elements lie in row-major order without gaps, or in the order of memory_format?"""
         if memory_format is None:
             return bool(self.array.flags.c_contiguous)
         return lies_in(self.array, memory_format)
 
     def is_floating_point(self) -> bool:
-        """True for the four float types."""
+        """Return True for the four float types."""
         return bool(dtypes.is_float(self.array.dtype))
 
     @property
     def is_cpu(self) -> Any:
-        """True where the elements are on the CPU."""
+        """Are the elements on the CPU?"""
         return devices.device_of(self.array) == "cpu"
 
     def get_device(self) -> Any:
-        """The number of the GPU, -1 for the CPU."""
+        """Return the number of the GPU, or -1 for the CPU."""
         index = devices.device_of(self.array).index
         return -1 if index is None else index
 
     def is_signed(self) -> Any:
-        """True for types that hold negative numbers."""
+        """Return True for types that hold negative numbers."""
         return self.array.dtype.kind not in "ub"
 
     def is_complex(self) -> Any:
-        """False: there are no complex types."""
+        """Return False: there are no complex types."""
         return False
 
     def is_same_size(self, other: Any) -> Any:
-        """True where `other` has the same shape."""
+        """Return True if `other` has the same shape."""
         return self.shape == other.shape
 
     def pin_memory(self, device: Any = None) -> TensorT:  # noqa: ARG002
-        """x itself: memory is not pinned."""
+        """Return x itself: memory is not pinned."""
         return self  # type: ignore[return-value]
 
     def equal(self, other: Any) -> bool:
-        """True where `other` has the same shape and the same elements."""
+        """Return True if `other` has the same shape and the same elements."""
         return bool(self.shape == other.shape and (self == other).all())
 
     def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-        """True where every |x - other| <= atol + rtol * |other|.
+        """Return True if every |x - other| <= atol + rtol * |other|.
 
-        An infinity is close to itself alone.
+        An infinity is close only to itself.
 
         Example:
             >>> mn.tensor([1.0]).allclose(mn.tensor([1.001]), rtol=0.01)
@@ -143,7 +143,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return bool(close.all())
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorT:
-        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close to itself alone.
+        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close only to itself.
 
         Example:
             >>> mn.tensor([1.0, 1.0]).isclose(mn.tensor([1.001, 2.0]), rtol=0.01)
@@ -157,14 +157,15 @@ class Queries(Operators[TensorT], Generic[TensorT]):
             return close | ((x != x) & (y != y)) if equal_nan else close
 
     def __contains__(self, value: Any) -> bool:
-        """value in x: whether an element equals it."""
+        """value in x: does any element equal it?"""
         found: Any = compare("equal", self, value).any()
         return bool(found)
 
     # Conversions
 
     def type(self, dtype: Any = None, non_blocking: Any = False) -> Any:  # noqa: ARG002
-        """x in another type, or in that of minorm.LongTensor and its kin; without one, the name of x's.
+        """Convert x to another type, or to that of a constructor such as minorm.LongTensor; without one, return the
+        name of x's type.
 
         Example:
             >>> mn.tensor([1.5]).type(), mn.tensor([1.5]).type(mn.int64)
@@ -173,18 +174,18 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return str(self.array.dtype) if dtype is None else self.to(getattr(dtype, "makes", dtype))
 
     def type_as(self, other: Any) -> TensorT:
-        """x in the type of `other`."""
+        """Convert x to the type of `other`."""
         return self.to(other.dtype)
 
     def clone(self, *, memory_format: Any = None) -> TensorT:
-        """The same values in memory of their own, channels-last if self is; gradients pass through."""
+        """Return a copy with separate memory, channels-last if self is; gradients pass through."""
         ordered: Any = self if memory_format is None else self.contiguous(memory_format)
         if ordered is not self:
             return ordered
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        """Self, or a copy in row-major order or with the channels last; ValueError for another number of axes."""
+        """Return self, or a copy in row-major order or channels-last; ValueError for a wrong number of axes."""
         order = order_of("contiguous", memory_format, self.shape)
         if named(memory_format) == dtypes.preserve_format or lies_in(self.array, memory_format):
             return self
@@ -194,45 +195,45 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return elementwise.Copy.apply(self, order="C")
 
     def float(self, memory_format: Any = None) -> TensorT:
-        """As float32."""
+        """Convert to float32."""
         return self.to(dtypes.float32, memory_format=memory_format)
 
     def double(self, memory_format: Any = None) -> TensorT:
-        """As float64."""
+        """Convert to float64."""
         return self.to(dtypes.float64, memory_format=memory_format)
 
     def half(self, memory_format: Any = None) -> TensorT:
-        """As float16."""
+        """Convert to float16."""
         return self.to(dtypes.float16, memory_format=memory_format)
 
     def bfloat16(self, memory_format: Any = None) -> TensorT:
-        """As bfloat16."""
+        """Convert to bfloat16."""
         return self.to(dtypes.bfloat16, memory_format=memory_format)
 
     def long(self, memory_format: Any = None) -> TensorT:
-        """As int64."""
+        """Convert to int64."""
         return self.to(dtypes.int64, memory_format=memory_format)
 
     def int(self, memory_format: Any = None) -> TensorT:
-        """As int32."""
+        """Convert to int32."""
         return self.to(dtypes.int32, memory_format=memory_format)
 
     def short(self, memory_format: Any = None) -> TensorT:
-        """As int16."""
+        """Convert to int16."""
         return self.to(dtypes.int16, memory_format=memory_format)
 
     def byte(self, memory_format: Any = None) -> TensorT:
-        """As uint8."""
+        """Convert to uint8."""
         return self.to(dtypes.uint8, memory_format=memory_format)
 
     def bool(self, memory_format: Any = None) -> TensorT:
-        """As bool: whether each element is not 0."""
+        """Convert to bool: True where an element is not 0."""
         return self.to(dtypes.bool, memory_format=memory_format)
 
-    # Of the same kind
+    # New Tensors of the same type
 
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """A Tensor with a copy of `data`, of x's type and on its device unless told otherwise.
+        """Make a Tensor with a copy of `data`, by default of x's type and on x's device.
 
         Example:
             >>> mn.zeros(1, dtype=mn.float64).new_tensor([1, 2]).dtype
@@ -245,7 +246,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     def new_full(
         self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
     ) -> TensorT:
-        """`size` elements of `fill_value`, of x's type and on its device unless told otherwise.
+        """Make a Tensor of shape `size` filled with `fill_value`, by default of x's type and on x's device.
 
         Example:
             >>> mn.zeros(1).new_full((2,), 7)
@@ -255,7 +256,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self._new(np.full(shape_of("new_full", (size,)), fill_value, kind), device, requires_grad)
 
     def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """`size` zeros, of x's type and on its device unless told otherwise.
+        """Make a Tensor of zeros, by default of x's type and on x's device.
 
         Example:
             >>> mn.ones(1).new_zeros(2)
@@ -264,7 +265,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.new_full(shape_of("new_zeros", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """`size` ones, of x's type and on its device unless told otherwise.
+        """Make a Tensor of ones, by default of x's type and on x's device.
 
         Example:
             >>> mn.zeros(1).new_ones(2)
@@ -273,7 +274,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.new_full(shape_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """`size` elements, of x's type and on its device unless told otherwise; here they are zeros.
+        """Make a Tensor of shape `size`, by default of x's type and on x's device; minorm fills it with zeros.
 
         Example:
             >>> mn.ones(1).new_empty(2).shape
@@ -294,7 +295,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def _set_requires_grad(self, operation: str, requires_grad: Any) -> None:
-        """Only a leaf's flag can be changed; whether a result joins the graph does not depend on it."""
+        """Set requires_grad; only a leaf's flag can be changed."""
         if not isinstance(requires_grad, (bool, np.bool_)):
             raise TypeError(f"{operation}: requires_grad is {requires_grad!r}; expected a bool")
         if self.creator is not None:
@@ -313,12 +314,12 @@ class Queries(Operators[TensorT], Generic[TensorT]):
             self.creator.retain(self)
 
     def detach_(self) -> TensorT:
-        """Leave the graph: x is a leaf from here on, and does not require grad."""
+        """Leave the graph: x becomes a leaf that does not require grad."""
         if getattr(self, "view_of", None) is not None:
-            raise RuntimeError("detach_: x is a view; expected a tensor of its own memory; use x.detach()")
+            raise RuntimeError("detach_: x is a view; expected a tensor that is not a view; use x.detach()")
         self.creator, self._requires_grad, self.output_index = None, False, 0
         return self  # type: ignore[return-value]
 
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call hook(gradient) when backward has x's gradient; what it returns, if anything, takes its place."""
+        """Call hook(gradient) when backward has x's gradient; its result, if any, replaces the gradient."""
         return hooks.register(self, hook)

@@ -1,4 +1,4 @@
-"""Draws with the probabilities that a Tensor holds. No gradient reaches them."""
+"""Random draws with the probabilities in a Tensor, without gradients."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from minorm.support.documented import documented_methods
 from minorm.tensor.shapes import Shapes, TensorT
 
 ARGUMENTS = DRAWN | {
-    "p": "one probability for all; None takes x for the probabilities",
-    "num_samples": "how many places for each row",
-    "replacement": "True lets a place come again",
+    "p": "one probability for all; None takes the probabilities from x",
+    "num_samples": "the number of places for each row",
+    "replacement": "True lets a place come more than once",
 }
 
 
@@ -28,7 +28,7 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def bernoulli(self, p: float | None = None, *, generator: Any = None) -> TensorT:
-        """1 with probability x, element by element, or with probability p for all; else 0. Of x's type.
+        """Draw 1 with probability x, element by element, or with probability p for all, else 0; in x's type.
 
         ValueError for probabilities outside of 0 to 1.
 
@@ -44,10 +44,11 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
             return self.from_array(select.as_array(numbers < share).astype(self.array.dtype))
 
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Any = None) -> TensorT:
-        """`num_samples` places for each row of x, each with probability x[i] / sum x; without replacement none twice.
+        """Draw `num_samples` places for each row of x, each with probability x[i] / sum x; without replacement no place
+        repeats.
 
-        x: weights of at least 0, one row or several. Without replacement the largest u^(1 / x) are taken, u uniform, so
-        there must be as many weights above 0; ValueError otherwise.
+        x holds weights of at least 0, in one row or several. Without replacement it takes the places with the largest
+        u^(1 / x), where u is uniform. ValueError unless enough weights are above 0.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).multinomial(3, replacement=True)

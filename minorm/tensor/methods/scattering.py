@@ -1,4 +1,4 @@
-"""Elements put at places of a copy: scatter, index_add, index_put, masked_scatter, and their kin."""
+"""Methods that write elements to places of a copy: scatter, index_add, index_put, masked_scatter, and similar ones."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from minorm.tensor.operators import Operators
 from minorm.tensor.shapes import TensorT
 
 REDUCTIONS = {"none": "none", "add": "add", "multiply": "mul", "mul": "mul", "min": "min", "max": "max"}
-REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}  # of scatter_reduce
+REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}  # scatter_reduce's names
 
 ARGUMENTS = {
     "dim": AXIS,
     "index": "integers, the places along `dim`",
-    "source": "the elements to put there, with x's axes",
-    "src": "the elements to put there, a Tensor at least as long as index on every axis, of x's type",
-    "scatter.src": "the elements to put there, a Tensor at least as long as index on every axis, or a number",
-    "value": "the number to put there",
-    "scatter.value": "a number to put there, where src is None",
-    "reduce": 'how what is there and what comes are combined: "add" or "multiply"; None replaces it',
+    "source": "the elements to write, with x's axes",
+    "src": "the elements to write, a Tensor at least as long as index on every axis, of x's type",
+    "scatter.src": "the elements to write, a Tensor at least as long as index on every axis, or a number",
+    "value": "the number to write",
+    "scatter.value": "a number to write, if src is None",
+    "reduce": 'how to combine new elements with those of x: "add" or "multiply"; None replaces',
     "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
-    "include_self": "False leaves out what x had at the places that something comes to",
+    "include_self": "False leaves out x's elements at the places that get new ones",
     "mask": "a bool Tensor; the two broadcast",
-    "masked_scatter.source": "the elements to put there, of x's type, one after the other; at least as many as True",
-    "indices": "a Tensor of places for each axis, or a mask of bools for one or several; None is a whole axis",
-    "values": "the elements to put there, of x's type; they broadcast to x[indices]",
-    "accumulate": "True adds them to what is there, also where several come to one place",
-    "alpha": "what source is multiplied with before",
+    "masked_scatter.source": "the elements to write, of x's type, in order; at least one for each True",
+    "indices": "a Tensor of places for each axis, or a bool mask for one or several axes; None selects a whole axis",
+    "values": "the elements to write, of x's type; they broadcast to x[indices]",
+    "accumulate": "True adds them to x's elements, also if several go to one place",
+    "alpha": "the factor of source",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Scattering(Operators[TensorT], Generic[TensorT]):
-    """What puts elements at places, or combines them with what is there."""
+    """Methods that write elements to places, or combine them with the elements there."""
 
     __slots__ = ()
 
@@ -54,8 +54,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:
         """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on.
 
-        Where several come to one place the last one counts, unless they are combined. ValueError for an index that is
-        longer than src, and for places that are not there.
+        If several go to one place, the last one counts, unless they are combined. ValueError for an index longer than
+        src, and for places outside x.
 
         Example:
             >>> mn.zeros(3).scatter(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
@@ -69,10 +69,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return put_along("scatter", self, dim, index, given, reduce or "none")
 
     def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
-        """y = x, and y[index[i, j], j] combined with src[i, j] for dim 0, and so on.
+        """y = x, with y[index[i, j], j] combined with src[i, j] for dim 0, and so on.
 
-        Means of integers are rounded down. Equal extremes at a place share the gradient. ValueError for places that are
-        not there.
+        Means of integers are rounded down. Equal extremes at a place share the gradient. ValueError for places outside
+        x.
 
         Example:
             >>> x, index = mn.tensor([10.0, 20.0]), mn.tensor([0, 0])
@@ -145,9 +145,9 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return x.masked_fill(mask.reshape(-1, *(1,) * (self.ndim - axis - 1)), value)
 
     def masked_scatter(self, mask: Any, source: Any) -> TensorT:
-        """y = x, but where the mask is True the elements of source in their order.
+        """y = x, but with the elements of source, in order, where the mask is True.
 
-        ValueError for fewer of them than places; a GPU is not asked.
+        ValueError for fewer elements than places; not checked on a GPU.
 
         Example:
             >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
@@ -173,9 +173,9 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
-        """y = x, but y[indices] = values; of several at one place the last counts, or (accumulate) all are added.
+        """y = x, but y[indices] = values; if several go to one place, the last one counts, or accumulate adds all.
 
-        ValueError for values that do not broadcast to x[indices], IndexError for places that are not there.
+        ValueError for values that do not broadcast to x[indices], IndexError for places outside x.
 
         Example:
             >>> rows, columns = mn.tensor([0, 0]), mn.tensor([1, 1])
@@ -189,7 +189,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
 
 
 def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
-    """y = x with src[i, j] put at, or combined with, y[index[i, j], j] for dim 0, and so on."""
+    """Return x with src[i, j] written to, or combined with, y[index[i, j], j] for dim 0, and so on."""
     kind = put_by(operation, x, index, src, reduction)
     if x.ndim == 0 and dim in (0, -1):
         flat = put_along(operation, x.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduction)
@@ -211,7 +211,7 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
 
 
 def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) -> Any:
-    """y = x with values put at, or added to, y[indices], by NumPy's rules of indices that are arrays."""
+    """Return x with values written to, or added to, y[indices], by NumPy's rules for index arrays."""
     kind = getattr(values, "dtype", None)
     if kind != x.dtype or not hasattr(values, "from_array"):
         raise TypeError(
@@ -237,7 +237,7 @@ def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) ->
 
 
 def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[int, ...]:
-    """The shape to which they broadcast."""
+    """Return the shape to which the tensors broadcast."""
     try:
         return np.broadcast_shapes(*[x.shape for x in tensors])
     except ValueError:
@@ -256,12 +256,12 @@ def _expanded(operation: str, values: Any, shape: tuple[int, ...], x: Any) -> An
 
 
 def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    """A number in the type of x and on its device, in that shape."""
+    """Return a number in x's type and on x's device, expanded to that shape."""
     return x.from_array(devices.scalar(number, x.array.dtype, x.array)).expand(shape)
 
 
 def _neutral(reduce: str, kind: Any) -> Any:
-    """What changes no sum, product or extreme."""
+    """Return the neutral element of a sum, product or extreme."""
     if reduce not in ("amax", "amin"):
         return int(reduce == "prod")
     if dtypes.is_float(kind):
@@ -270,7 +270,7 @@ def _neutral(reduce: str, kind: Any) -> Any:
 
 
 def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
-    """The total over how many came to each place, x's own among them if it was included."""
+    """Divide the total by the count of elements at each place, with x's element if it was included."""
     ones = _repeated(1, x, x.shape)
     start = ones if include_self else ones.scatter(dim, index, value=0)
     count = put_along("scatter_reduce", start, dim, index, _repeated(1, x, index.shape), "add")
@@ -278,7 +278,7 @@ def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
 
 
 def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
-    """The reduction as the Functions name it; raise where it is none, and where the types do not fit."""
+    """Return the reduction's name in the Functions; raise for an unknown one, and for types that do not fit."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
     if index.dtype.kind not in "iu":

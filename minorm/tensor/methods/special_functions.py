@@ -1,4 +1,4 @@
-"""The error function, its inverse, and other functions that statistics and losses are made of."""
+"""The error function, its inverse, and other functions for statistics and losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.tensor.operators import Operators, as_float
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = OTHER | {
-    "eps": "x is brought into eps to 1 - eps before, so that the result is finite; None leaves it as it is",
+    "eps": "clips x to eps ... 1 - eps first, so that the result is finite; None does not clip",
     "atan2.other": "the other coordinate, a number or a Tensor; the two broadcast",
 }
 
@@ -37,7 +37,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return ErfInv.apply(as_float(self))
 
     def logit(self, eps: float | None = None) -> TensorT:
-        """log(x / (1 - x)), which sigmoid inverts; NaN outside of 0 to 1, unless eps brings x inside.
+        """log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1, unless eps clips x.
 
         Example:
             >>> mn.tensor([0.5, 1.0]).logit(eps=0.1)
@@ -66,7 +66,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.LogAddExp.apply(*operands("logaddexp", self, other, real=True))
 
     def xlogy(self, other: Any) -> TensorT:
-        """x * log(other), and 0 where x is 0: as p * log(p) is meant. NaN where other is NaN.
+        """x * log(other), and 0 where x is 0, as in p * log(p). NaN where other is NaN.
 
         Example:
             >>> mn.tensor([0.0, 2.0]).xlogy(mn.tensor([0.0, 1.0]))

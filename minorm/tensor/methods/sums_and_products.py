@@ -20,9 +20,9 @@ ARGUMENTS = (
     | OTHER
     | {
         "diff.dim": AXIS,
-        "n": "how often differences are taken",
-        "prepend": "what x is continued by before, of its shape but along `dim`",
-        "append": "what it is continued by behind",
+        "n": "the number of times to take differences",
+        "prepend": "elements to put before x, of x's shape except along `dim`",
+        "append": "elements to put behind x, of x's shape except along `dim`",
         "cumsum.dim": AXIS,
         "cumprod.dim": AXIS,
         "p": (
@@ -35,12 +35,12 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
-    """What makes one number of those along axes, or of those up to each."""
+    """Methods that reduce axes to one number, or compute running results along an axis."""
 
     __slots__ = ()
 
     def prod(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The product over `dim`, of all elements for None; integers give int64.
+        """Return the product over `dim`, or of all elements for None; integers give int64.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).prod(dim=1)
@@ -50,7 +50,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.Prod.apply(x, axes=reduced_axes("prod", dim, self), keepdims=keepdim)
 
     def nansum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The sum over `dim` of what is not NaN; of nothing, 0.
+        """Return the sum over `dim` without NaN; 0 if no element is left.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nansum()
@@ -59,7 +59,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return _without_nan(self).sum(dim, keepdim, dtype=dtype)
 
     def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The mean over `dim` of what is not NaN; of nothing, NaN. TypeError for integers.
+        """Return the mean over `dim` without NaN; NaN if no element is left. TypeError for integers.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nanmean()
@@ -68,7 +68,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         x: Any = self if dtype is None else self.to(dtype)  # type: ignore[attr-defined]
         if not dtypes.is_float(x.dtype):
             raise TypeError(f"nanmean: x is {x.dtype}; expected a float type; use x.float()")
-        if x.dtype in dtypes.HALVES:  # which cannot count far
+        if x.dtype in dtypes.HALVES:  # they cannot count far
             return x.float().nanmean(dim, keepdim).to(x.dtype)
         count = (x == x).sum(dim, keepdim)
         mean: Any = _without_nan(x).sum(dim, keepdim) / count.clip(1)
@@ -108,7 +108,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.CumProd.apply(x, axis=axis_of("cumprod", dim, self))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> TensorT:
-        """y[i] = x[i + 1] - x[i] along `dim`, n times; of bools, where the two differ.
+        """y[i] = x[i + 1] - x[i] along `dim`, n times; for bools, True where the two differ.
 
         Example:
             >>> mn.tensor([1, 4, 9, 16]).diff()
@@ -130,7 +130,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return x
 
     def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TensorT:
-        """(sum |x|^p)^(1/p) over `dim`, of all elements for None; its gradient is 0 where it is 0.
+        """(sum |x|^p)^(1/p) over `dim`, or over all elements for None; its gradient is 0 where the norm is 0.
 
         16-bit floats are summed in float32. TypeError for integers.
 
@@ -156,9 +156,10 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
             return (x != 0).to(x.dtype).sum(axes, keepdim)
         if p == 1:
             return x.abs().sum(axes, keepdim)
-        # Where all are 0 the slope of the root is infinite and that of the powers 0: 1 stands for such a sum meanwhile.
+        # Where all are 0 the slope of the root is infinite and that of the powers 0, so 1 replaces such a sum for a
+        # while.
         size = x.abs()
-        if 0 < p < 1:  # the slope of 0^p is infinite, and the element's direction unknown: it gets no gradient
+        if 0 < p < 1:  # the slope of 0^p is infinite and its direction unknown: the element gets no gradient
             zero = size == 0
             size = size.masked_fill(zero, 1.0)
             total = size.pow(p).masked_fill(zero, 0.0).sum(axes, keepdim)
@@ -179,12 +180,12 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
 
 
 def _without_nan(x: Any) -> Any:
-    """x with 0 for NaN."""
+    """Return x with 0 in place of NaN."""
     return x.masked_fill(x.isnan(), 0) if dtypes.is_float(x.dtype) else x
 
 
 def _joined(operation: str, parts: list[Any], axis: int) -> Any:
-    """The parts one after the other along the axis; ValueError where other axes differ."""
+    """Join the parts along the axis; ValueError if other axes differ."""
     shapes = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
     if len(shapes) > 1 or any(part.ndim != parts[0].ndim for part in parts):
         given = ", ".join(str(part.shape) for part in parts)
@@ -193,7 +194,7 @@ def _joined(operation: str, parts: list[Any], axis: int) -> Any:
 
 
 def _summed(x: Any, dtype: Any) -> Any:
-    """x in the type its sums have: int64 for bools and smaller integers."""
+    """Convert x to the type of its sums: int64 for bools and smaller integers."""
     if dtype is not None:
         return x.to(dtype)
     return x if dtypes.is_float(x.dtype) else x.to(dtypes.int64)

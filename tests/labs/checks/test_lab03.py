@@ -183,7 +183,7 @@ def test_honest_tests_find_all_bugs(rows_of_tests: Any, text: str) -> None:
     assert {row.title for row in rows_of_tests(3, TESTS + text) if row.status != "passed"} == set()
 
 
-@pytest.mark.parametrize("text", [FUNCTIONAL, LAYER, TORCH])
+@pytest.mark.parametrize("text", [FUNCTIONAL, LAYER, pytest.param(TORCH, marks=pytest.mark.slow)])
 def test_comparisons_with_a_library_earn_nothing_and_are_told_why(rows_of_tests: Any, text: str) -> None:
     rows = rows_of_tests(3, TESTS + text)
     assert sum(row.earned for row in rows) == 0

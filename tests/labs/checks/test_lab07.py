@@ -12,6 +12,7 @@ import pytest
 from minorm.labs.calling.student import Failure
 from minorm.labs.checks import lab07_openmp
 from minorm.labs.comparing import Wrong
+from minorm.labs.lab import Check
 
 pytest.importorskip("Cython")
 
@@ -113,7 +114,8 @@ def test_one_thread_alone_is_noticed(lost: Any) -> None:
     assert lost(7, (LOOP, "range(count)")) == UNSHARED
 
 
-def test_zeros_earn_nothing(judge_changed: Any) -> None:
+def test_zeros_earn_nothing(lost: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab07_openmp, "PATIENCE", (0.1,))
     kernels = (
         ("    return total\n", "    return 0\n"),
         ("    return lane_sum(<const float*>address, n)", "    return 0"),
@@ -121,7 +123,7 @@ def test_zeros_earn_nothing(judge_changed: Any) -> None:
         ("    return k, mean - k, var", "    return 0 * k, 0 * k, 0 * k"),
         ("    if not centered:", "    if False:"),
     )
-    assert [row.title for row in judge_changed(7, *kernels).outcomes if row.earned] == []
+    assert lost(7, *kernels) == {item.title for item in lab07_openmp.LAB.items if isinstance(item, Check)}
 
 
 def test_a_kernel_that_crashes_costs_what_needs_it(judge_changed: Any) -> None:
@@ -151,7 +153,7 @@ def test_a_busy_machine_is_told_from_a_slow_kernel(
     monkeypatch.setattr(lab07_openmp, "_timed", lambda *_, **__: next(times))
     monkeypatch.setattr(lab07_openmp, "_summed", lambda *_: None)
     student: Any = SimpleNamespace(yardstick=None, native=None, lanes_pyx=lambda: "")
-    expected = {
+    expected: dict[str, Any] = {
         "passes": contextlib.nullcontext(),
         "wrong": pytest.raises(Wrong, match=r"1\.33 times as fast"),
         "not tried": pytest.raises(Failure, match=r"busy: our own plain loop took 2\.2 times as long"),

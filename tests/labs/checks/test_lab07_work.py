@@ -115,6 +115,7 @@ CHEATS = {
     "zeros": ("    return 0\n", "each read counted"),
 }
 HONEST = {
+    "a_reduction": f"    {LOOP}\n        total += {SUM_CHUNK}\n    return total\n",  # its bits are another check's
     "static": f"    {LOOP}\n        sums[i] = {SUM_CHUNK}" + MERGE,
     "dynamic": f"""    {LOOP.replace("static", "dynamic")}\n        sums[i] = {SUM_CHUNK}""" + MERGE,
     "guided": f"""    {LOOP.replace("static", "guided")}\n        sums[i] = {SUM_CHUNK}""" + MERGE,

@@ -92,7 +92,7 @@ def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, gr
     assert "minorm does not run 2 of 5 nodes" in found.error
     reasons = {row.node: row.why for row in found.unsupported}
     assert reasons["det"] == "minorm does not have the operator StringNormalizer"
-    assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, and the file brings no such function"
+    assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, and the file defines no such function"
     assert found.cuts == ("a", "z")
     rows = {row.operator: row for row in found.rows}
     assert rows["StringNormalizer"].since == 10

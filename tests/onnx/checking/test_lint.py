@@ -75,10 +75,10 @@ def test_a_healthy_layer_is_not_odd(tmp_path: Path) -> None:
         ({"momentum": 1.5}, "momentum 1.5 is not between 0 and 1"),
         (
             {"outputs": ("y", "nm", "nv"), "wanted": ["y"], "training_mode": 1},
-            "it trains, but nobody reads the running statistics",
+            "it trains, but nothing reads the running statistics",
         ),
         ({"opset": 6, "outputs": ("y", "nm", "nv")}, "is_test is absent, so it trains"),
-        ({"opset": 9, "outputs": ("y", "", "", "", "")}, "have no names: they are not there, so it does inference"),
+        ({"opset": 9, "outputs": ("y", "", "", "", "")}, "have no names: they do not exist, so it does inference"),
         (
             {"opset": 7, "held": {n: np.ones((2, 3)) * 2 for n in GOOD}, "spatial": 0},
             "statistics for every position (spatial=0)",

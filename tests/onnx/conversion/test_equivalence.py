@@ -64,9 +64,7 @@ def test_a_name_that_means_two_lengths_is_left_out(graph_of: Any) -> None:
     old = graph_of(nodes, {"x": (F32, ["n", 1, "h", "w"])}, ["y"])
     old.graph.value_info.append(helper.make_tensor_value_info("p", 1, ["a", 1, "a", "b"]))
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "c", "n"]))
-    said = (
-        r"convert: value 'p' has shape \(5, 1, 12, 18\), declared is \(a, 1, a, b\) with a = 5, b = 18; what the file"
-    )
+    said = r"convert: value 'p' has shape \(5, 1, 12, 18\), declared is \(a, 1, a, b\) with a = 5, b = 18; the file"
     with pytest.warns(UserWarning, match=said):
         new = mo.convert(old, opset_version=13, verify=True)
     assert not new.graph.value_info
@@ -121,7 +119,7 @@ def test_what_onnxruntime_does_not_run_is_a_note(graph_of: Any) -> None:
     assert "onnxruntime" in equivalence.against(old, None, {}).note
     text = graph_of([make("Identity", ["x"], ["y"])], {"x": (F32, [2])}, ["y"])
     text.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
-    assert equivalence.against(text, None, {}).note == "input 'x' is no tensor of numbers"
+    assert equivalence.against(text, None, {}).note == "input 'x' is not a tensor of numbers"
 
 
 def test_random_results_are_held_against_their_shapes_alone(graph_of: Any) -> None:

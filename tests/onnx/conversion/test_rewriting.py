@@ -245,7 +245,7 @@ def test_external_weights_stay_outside(tmp_path: Path, graph_of: Any) -> None:
         (make("Unsqueeze", ["x", "x"], ["y"]), "no form at opset 9"),
         (make("ReduceMean", ["x"], ["y"], axes=1), "attribute 'axes' is not of type INTS"),
         (make("Transpose", ["x"], ["y"], perm=[0], name="t"), None),
-        (make("Softmax", ["x"], ["y"], axis=9), "axis is 9, of 2 axes"),
+        (make("Softmax", ["x"], ["y"], axis=9), "axis is 9; the value has 2 axes"),
     ],
 )
 def test_damaged_nodes_are_named(node: Any, why: str | None, graph_of: Any) -> None:

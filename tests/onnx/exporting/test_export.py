@@ -219,7 +219,7 @@ def test_metadata_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"classes": ["a", "b", "c"]}, "names 3 classes and the output has 2; expected a name for each"),
         ({"minorm.training": "true"}, "has the key 'minorm.training'; expected texts that do not begin with 'minorm.'"),
         ({1: "a"}, "has the key 1; expected texts"),
-        ({"a": {1, 2}}, "metadata has a set; expected a text, or what JSON has"),
+        ({"a": {1, 2}}, "metadata has a set; expected a text, or a JSON value"),
     ):
         for source in (model, mo.load(mo.export(model, x))):
             with pytest.raises(ValueError, match=words):

@@ -108,11 +108,11 @@ def test_an_operator_that_the_opset_lacks_is_left_with_the_reason(name: str, ops
 
 def test_what_is_not_known_of_the_data_is_a_reason_too() -> None:
     model = with_lengths(norms.WAYS["group, instances"]()[1], "n", "c", "h", "w")
-    assert "need not make groups" in next(iter(fuse_norms(model).left.values()))
+    assert "may not split its channels" in next(iter(fuse_norms(model).left.values()))
     model = with_lengths(norms.WAYS["layer, Div, Pow"]()[1], "n", "m", "k")
     assert "lengths of the last axes" in next(iter(fuse_norms(model).left.values()))
     model = with_lengths(norms.WAYS["layer, Div, Pow"]()[1], "n", 3, 1)  # 5 numbers beside an axis of length 1
-    assert "has not the shape (1,)" in next(iter(fuse_norms(model).left.values()))
+    assert "does not have the shape (1,)" in next(iter(fuse_norms(model).left.values()))
 
 
 def test_weights_of_groups_are_weights_of_channels_where_a_group_is_one(rng: Any) -> None:

@@ -135,7 +135,7 @@ def test_a_declared_length_that_is_not_true(wrong: Any) -> None:
         mo.VerifyError, match=r"with x \(2, 3, 64, 64\) value 'MaxPool_output' of node 'MaxPool' \(MaxPool\) has shape"
     ):
         comparison.check(found.proto)
-    with pytest.warns(UserWarning, match=r"export: value 'MaxPool_output' has shape .*; what the file says of such"):
+    with pytest.warns(UserWarning, match=r"export: value 'MaxPool_output' has shape .*; the file's declarations"):
         comparison.correct(found.proto)
     comparison.check(found.proto)
     assert "MaxPool_output" not in {entry.name for entry in found.proto.graph.value_info}

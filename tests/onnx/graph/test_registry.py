@@ -43,9 +43,9 @@ def test_an_operator_the_opset_does_not_have_yet_is_named(empty: None) -> None:
 
 
 def test_a_version_that_was_never_published_is_refused(empty: None) -> None:
-    with pytest.raises(ValueError, match=r"Gelu: \[21\] are no since-versions"):
+    with pytest.raises(ValueError, match=r"Gelu: \[21\] are not since-versions"):
         registry.writes("target", "Gelu", since=21)
-    with pytest.raises(ValueError, match=r"Gelu: \[21\] are no since-versions"):
+    with pytest.raises(ValueError, match=r"Gelu: \[21\] are not since-versions"):
         registry.writes("target", "Gelu", since=(20, 21))
 
 

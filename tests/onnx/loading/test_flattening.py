@@ -101,7 +101,7 @@ def test_what_is_wrong_with_functions_is_named(graph_of: Any, monkeypatch: pytes
     refused(graph_of, "reads 'F_0/elsewhere', which nothing computes", main, [reads])
     stray = h.make_node("Relu", ["x"], ["y"])
     stray.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="a", type=onnx.AttributeProto.FLOAT))
-    refused(graph_of, "refers to an attribute 'a', but is in no function", [stray], [])
+    refused(graph_of, "refers to an attribute 'a', but is not in a function", [stray], [])
 
     chain = [function(f"F{i}", ["a"], ["b"], [call(f"F{i + 1}", ["a"], ["b"])]) for i in range(70)]
     chain.append(function("F70", ["a"], ["b"], [h.make_node("Relu", ["a"], ["b"])]))

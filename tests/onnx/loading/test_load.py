@@ -289,7 +289,7 @@ def test_one_error_lists_every_node_that_cannot_be_imported(graph_of: Any) -> No
     assert lines[1].startswith("  StringNormalizer (since version 10, opset 17), node 'strings': ")
     assert lines[2].startswith("  Frobnicate (opset 17), the node that computes 'b': ")
     assert lines[3].startswith("  com.example.Thing (opset 1), node 'thing': domain 'com.example' is not ONNX's own")
-    assert lines[4].startswith("  Relu (since version 14, opset 17), the node that computes 'd': it holds")
+    assert lines[4].startswith("  Relu (since version 14, opset 17), the node that computes 'd': it contains")
     assert len(lines) == 5
 
 

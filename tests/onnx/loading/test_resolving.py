@@ -30,10 +30,10 @@ def test_each_node_gets_the_version_in_force() -> None:
         (node("StringNormalizer", 17), 10, "minorm does not have the operator StringNormalizer"),
         (node("Frobnicate", 17), 0, "ONNX does not have the operator Frobnicate"),
         (node("Gelu", 19), 0, "Gelu exists from opset 20 on; the model's opset is 19"),
-        (node("Relu", 0), 0, "the file does not say which opset it is of"),
+        (node("Relu", 0), 0, "the file does not give its opset"),
         (node("Relu", -(2**63)), 0, "Relu exists from opset 1 on; the model's opset is -9223372036854775808"),
         (node("StringNormalizer", 2**62), 0, "minorm does not have the operator StringNormalizer"),
-        (node("Thing", 1, "com.x"), 0, "domain 'com.x' is not ONNX's own, and the file brings no such function"),
+        (node("Thing", 1, "com.x"), 0, "domain 'com.x' is not ONNX's own, and the file defines no such function"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_way(bad: Node, since: int, why: str) -> None:

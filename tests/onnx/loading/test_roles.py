@@ -403,7 +403,7 @@ def test_trainable_overrides(trainable: Any, names: list[str], graph_of: Any) ->
     [
         (["head.bias", "heat.bias"], mo.LoadError, "'heat.bias', which matches no tensor .*; did you mean 'head.bias'"),
         (["layer4.*"], mo.LoadError, "'layer4.*', which matches no tensor that can train; `minorm check` lists"),
-        (["shape"], mo.LoadError, "'shape', which cannot train: it is no float tensor of the file"),
+        (["shape"], mo.LoadError, "'shape', which cannot train: it is not a float tensor of the file"),
         (["x"], mo.LoadError, "'x', which cannot train"),
         ([3], TypeError, "trainable holds 3; expected names and patterns, or a function"),
         (3, TypeError, "trainable is int; expected names and patterns, or a function"),

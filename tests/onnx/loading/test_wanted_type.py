@@ -103,7 +103,7 @@ def test_a_type_that_is_no_float(wrong: Any) -> None:
 
 
 def test_a_graph_of_integers(graph_of: Any) -> None:
-    said = r"load: dtype is bfloat16, and the graph computes with integers alone \(x int64 \(n\)\); leave dtype out"
+    said = r"load: dtype is bfloat16, and the graph computes only with integers \(x int64 \(n\)\); leave dtype out"
     nodes = [helper.make_node("Add", ["x", "one"], ["y"])]
     proto = graph_of(nodes, {"x": (np.int64, ["n"])}, ["y"], {"one": np.int64([1])})
     with pytest.raises(mo.LoadError, match=said):
@@ -111,7 +111,7 @@ def test_a_graph_of_integers(graph_of: Any) -> None:
     assert mo.load(proto)(mn.tensor([1, 2])).tolist() == [2, 3]
     resize = helper.make_node("Resize", ["x", "", "scales"], ["y"])
     proto = graph_of([resize], {"x": (np.uint8, [4])}, ["y"], {"scales": np.float32([2])})
-    with pytest.raises(mo.LoadError, match="computes with integers alone"):  # the scales are no data
+    with pytest.raises(mo.LoadError, match="computes only with integers"):  # the scales are no data
         mo.load(proto, dtype=mn.float16)
 
 

@@ -43,7 +43,7 @@ def test_pieces_that_are_not_said() -> None:
         x.tensor_split(0)
     with pytest.raises(TypeError, match="0 of indices_or_sections, indices and sections; expected one"):
         x.tensor_split()
-    with pytest.raises(TypeError, match="holds something that is no integer"):
+    with pytest.raises(TypeError, match="holds something that is not an integer"):
         x.tensor_split((0.5, 2))
     with pytest.raises(IndexError, match="tensor_split: dim=1 is out of range"):
         x.tensor_split(2, dim=1)

@@ -1,1 +1,1 @@
-"""Sources in the style of onnx/backend/test/case/node and case/model; collecting.py runs them."""
+"""Make test cases in the style of onnx/backend/test/case/node and case/model; collecting.py runs these sources."""

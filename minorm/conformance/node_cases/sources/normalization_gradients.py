@@ -12,13 +12,13 @@ from onnx.defs import AI_ONNX_PREVIEW_TRAINING_DOMAIN, ONNX_DOMAIN
 
 
 def _standardized(x: Any, axes: Any, epsilon: float) -> Any:
-    """(x - mean) / root, and the root."""
+    """Return (x - mean) / root, and the root."""
     root = np.sqrt(x.var(axes, keepdims=True) + epsilon)
     return (x - x.mean(axes, keepdims=True)) / root, root
 
 
 def _backward(g: Any, xhat: Any, root: Any, axes: Any) -> Any:
-    """The gradient of x, where g is that of xhat = (x - mean) / root, and both statistics depend on x."""
+    """Return the gradient of x, if g is that of xhat = (x - mean) / root, and both statistics depend on x."""
     return (g - g.mean(axes, keepdims=True) - xhat * (g * xhat).mean(axes, keepdims=True)) / root
 
 
@@ -27,7 +27,7 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Quarters, each with its negative: the mean over the last axis is the offset exactly."""
+    """Return quarters, each with its negative: the mean over the last axis is exactly the offset."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -39,7 +39,7 @@ def _randn(*shape: int) -> Any:
 def _expect(
     node: Any, given: dict[str, Any], dy: Any, y: Any, gradients: dict[str, Any], opset: int, name: str
 ) -> None:
-    """A model of the node, of loss = sum(y * dy), and of the loss's Gradient by the inputs that `gradients` names."""
+    """Add a model of the node, of loss = sum(y * dy), and of the loss's Gradient by the inputs in `gradients`."""
     others = [key for key in (*given, "dy") if key not in gradients]
     nodes = [
         node,
@@ -94,7 +94,7 @@ def _batch(name: str, x: Any, training: bool = True, **attributes: Any) -> None:
 
 
 def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: Any) -> None:
-    """GroupNormalization; opset None: InstanceNormalization, which has a group of each channel."""
+    """Add a case of GroupNormalization; opset None: of InstanceNormalization, with one group per channel."""
     channels, epsilon = x.shape[1], attributes.get("epsilon", 1e-5)
     size = groups if opset == 18 else channels
     s, bias, dy = _randn(size), _randn(size), _randn(*x.shape)
@@ -114,7 +114,7 @@ def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: An
 
 
 def _trailing(name: str, x: Any, axis: int, centred: bool, **attributes: Any) -> None:
-    """LayerNormalization, or RMSNormalization where nothing is centred."""
+    """Add a case of LayerNormalization, or of RMSNormalization, which is not centred."""
     s, bias, dy = _randn(*x.shape[axis:]), _randn(*x.shape[axis:]), _randn(*x.shape)
     wide, g, epsilon = x.astype(np.float64), dy.astype(np.float64), attributes.get("epsilon", 1e-5)
     axes, over = tuple(range(axis % x.ndim, x.ndim)), tuple(range(axis % x.ndim))

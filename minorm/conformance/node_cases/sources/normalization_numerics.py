@@ -11,7 +11,7 @@ from onnx.backend.test.case.node import expect
 
 
 def _standardized(x: Any, axes: Any, epsilon: float) -> Any:
-    """(x - mean) / sqrt(var + epsilon), the mean, and 1 / that root."""
+    """Return (x - mean) / sqrt(var + epsilon), the mean, and 1 / that root."""
     mean = x.mean(axes, keepdims=True)
     inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon)
     return (x - mean) * inverse, mean, inverse
@@ -22,7 +22,7 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Quarters, each with its negative: the mean over the last axis is the offset exactly, in float32 too."""
+    """Return quarters, each with its negative: the mean over the last axis is exactly the offset, in float32 too."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -32,7 +32,7 @@ def _randn(*shape: int) -> Any:
 
 
 def _scale_and_bias(shape: tuple[int, ...], dtype: Any) -> Any:
-    """1 and 0 in float16: a sum of two would cancel, and what is left of 11 bits is no test."""
+    """Return 1 and 0 in float16, where a sum of two would cancel, and the rest of 11 bits tests nothing."""
     scale, bias = _randn(*shape), _randn(*shape)
     return (np.ones(shape, dtype), np.zeros(shape, dtype)) if dtype == np.float16 else (scale, bias)
 
@@ -72,7 +72,7 @@ class InstanceNormalization(Base):
 
 
 def _group(name: str, x: Any, groups: int = 2, opset: int = 21, epsilon: float = 1e-5, **attributes: Any) -> None:
-    """18 has a scale and a bias of each group, 21 of each channel."""
+    """Add a case: version 18 has a scale and a bias per group, 21 per channel."""
     size = groups if opset < 21 else x.shape[1]
     scale, bias = _scale_and_bias((size,), x.dtype)
     rows = x.astype(np.float64).reshape(x.shape[0], groups, -1)
@@ -104,7 +104,7 @@ class GroupNormalization(Base):
 
 
 def _layer(name: str, x: Any, axis: int = -1, shape: Any = None, **more: Any) -> None:
-    """shape: of scale and bias; bias=False leaves it out; statistics=True gives Mean and InvStdDev too."""
+    """Add a case. shape: of scale and bias; bias=False leaves it out; statistics=True gives Mean and InvStdDev too."""
     with_bias, statistics = more.pop("bias", True), more.pop("statistics", False)
     epsilon = more.get("epsilon", 1e-5)
     scale, bias = _scale_and_bias(shape or x.shape[axis:], x.dtype)
@@ -136,7 +136,7 @@ class LayerNormalization(Base):
 
 
 def _rms(name: str, x: Any, axis: int = -1, scale: Any = None, **attributes: Any) -> None:
-    """Y has the type of scale."""
+    """Add a case, in which Y has the type of scale."""
     scale = np.random.randn(*x.shape[axis:]).astype(x.dtype) if scale is None else scale
     axes, wide = tuple(range(axis % x.ndim, x.ndim)), x.astype(np.float64)
     y = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)) * scale
@@ -158,7 +158,7 @@ class RMSNormalization(Base):
 
 
 def _mvn(name: str, x: Any, opset: int = 13, **attributes: Any) -> None:
-    """The epsilon of 1e-9 stands beside the standard deviation, and not under the root."""
+    """Add a case: the epsilon of 1e-9 is added to the standard deviation, not under the root."""
     attributes.setdefault("axes", [0, 2, 3])
     axes, wide = tuple(attributes["axes"]), x.astype(np.float64)
     centred = wide - wide.mean(axes, keepdims=True)
@@ -181,7 +181,7 @@ class MeanVarianceNormalization(Base):
 
 
 def _lp(name: str, x: Any, p: int, axis: int = -1, opset: int = 22) -> None:
-    """Where the norm is 0, so is the result."""
+    """Add a case: the result is 0 where the norm is 0."""
     wide = x.astype(np.float64)
     norm = (np.abs(wide) ** p).sum(axis, keepdims=True) ** (1 / p)
     y = np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0)
@@ -202,7 +202,7 @@ class LpNormalization(Base):
 
 
 def _lrn(name: str, x: Any, size: int, opset: int = 13, **attributes: Any) -> None:
-    """A window of an even size reaches one channel further up than down."""
+    """Add a case: a window of an even size reaches one channel further up than down."""
     given = {"alpha": 0.5, "beta": 0.75, "bias": 1.0, **attributes}
     wide, energy = x.astype(np.float64), np.zeros(x.shape)
     for c in range(x.shape[1]):

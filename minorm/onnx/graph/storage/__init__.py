@@ -1,1 +1,1 @@
-"""How a file stores tensors that are no plain arrays: types narrower than a byte, and sparse ones."""
+"""Read tensors in special storage: other files, narrow element types and sparse tensors."""

@@ -1,4 +1,4 @@
-"""Weights that lie in other files, brought into the model itself."""
+"""Bring weights from other files into the model itself."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minorm.onnx.graph.tensors import Budget
 
 
 def is_outside(model: Any) -> bool:
-    """Whether some of its weights lie in other files."""
+    """Return whether some weights of a model lie in other files."""
     return any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model))
 
 
 def bring_in(model: Any, folder: Any, budget: Budget) -> None:
-    """Change the model: it holds all its weights. folder: where the others lie."""
+    """Change the model so that it holds all its weights; `folder` has the other files."""
     for tensor in tensors_of(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             array = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)

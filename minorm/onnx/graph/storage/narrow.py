@@ -1,8 +1,8 @@
-"""Element types of 8, 4 and 2 bits: what a file stores in them is read, cast and dequantized.
+"""Read, cast and dequantize element types of 8, 4 and 2 bits.
 
-minorm computes with none of them, and `minorm.tensor` refuses them. In a loaded graph such a value is a Tensor around
-an array of ml_dtypes, an element a byte, which Cast, CastLike, QuantizeLinear and DequantizeLinear know; no gradient
-passes it but straight through a QuantizeLinear.
+minorm does not compute with these types, and `minorm.tensor` refuses them. In a loaded graph such a value is a Tensor
+around an array of ml_dtypes with a byte per element, which Cast, CastLike, QuantizeLinear and DequantizeLinear take. A
+gradient passes only straight through a QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = {
     "UINT4": ("uint4", 4),
     "INT2": ("int2", 2),
     "UINT2": ("uint2", 2),
-}  # ONNX's name -> that of ml_dtypes, and the bits of an element in a file
+}  # ONNX's name -> the name in ml_dtypes, and the bits of an element in a file
 
 TYPES: dict[int, np.dtype[Any]] = {}  # by ONNX's number
 BITS: dict[np.dtype[Any], int] = {}
@@ -36,23 +36,23 @@ for _name, (_own, _bits) in _NAMES.items():
         BITS[TYPES[TensorProto.DataType.Value(_name)]] = _bits
 
 INTEGERS = frozenset(dtype for dtype in BITS if "int" in dtype.name)
-POWERS = next((dtype for dtype in BITS if dtype.name == "float8_e8m0fnu"), None)  # of two, and no sign
+POWERS = next((dtype for dtype in BITS if dtype.name == "float8_e8m0fnu"), None)  # powers of two without a sign
 
 
 def tensor(array: Any) -> Tensor:
-    """A Tensor around an array, of a narrow type too."""
+    """Make a Tensor around an array, also one of a narrow type."""
     if isinstance(array, np.ndarray) and array.dtype in BITS:
         return Tensor.from_array(array)
     return Tensor(array)
 
 
 def nbytes(dtype: np.dtype[Any], count: int) -> int:
-    """How many bytes a file needs for so many elements."""
+    """Return the bytes that a file needs for this many elements."""
     return -(-count * BITS[dtype] // 8)
 
 
 def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """The elements of bytes that hold several, the lowest bits first."""
+    """Unpack elements from bytes that hold several, the lowest bits first."""
     bits, count = BITS[dtype], int(np.prod(shape))
     whole = np.frombuffer(raw, np.uint8)
     if bits < 8:
@@ -65,7 +65,7 @@ def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Any:
-    """An array in a narrow type. saturate: what is beyond the largest number of a float type becomes that number."""
+    """Cast an array to a narrow type; `saturate` limits numbers beyond the largest of a float type to the largest."""
     if dtype == POWERS:
         return _power(x, saturate, round_mode)
     x = x.astype(np.float32) if x.dtype in BITS or x.dtype in dtypes.HALVES else x
@@ -78,7 +78,7 @@ def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = 
 
 
 def _power(x: Any, saturate: bool, round_mode: str) -> Any:
-    """The power of two above, below or nearest; of NaN and infinity the pattern that is NaN."""
+    """Return the power of two above, below or nearest; NaN and infinity become NaN."""
     if round_mode not in ("up", "down", "nearest"):
         raise ValueError(f"round_mode is {round_mode!r}; expected up, down or nearest")
     bits = x.astype(np.float32).view(np.uint32)
@@ -89,6 +89,6 @@ def _power(x: Any, saturate: bool, round_mode: str) -> Any:
 
 
 def widened(x: Any, dtype: np.dtype[Any]) -> Any:
-    """An array of a narrow type in one of minorm's."""
+    """Convert an array of a narrow type to one of minorm's types."""
     wide = x.astype(np.int64 if x.dtype in INTEGERS else np.float32)
     return wide.astype(dtype)

@@ -1,4 +1,4 @@
-"""Sparse tensors of a file, as initializers and in Constants, written out: a model in which they are dense."""
+"""Make a model's sparse tensors dense, both initializers and Constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.onnx.graph.tensors import MAX_RANK, Budget
 
 
 def densified(model: Any, folder: str | None, budget: Budget) -> Any:
-    """The model itself where all its tensors are dense; else a copy in which they are."""
+    """Return the model itself if all its tensors are dense, else a copy in which they are."""
     if not any(len(getattr(h, "sparse_initializer", ())) or any(map(_is_sparse, h.node)) for h in _holders(model)):
         return model
     copy = type(model)()
@@ -39,7 +39,7 @@ def densified(model: Any, folder: str | None, budget: Budget) -> Any:
 
 
 def _holders(model: Any) -> Iterator[Any]:
-    """The graph, the graphs inside its nodes, and the functions."""
+    """Yield the graph, the graphs inside its nodes, and the functions."""
     pending = [model.graph, *model.functions]
     while pending:
         holder = pending.pop()
@@ -48,12 +48,12 @@ def _holders(model: Any) -> Iterator[Any]:
 
 
 def _is_sparse(node: Any) -> bool:
-    """Whether it is a Constant with a sparse value, and nothing else."""
+    """Return whether a node is a Constant with only a sparse value."""
     return node.op_type == "Constant" and [a.name for a in node.attribute] == ["sparse_value"]
 
 
 def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> TensorProto:
-    """The tensor of a SparseTensorProto: 0 where no value stands. Places are counted through, or for each axis."""
+    """Make the dense tensor of a SparseTensorProto, with 0 elsewhere; places are flat or given for each axis."""
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")

@@ -1,1 +1,1 @@
-"""Other layers in the place of nodes: spots.py finds the nodes, replacing.py takes them out of the graph."""
+"""Replace nodes of a loaded graph by other layers: spots.py finds the nodes, replacing.py takes them out."""

@@ -1,4 +1,4 @@
-"""A classifier of images out of an ONNX file of any maker: to be trained on, for other classes and other images."""
+"""Load an image classifier from any ONNX file, to train it further for other classes and other images."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from minorm.serialization import limits
 from minorm.tensor.tensor import Tensor
 
 QUANTIZED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
-CLOSE = 1e-3  # of the largest number: how far two images at once may be from each alone
+CLOSE = 1e-3  # of the largest number: how far the results of two images together may be from those of each alone
 
 
 def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = None) -> bytes:
-    """The file's bytes; where weights lie in other files, those of a model that holds them too."""
+    """Return the file's bytes; if its weights lie in other files, the bytes of a model that holds them too."""
     model, folder = load.parse(path, max_bytes, None, external_root)
     if not inside.is_outside(model):
         with open(path, "rb") as file:
@@ -38,9 +38,9 @@ def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = N
 
 @dataclass(frozen=True)
 class Classifier:
-    """The file of a classifier, which was not yet made a network.
+    """Holds the file of a classifier, and builds networks from it.
 
-    what       the file, as errors name it
+    what       the file's name in errors
     contents   its bytes
     """
 
@@ -51,22 +51,22 @@ class Classifier:
 
     @cached_property
     def input(self) -> ImageInput:
-        """What it takes."""
+        """Describe the images that it takes."""
         return self._named(lambda: image_input.described(self._proto()))
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What the file says of itself."""
+        """Return the entries of the file's metadata."""
         return metadata.entries_of(self._proto())
 
     def opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
-        """The network for such images with all its weights, and its head; ValueError where it cannot take them."""
+        """Return the network for such images with all its weights, and its head; ValueError if it cannot take them."""
         opened: tuple[GraphModule, Head] = self._named(lambda: self._opened(channels, size))
         self._heads[channels, size] = opened[1]
         return opened
 
     def head(self, channels: int, size: int) -> Head:
-        """The head alone."""
+        """Return only the head."""
         return self._heads[channels, size] if (channels, size) in self._heads else self.opened(channels, size)[1]
 
     def _opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
@@ -88,9 +88,9 @@ class Classifier:
         raise ValueError(reasons[0] + ("; the file is quantized: expected its model in floats" if quantized else ""))
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> GraphModule:
-        """The network for such images and so many classes, which returns logits; a new head is drawn at random.
+        """Build a network that returns logits for such images and `classes` classes, with a new random head.
 
-        keeps_head    True: the head of the file stays
+        keeps_head    True: keep the head of the file
         """
         model, head = self.opened(channels, size)
 
@@ -101,13 +101,13 @@ class Classifier:
                 heads.drop_activation(model, head)
             made = _outputs(model, Tensor(np.zeros((2, channels, size, size), np.float32))).shape
             if made != (2, classes):
-                raise ValueError(f"it makes {made} of two images; expected (2, {classes}), one number a class")
+                raise ValueError(f"it returns {made} for two images; expected (2, {classes}), one number a class")
 
         self._named(finish)
         return model
 
     def _check_runs(self, model: GraphModule, x: Tensor) -> None:
-        """Two images at once give what each gives alone, whatever batch the file was written for."""
+        """Check that two images together give the same as each alone, whatever batch the file was written for."""
         given, size = self.input, x.shape[2]
         try:
             both = _outputs(model, x).numpy()
@@ -119,17 +119,17 @@ class Classifier:
             return
         alone = np.concatenate([_outputs(model, x[i : i + 1]).numpy() for i in range(2)])
         if alone.shape != both.shape or np.abs(alone - both).max() > CLOSE * np.abs(alone).max():
-            raise ValueError(f"it was written for a batch of {given.batch}, and computes something else of another; "
+            raise ValueError(f"it was written for a batch of {given.batch}, and gives other results for another batch; "
                              "expected a file with a free batch (in PyTorch dynamic_axes, or dynamic_shapes)"
                              )  # fmt: skip
 
     def _outputs(self, proto: Any) -> list[str]:
-        """The names of the outputs, but for new running statistics."""
+        """Return the names of the outputs, without new running statistics."""
         return [name for name in (entry.name for entry in proto.graph.output) if not name.endswith(".updated")]
 
     @cached_property
     def outputs(self) -> list[str]:
-        """The names of the outputs, the first of which that has a head is trained."""
+        """Return the names of the outputs; training uses the first one with a head."""
         return self._outputs(self._proto())
 
     def _proto(self) -> Any:
@@ -143,7 +143,7 @@ class Classifier:
 
 
 def _cut(proto: Any, output: str, max_bytes: int) -> GraphModule:
-    """The network up to one output, in float32; new running statistics stay."""
+    """Return the network up to one output, in float32, with its new running statistics."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     image_input.drop_outputs(copy, lambda name: name != output and not name.endswith(".updated"))
@@ -153,7 +153,7 @@ def _cut(proto: Any, output: str, max_bytes: int) -> GraphModule:
 
 
 def _outputs(model: GraphModule, x: Tensor) -> Any:
-    """What it makes in evaluation."""
+    """Return the model's output in evaluation mode."""
     with evaluating(model):
         return model(x)
 

@@ -1,7 +1,8 @@
-"""The head of a loaded classifier: its last layer, found by walking back from the output, and another one in its place.
+"""Find the head of a loaded classifier, its last layer, by walking back from the output, and replace it.
 
-A head is a product with weights, Gemm, MatMul with its Add, or a 1x1 Conv, and whatever follows it up to the output: a
-pooling, a Reshape, a Softmax. All of that makes room for the new layer, which gives one row of numbers for each image.
+A head is a product with weights (Gemm, MatMul with its Add, or a 1x1 Conv) and all nodes that follow it up to the
+output: a pooling, a Reshape, a Softmax. The new layer replaces all of them, and gives one row of numbers for each
+image.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 
 PRODUCTS = ("Gemm", "MatMul", "Conv")
-ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # of an output; the loss of a run takes logits
+ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # of an output; the loss takes logits
 FORMS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout")
 POOLINGS = ("GlobalAveragePool", "GlobalMaxPool", "AveragePool", "ReduceMean")
 PASSED = (*ACTIVATIONS, *FORMS, *POOLINGS, "Relu")
-SHOWN = 4  # last nodes, in an error
+SHOWN = 4  # the last nodes that an error names
 
 
 @dataclass(frozen=True)
 class Head:
-    """Where the last layer stands, and what it is.
+    """Locates and describes the last layer.
 
-    part        its nodes, with all that follows up to the output
-    name        of the layer in the graph: a module's path, or its node
+    part        its nodes, with all that follow up to the output
+    name        the layer's name in the graph: a module's path, or that of its node
     operator    Gemm, MatMul or Conv
-    features    that it reads, and classes that it gives
+    features    the number of features that it reads; `classes` that of its results
     after       the operators that follow
     weights     the names of its tensors in the file
     """
@@ -49,11 +50,11 @@ class Head:
 
     @property
     def activation(self) -> str:
-        """The Softmax, or its like, that follows; "" where the output is logits."""
+        """Return the Softmax, or similar operator, that follows; "" if the output is logits."""
         return next((operator for operator in self.after if operator in ACTIVATIONS), "")
 
     def layer(self, classes: int) -> Module:
-        """A new one of its kind for so many classes, drawn at random."""
+        """Return a new random layer of its kind for `classes` classes."""
         if self.operator != "Conv":
             return nn.Linear(self.features, classes)
         relu = [nn.ReLU()] if "Relu" in self.after else []
@@ -61,9 +62,9 @@ class Head:
 
 
 def find(model: Any, x: Tensor) -> Head:
-    """The head of a GraphModule with one output. x: images that it takes, to see shapes.
+    """Find the head of a GraphModule with one output. x: images that it takes, to see shapes.
 
-    ValueError, which says what was looked for and what the last nodes are, where there is none.
+    Raise ValueError if there is no head; it says what was looked for, and which nodes are the last.
     """
     spots, name, after = replacing.spots_of(model), model.output_names[0], list[str]()
     places: list[int] = []
@@ -83,12 +84,12 @@ def find(model: Any, x: Tensor) -> Head:
 
 
 def replace(model: Any, head: Head, layer: Module) -> None:
-    """Put the layer in the place of the head and of all that follows it."""
+    """Replace the head, and all that follows it, by the layer."""
     completed(replacing.Replacement(model, head.part, layer, head.part.path or replacing.flat(head.name)).make)
 
 
 def drop_activation(model: Any, head: Head) -> None:
-    """Let the model return logits: the Softmax, or its like, behind the head computes nothing any more."""
+    """Let the model return logits: replace the Softmax, or similar operator, behind the head by an Identity."""
     for place in head.part.places:
         spot = replacing.spots_of(model).spots[place]
         if spot.operator in ACTIVATIONS:
@@ -98,7 +99,7 @@ def drop_activation(model: Any, head: Head) -> None:
 
 
 def _has_weights(spots: Spots, place: int) -> bool:
-    """Whether it multiplies one value of the network with fixed numbers."""
+    """Return whether the node multiplies one value of the network with fixed numbers."""
     first, second, *_ = spots.spots[place].inputs
     return first not in spots.fixed and second in spots.fixed
 
@@ -117,7 +118,7 @@ def _head(model: Any, x: Tensor, spots: Spots, layer: list[int], places: list[in
 
 
 def _shapes(model: Any, wanted: Step, x: Tensor) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
-    """The shapes that a step reads, and that of its result."""
+    """Return the shapes of a step's arguments, and that of its result."""
     found: list[Any] = []
 
     def see(step: Step, arguments: Any, results: Any, multiplications: int) -> None:

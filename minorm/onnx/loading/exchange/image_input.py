@@ -1,7 +1,7 @@
-"""The input of a classifier of images as training gives them: any number of images, N x channels x size x size.
+"""Change a classifier's input to the form that training gives: any number of images, N x channels x size x size.
 
-A file with another form is changed before it is read: a fixed batch becomes free, also where a Reshape repeats it, and
-in front of an input of N x size x size x channels stands a Transpose.
+We change a file with another form before we load it: a fixed batch becomes free, also where a Reshape repeats it, and
+an input of N x size x size x channels gets a Transpose.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from onnx import TensorProto, helper, numpy_helper
 from minorm.onnx.graph.names import drop
 from minorm.support.masking import printable
 
-CHANNELS = (1, 3)  # of grey pictures, and of those in colour
+CHANNELS = (1, 3)  # of grey images, and of colour images
 BATCH = "N"
-IMAGES = "images"  # the name of an input that is put in front
+IMAGES = "images"  # the name of an input in front of a Transpose
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
 
 @dataclass(frozen=True)
 class ImageInput:
-    """What a file declares of its images.
+    """Describes the images that a file declares.
 
-    channels        None where that is free
-    size            height and width, None where they are free
-    batch           None where that is free
+    channels        None if free
+    size            height and width, None if free
+    batch           None if free
     channels_last   whether it takes N x size x size x channels
     """
 
@@ -40,7 +40,7 @@ class ImageInput:
 
 
 def described(model: Any) -> ImageInput:
-    """The only input of a ModelProto; ValueError where it takes something else than square images of floats."""
+    """Describe the only input of a ModelProto; ValueError if it does not take square images of floats."""
     held = {tensor.name for tensor in model.graph.initializer}
     inputs = [entry for entry in model.graph.input if entry.name not in held]
     if len(inputs) != 1:
@@ -49,7 +49,7 @@ def described(model: Any) -> ImageInput:
     name, given = printable(inputs[0].name), inputs[0].type.tensor_type
     if given.elem_type not in FLOATS:
         kind = TensorProto.DataType.Name(given.elem_type).lower()
-        raise ValueError(f"the input {name!r} of the graph takes {kind}; expected floats, which gradients pass through")
+        raise ValueError(f"the input {name!r} of the graph takes {kind}; expected floats, through which gradients flow")
     dims = [int(dim.dim_value) if dim.dim_value > 0 else None for dim in given.shape.dim]
     if given.HasField("shape") and len(dims) != 4:
         raise ValueError(f"the input {name!r} of the graph has {len(dims)} axes; expected 4: images")
@@ -66,7 +66,7 @@ def described(model: Any) -> ImageInput:
 
 
 def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
-    """Change the ModelProto: it takes any number of images, N x channels x size x size."""
+    """Change the ModelProto so that it takes any number of images, N x channels x size x size."""
     graph = model.graph
     entry = next(entry for entry in graph.input if entry.name == found.name)
     if found.batch is not None:
@@ -90,12 +90,12 @@ def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
 
 
 def drop_outputs(model: Any, gone: Callable[[str], bool]) -> None:
-    """Leave out the outputs of the ModelProto whose names `gone` is true of."""
+    """Drop the outputs of the ModelProto for whose names `gone` returns True."""
     drop(model.graph.output, lambda entry: gone(entry.name))
 
 
 def _shapes_of_reshapes(graph: Any) -> Iterator[Any]:
-    """The fixed shapes, as TensorProtos, that Reshapes and nothing else read."""
+    """Yield the fixed shapes, as TensorProtos, that only Reshapes read."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].HasField("t"):
@@ -110,7 +110,7 @@ def _shapes_of_reshapes(graph: Any) -> Iterator[Any]:
 
 
 def _free(tensor: Any, batch: int) -> None:
-    """Let a shape that begins with the batch begin with that of the images; a shape has one -1, and 0 copies."""
+    """Free the batch at the beginning of a Reshape's shape: -1, or 0, which copies, if the shape has a -1 already."""
     shape = numpy_helper.to_array(tensor).copy()
     if shape.ndim != 1 or shape.size < 2 or shape[0] != batch:
         return

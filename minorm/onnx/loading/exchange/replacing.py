@@ -1,7 +1,7 @@
-"""`GraphModule.replace`: nodes of a loaded graph make room for a layer, which is given what they were given.
+"""Replace nodes of a loaded graph by a layer, which reads the same values: `GraphModule.replace`.
 
-Everything is worked out first, so that an error changes nothing. Then the layer gives the output in the place of the
-node that gave it, and what nothing needs any more is left out: nodes, their tensors, and the modules that held these.
+We work everything out first, so that an error changes nothing. Then the layer computes the output in place of the old
+node, and everything that the graph no longer needs is dropped: nodes, their tensors, and the modules that held these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from minorm.nn import Module
 from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.step import Step
-from minorm.onnx.loading.exchange import housing, stand_in
+from minorm.onnx.loading.exchange import module_tree, stand_in
 from minorm.onnx.loading.exchange.spots import Part, Spot, Spots
 from minorm.onnx.loading.original import Original
 from minorm.onnx.loading.updates import ENDING
@@ -21,7 +21,7 @@ LINE = "model.replace({}, layer)"
 
 
 def found(model: Any, name: str, layer: Any) -> Part:
-    """The nodes that the name means; TypeError or ValueError unless the layer can take their place."""
+    """Return the nodes that the name means; TypeError or ValueError unless the layer can take their place."""
     if not isinstance(layer, Module):
         kind = f"the class {layer.__name__}" if isinstance(layer, type) else f"a {type(layer).__name__}"
         raise TypeError(f"replace: layer is {kind}; expected an nn.Module: model.replace({name!r}, nn.Linear(512, 5))")
@@ -35,7 +35,7 @@ def found(model: Any, name: str, layer: Any) -> Part:
 
 
 def spots_of(model: Any) -> Spots:
-    """The nodes of a graph that was built. model: a GraphModule."""
+    """Return the nodes of a GraphModule as Spots."""
     names = model._value_names
 
     def named(slots: Iterable[int | None]) -> tuple[str, ...]:
@@ -54,11 +54,11 @@ def spots_of(model: Any) -> Spots:
 
 
 class Replacement:
-    """A replacement that is worked out: what the graph has afterwards, and what it no longer has.
+    """Works out a replacement: the steps and tensors of the graph afterwards, and those that it loses.
 
     steps, updates, snapshots    as in GraphModule
-    lost                         id() of the tensors that only nodes read which are gone
-    gone                         id() of the modules that were such nodes
+    lost                         the ids of the tensors that only dropped nodes read
+    gone                         the ids of the modules that were dropped nodes
     """
 
     def __init__(self, model: Any, part: Part, layer: Module, wished: str) -> None:
@@ -90,7 +90,7 @@ class Replacement:
     def make(self) -> None:
         """Change the model."""
         model, step = self.model, self.step
-        path = housing.move_in(model, self.layer, self.wished, self.gone, self.lost)
+        path = module_tree.insert_layer(model, self.layer, self.wished, self.gone, self.lost)
         step.label, step.node, step.module = f"{path!r}, a {type(self.layer).__name__}", path, path
         if self.file is not None:
             stand_in.name_layer(self.file.model, path)
@@ -104,7 +104,7 @@ def _read(steps: Sequence[Step]) -> set[int | None]:
 
 
 def _reached(steps: Sequence[Step], slots: set[Any]) -> set[Any]:
-    """These slots, and those that are computed from them."""
+    """Return these slots, and the slots that are computed from them."""
     found_ = set(slots)
     for step in steps:
         if not found_.isdisjoint(step.inputs):
@@ -123,5 +123,5 @@ def _needed(steps: Sequence[Step], ends: Iterable[int]) -> list[Step]:
 
 
 def flat(name: str) -> str:
-    """The name of a node or a value as that of a module."""
+    """Turn the name of a node or a value into a module's name."""
     return name.strip("/").replace(".", "_") or "layer"

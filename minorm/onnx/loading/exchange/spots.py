@@ -1,7 +1,7 @@
-"""Which nodes of a graph a name means: those of a module, one node, what computes a value, or what reads a tensor.
+"""Find the nodes that a name means: a module's, one node, the maker of a value, or the readers of a tensor.
 
-What the nodes of a module take from the rest of the network are its inputs, without tensors of the file and without
-lengths; what the rest reads of them is the output.
+The inputs of a module are the values that its nodes read from the rest of the network, without tensors of the file and
+without lengths. Its output is the value that the rest reads from its nodes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.support.masking import printable
 
-PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # to which a separate node may add a bias
+PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # products to which a separate node may add a bias
 LENGTHS = {"Shape", "Size"}
-SHOWN = 3  # names that an error proposes
-LONGEST = 100  # characters of a name that is compared with others
+SHOWN = 3  # the names that an error proposes
+LONGEST = 100  # the most characters of a name that we compare with others
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A node: its name in the file, the module it comes from, its operator, and the values that it reads and gives.
+    """Describes a node: its name in the file, its module, its operator, and the values that it reads and gives.
 
-    branch    whether it runs under a condition alone
+    branch    whether it runs only under a condition
     """
 
     name: str
@@ -38,9 +38,9 @@ class Spot:
 
 
 class Part(NamedTuple):
-    """Nodes that belong together: their places in the list, what they take of the network, and what they give.
+    """Describes nodes that belong together: their places in the list, the values that they read, and their output.
 
-    path      of the module they are, or ""
+    path      the path of their module, or ""
     """
 
     places: list[int]
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 def in_front(
     name: str, nodes: Sequence[Node], initializers: Collection[str], inputs: Collection[str], ends: Collection[str]
 ) -> list[str]:
-    """The values in front of the nodes that a name means: `load(path, before=name)`."""
+    """Return the values in front of the nodes that a name means: `load(path, before=name)`."""
     spots = [
         Spot(node.name, node.module, node.operator, node.inputs, node.outputs, bool(node.conditions)) for node in nodes
     ]
@@ -69,11 +69,11 @@ def in_front(
 
 
 class Spots:
-    """The nodes of a graph in order, and the names that lead to them.
+    """Lists the nodes of a graph in order, and finds them by name.
 
-    tensors    what the file holds, by name, and the path of its module, or ""
-    fixed      all values that are known without an input
-    ends       what the graph returns
+    tensors    the file's tensors: name -> the path of its module, or ""
+    fixed      all values that do not depend on an input
+    ends       the outputs of the graph
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Spots:
             self.makers |= {name: place for name in spot.outputs if name}
 
     def find(self, name: str, operation: str, line: str) -> Part:
-        """The nodes that a name means, which give one value to the rest of the graph.
+        """Return the nodes that a name means; the rest of the graph must read just one of their values.
 
-        operation, line    for errors: who asks, and how a line that would do is written, `model.replace({}, layer)`
+        operation, line    for errors: the caller, and the form of a correct line, `model.replace({}, layer)`
         """
         places, inputs, path = self.begin(name, operation, line)
         outputs = self._outputs(places)
@@ -109,7 +109,7 @@ class Spots:
         return Part(places, inputs, outputs[0], path)
 
     def begin(self, name: str, operation: str, line: str) -> tuple[list[int], list[str], str]:
-        """The places of the nodes that a name means, what they read of the network, and the path of their module."""
+        """Return the places of the nodes that a name means, the values that they read, and the path of their module."""
         if not isinstance(name, str):
             raise TypeError(f"{operation}: the name is {name!r}; expected a str: {line.format(repr('fc'))}")
         places, path = self._meant(name)
@@ -118,7 +118,7 @@ class Spots:
         inputs = self._inputs(places)
         if not inputs:
             raise ValueError(
-                f"{operation}: {name!r} reads tensors of the file alone; expected a layer that values of the network "
+                f"{operation}: {name!r} reads only tensors of the file; expected a layer that values of the network "
                 "go through"
             )
         return places, inputs, path
@@ -126,7 +126,7 @@ class Spots:
     # What a name means
 
     def _meant(self, name: str) -> tuple[list[int], str]:
-        """Places of nodes, and the path of their module."""
+        """Return the places of the nodes that a name means, and the path of their module."""
         path = name.replace("/", ".").strip(".")
         if path and (places := self._of_module(path)):
             return places, path
@@ -142,7 +142,7 @@ class Spots:
         return [], ""
 
     def _of_module(self, path: str) -> list[int]:
-        """The nodes that come from a module or one below it; where no node says so, those that read its tensors."""
+        """Return the nodes of a module and of modules below it; if no node names it, the readers of its tensors."""
         if not path:
             return []
         inside = {place for place, spot in enumerate(self.spots) if _is_below(spot.module, path)}
@@ -153,13 +153,13 @@ class Spots:
         return sorted(live or found)
 
     def module_of(self, place: int) -> str:
-        """The path of the one module that the tensors of a node are of, or that the node comes from."""
+        """Return the path of the one module that holds a node's tensors, else of the module that the node names."""
         spot = self.spots[place]
         homes = {self.tensors[name] for name in spot.inputs if self.tensors.get(name)}
         return homes.pop() if len(homes) == 1 else spot.module
 
     def with_bias(self, place: int) -> list[int]:
-        """A node, and the product or the bias that belongs to it: MatMul and Add are one layer."""
+        """Return a node with the product or the bias that belongs to it: MatMul and Add are one layer."""
         spot = self.spots[place]
         if spot.operator == "Add":
             made = [self.makers[name] for name in spot.inputs if name in self.makers and name not in self.fixed]
@@ -168,7 +168,7 @@ class Spots:
         return [place] if bias is None else [place, bias]
 
     def _bias_of(self, place: int) -> int | None:
-        """The Add that puts a bias to a product with weights, and that alone reads it."""
+        """Return the Add that adds a bias to a product with weights, if nothing else reads the product."""
         spot = self.spots[place]
         weighted = spot.operator in PRODUCTS and any(name in self.fixed for name in spot.inputs[:2])
         read = self.readers.get(spot.outputs[0], []) if weighted and spot.outputs[0] not in self.ends else []
@@ -208,7 +208,7 @@ class Spots:
         return f"{start}; the last ones are {', '.join(map(repr, last))}: {line.format(repr(last[-1]))}"
 
     def modules(self) -> list[str]:
-        """The paths of modules, in the order in which the network comes to them."""
+        """Return the paths of modules, in the order in which the network reaches them."""
         found: dict[str, None] = {}
         for spot in self.spots:
             homes = [self.tensors[name] for name in spot.inputs if self.tensors.get(name)]
@@ -222,7 +222,7 @@ def _is_below(path: str, above: str) -> bool:
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    """Names that are nearly this one; of long lists the end, where the heads are."""
+    """Return similar names, from the end of a long list, where the heads are."""
     names = [other for other in dict.fromkeys(known) if 0 < len(other) < LONGEST and other.isprintable()]
     path = name.replace("/", ".").strip(".")
     ending = [other for other in names if path and other.rpartition(".")[2] == path.rpartition(".")[2]]

@@ -1,4 +1,4 @@
-"""The file of a loaded graph with a node that stands for a layer, until `export` writes the layer's own nodes there."""
+"""Put a node that stands for a layer in the file of a loaded graph; `export` replaces it by the layer's own nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DOMAIN, OPERATOR = "minorm", "Replaced"  # its name is the path of the layer
 def put_layer(
     model: Any, layout: Layout, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
 ) -> Layout:
-    """Let a node without a name compute `output`, and leave out what nothing needs any more: where things stand then.
+    """Let an unnamed stand-in node compute `output`, and drop everything unneeded; return the layout afterwards.
 
-    returned    what the module returns, which may be other values than the outputs of the graph
-    gone        outputs of the graph that it no longer has
+    returned    the values that the module returns; they may differ from the outputs of the graph
+    gone        outputs of the graph to drop
     """
     graph = model.graph
     before = reads_of(graph.node)
@@ -42,17 +42,17 @@ def put_layer(
 
 
 def name_layer(model: Any, path: str) -> None:
-    """Name the node that stands for the layer that was put in last."""
+    """Name the stand-in node of the layer that was put in last."""
     next(node for node in model.graph.node if is_layer(node) and not node.name).name = path
 
 
 def is_layer(node: Any) -> bool:
-    """Whether a node stands for a layer."""
+    """Return whether a node stands for a layer."""
     return bool(node.domain == DOMAIN and node.op_type == OPERATOR)
 
 
 def _needed(nodes: Sequence[Any], ends: Iterable[str]) -> set[int]:
-    """Places of the nodes that these values are computed from."""
+    """Return the places of the nodes that compute these values, directly or not."""
     wanted, found = set(ends), set()
     for place in range(len(nodes) - 1, -1, -1):
         if not wanted.isdisjoint(filter(None, nodes[place].output)):
@@ -62,7 +62,7 @@ def _needed(nodes: Sequence[Any], ends: Iterable[str]) -> set[int]:
 
 
 def _moved(layout: Layout, places: dict[int, int]) -> Layout:
-    """The layout of the file whose nodes have other places; what is gone stands nowhere."""
+    """Return the layout with the nodes' new places, without the dropped nodes."""
     labels = {
         (context, place if context else places[place]): label
         for (context, place), label in layout.labels.items()

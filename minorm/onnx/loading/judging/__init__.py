@@ -1,1 +1,1 @@
-"""What each tensor of a file is, a Parameter, a buffer or a constant: by name, numbers and place."""
+"""Judge whether each tensor of a file is a Parameter, a buffer or a constant, by its name, numbers and place."""

@@ -1,15 +1,18 @@
-"""The judge: what each tensor of a file is, a Parameter, a buffer or a constant, and why.
+"""Judge whether each tensor of a file is a Parameter, a buffer or a constant, and say why.
 
-A file knows no parameters, only tensors: a network's weights, and numbers that a program wrote down, the 0.5 of a GELU,
-the eps of a norm, the exponent of a square. To train these breaks the network. The judge asks, in this order:
+A file has no parameters, only tensors. Some are a network's weights. Others are numbers that a program wrote: the 0.5
+of a GELU, the eps of a norm, the exponent of a square. Training these would break the network. The judge asks, in this
+order:
 
-1. What does the file say? minorm writes Constants for numbers; PyTorch's newer exporter says PARAMETER, BUFFER or
-   CONSTANT_TENSOR of each tensor; PyTorch never writes a Parameter as a Constant node.
-2. What does its name say (naming.py)? Buffers have their usual names; a module's tensor has the name of one.
-3. What are its numbers (tables.py)? What a formula makes was not trained: sines, filter banks, windows, masks, ranges.
-4. Where does it stand (weights_by_input.py)? What stands as a weight of an operator that has weights trains, whatever
-   it is called. So does what is combined with values of the network, if it is more than one number and not all equal.
-   One number in arithmetic trains only under the name of a module's tensor.
+1. What does the file say? minorm writes Constants for numbers; PyTorch's newer exporter marks each tensor as PARAMETER,
+   BUFFER or CONSTANT_TENSOR; PyTorch never writes a Parameter as a Constant node.
+2. What does its name say (naming.py)? Buffers have their usual names; a module's tensor has a module's path in its
+   name.
+3. What are its numbers (tables.py)? Numbers from a formula were not trained: sines, filter banks, windows, masks,
+   ranges.
+4. Where does it stand (weights_by_input.py)? A tensor trains under any name if it stands as a weight of an operator
+   that has weights. It also trains if it is combined with values of the network, has more than one number, and these
+   are not all equal. One number in arithmetic trains only under the name of a module's tensor.
 """
 
 from __future__ import annotations
@@ -28,14 +31,14 @@ _SAID = {naming.PARAMETER: PARAMETER, "BUFFER": BUFFER}  # CONSTANT_TENSOR is a 
 
 
 class Verdict(NamedTuple):
-    """What a tensor is, and why, as a phrase."""
+    """Holds the role of a tensor, and the reason as a phrase."""
 
     role: str  # Parameter, buffer or constant
     why: str
 
     @property
     def trains(self) -> bool:
-        """Whether it is a Parameter."""
+        """Return whether the tensor is a Parameter."""
         return self.role == PARAMETER
 
 
@@ -44,9 +47,9 @@ NOT_ASKED = Verdict(CONSTANT, "load(trainable=...) does not ask for it")
 
 
 def others_of(array: Any, is_state: bool) -> Verdict:
-    """The verdict on a tensor that cannot train, whatever it is called.
+    """Return the verdict on a tensor that cannot train under any name.
 
-    is_state    whether it is what a layer keeps: running statistics
+    is_state    whether a layer keeps it as running statistics
     """
     if is_state:
         return Verdict(BUFFER, "running statistics of a normalization")
@@ -58,9 +61,9 @@ def others_of(array: Any, is_state: bool) -> Verdict:
 class Judge:
     """Judges the float tensors of a file.
 
-    inputs          of the graph
-    initializers    all of the file, in its order
-    arrays          the float tensors of the file, those in Constant nodes among them
+    inputs          the inputs of the graph
+    initializers    all initializers of the file, in its order
+    arrays          the float tensors of the file, including those in Constant nodes
     """
 
     def __init__(
@@ -79,25 +82,25 @@ class Judge:
         self.after: Mapping[str, str] = buffers_of(initializers) if origin.scripted else {}
         self.places = {} if origin.ours else weights_by_input.places(nodes, inputs, arrays)
         self.makers = {name: node for node in nodes for name in node.outputs}
-        self.bases: dict[str, str] = {}  # an exponent -> what it is the exponent of
+        self.bases: dict[str, str] = {}  # an exponent -> its base
         for node in nodes:
             if node.operator == "Pow" and len(node.inputs) == 2 and node.inputs[1] in arrays:
                 self.bases.setdefault(node.inputs[1], node.inputs[0])
 
     def of(self, name: str) -> Verdict:
-        """The verdict on one of the arrays."""
+        """Return the verdict on one of the arrays."""
         array, place = self.arrays[name], self.places.get(name)
         own = self.own.get(name, name)
         found = self._said(name) or self._impossible(name, own)
         if found is None:
             form = self.origin.form(own)
             if name in self.held and form is Form.PLAIN:
-                form = Form.TOOL  # a name without a dot says nothing of a number in a node
+                form = Form.TOOL  # a name without a dot says nothing about a number in a node
             found = self._one(own, array, place, form) if array.size == 1 else self._many(own, array, place, form)
         return found
 
     def _said(self, name: str) -> Verdict | None:
-        """What the file says of it."""
+        """Return the verdict of the file itself, if it has one."""
         if self.origin.ours:
             if name in self.held:
                 return Verdict(CONSTANT, "minorm writes no Parameter as a Constant node")
@@ -110,26 +113,26 @@ class Judge:
         return None
 
     def _impossible(self, name: str, own: str) -> Verdict | None:
-        """What says of a tensor under any name that it is no Parameter."""
+        """Return the verdict on a tensor that cannot be a Parameter under any name, else None."""
         if naming.is_named_as_buffer(own, self.known):
-            return Verdict(BUFFER, "it is called as a buffer is")
+            return Verdict(BUFFER, "it has the name of a buffer")
         if own in self.after:
             return Verdict(BUFFER, self.after[own])
         base = self.bases.get(name)
         if base is not None and not weights_by_input.is_positive(base, self.makers, self.arrays):
-            return Verdict(CONSTANT, "an exponent of what may be negative has no gradient there")
+            return Verdict(CONSTANT, "an exponent of a value that may be negative has no gradient there")
         if self.arrays[name].size == 0:
             return Verdict(CONSTANT, "it is empty")
         return None
 
     def _one(self, own: str, array: Any, place: Place | None, form: Form) -> Verdict:
-        """A single number."""
+        """Return the verdict on a single number."""
         if form is Form.MODULE and (self.origin.producer == "pytorch" or not naming.is_literal(own)):
             return Verdict(PARAMETER, "it has the name of a module's tensor")
         if place is not None and place.kind is Kind.WEIGHT and array.ndim:
             return Verdict(PARAMETER, str(place))
         if form is Form.PLAIN and own in ("weight", "bias", "w"):
-            return Verdict(PARAMETER, "it is called as a module's tensor is")
+            return Verdict(PARAMETER, "it has a usual name of a module's tensor")
         return Verdict(CONSTANT, "one number in arithmetic")
 
     def _many(self, own: str, array: Any, place: Place | None, form: Form) -> Verdict:
@@ -142,13 +145,14 @@ class Judge:
             return Verdict(PARAMETER, str(place) if weight else "it has the name of a module's tensor")
         found = self._placed(array, place)
         if place is not None and place.kind is Kind.AFFINE and naming.is_literal(own) and tables.is_all_equal(array):
-            return Verdict(CONSTANT, "it is called as a number, and all its numbers are equal")
+            return Verdict(CONSTANT, "it has the name of a number, and all its numbers are equal")
         return found
 
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
-        """What formula made the numbers; "" if none did.
+        """Return the formula that made the numbers, in words; "" without one.
 
-        An author may have begun a weight, or a tensor that a word names, with a range or with few different numbers.
+        An author may have initialized a weight, or a tensor with a word as its name, with a range or with few different
+        numbers.
         """
         kind = None if place is None else place.kind
         is_weight = own.rpartition(".")[2] == "weight"
@@ -163,9 +167,9 @@ class Judge:
         return tables.formula(array) or few
 
     def _placed(self, array: Any, place: Place | None) -> Verdict:
-        """A tensor of which only place and numbers say what it is."""
+        """Return the verdict on a tensor by its place and numbers alone."""
         if place is None:
-            return Verdict(CONSTANT, "it does not stand where operators have weights, and no module's name says more")
+            return Verdict(CONSTANT, "it is not where operators have weights, and no module's name says more")
         if place.kind is Kind.WEIGHT:
             if array.ndim > 1 and tables.is_binary(array):
                 return Verdict(CONSTANT, f"{tables.BINARY}, {place}")
@@ -180,25 +184,25 @@ class Judge:
 
 
 def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
-    """The tensors of PyTorch's older exporter that are buffers, in the order of the file, and why.
+    """Find the buffers among the tensors of PyTorch's older exporter, in the order of the file, with the reasons.
 
-    It writes Parameters and buffers alike. But a module's buffers follow its Parameters, so that whatever comes after
-    one buffer of a module is another.
+    It writes Parameters and buffers alike. But a module's buffers follow its Parameters, so every tensor of the module
+    after its first buffer is a buffer too.
     """
     found: dict[str, str] = {}
     closed: dict[str, str] = {}
     for name, array in initializers.items():
         module, _, last = name.rpartition(".")
-        if not naming.is_module_name(name):  # the exporter's own, or a simplifier's
+        if not naming.is_module_name(name):  # a name by the exporter or a simplifier
             continue
-        if last in ("weight", "bias") and f"{module}.running_mean" in initializers:  # a scripted module's come last
+        if last in ("weight", "bias") and f"{module}.running_mean" in initializers:  # last in a scripted module
             continue
         if not dtypes.is_float(array.dtype):
             why = "it holds no floats"
         elif module in closed:
             why = f"it follows the buffer {closed[module]!r} of its module"
         elif naming.is_named_as_buffer(name, initializers):
-            why = "it is called as a buffer is"
+            why = "it has the name of a buffer"
         else:
             made = tables.formula(array)
             why = f"its numbers have a formula: {made}" if made else ""

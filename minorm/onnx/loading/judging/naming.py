@@ -1,12 +1,13 @@
-"""What the name of a tensor says: whether a module has it, a person wrote it, or a program counted it up.
+"""Tell from a tensor's name whether a module has it, a person wrote it, or a program numbered it.
 
-    MODULE    a tensor of a module: `layer1.0.conv1.weight`, TensorFlow's `model/dense/MatMul/ReadVariableOp:0`,
-              Paddle's `linear_0.w_0`; in a file of PyTorch's older exporter also `cls_token`, of the outermost module
+    MODULE    a module's tensor: `layer1.0.conv1.weight`, TensorFlow's `model/dense/MatMul/ReadVariableOp:0`,
+              Paddle's `linear_0.w_0`; in a file of PyTorch's older exporter also `cls_token`, a tensor of the outermost
+              module
     PLAIN     a word that a person may have given to anything: `kernel`, `eps`
     TOOL      a number or a path that a program made up: `onnx::Mul_7`, `497`, `/fc/Transpose_output_0`, `val_12`,
               Paddle's `helper.constant.3`
 
-Every look at a name takes time in proportion to its length: files of strangers choose their names.
+Each check of a name takes time in proportion to its length, because a foreign file may have any names.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PARAMETER = "PARAMETER"
 
 
 class Form(enum.Enum):
-    """Who gave a name."""
+    """Says who gave a name."""
 
     MODULE = "a module"
     PLAIN = "a person"
@@ -38,8 +39,8 @@ _COUNTERS = re.compile(r"(_\d+)+")
 _DIGITS = "0123456789"
 _TORCH_COUNTS = re.compile(r"val_\d+|scalar_tensor_default\w*|lifted_tensor\w*|_tensor_constant\d*|_inlfunc\w*")
 _COUNTED = re.compile(r"scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*")
-_PROGRAMS = ("p2o.", "helper.", "auto.")  # what Paddle2ONNX begins its own names with
-_TEMPORARY = re.compile(r"tmp_\d+|\d+")  # the last part of a dotted name that Paddle's programs count up
+_PROGRAMS = ("p2o.", "helper.", "auto.")  # prefixes of Paddle2ONNX's own names
+_TEMPORARY = re.compile(r"tmp_\d+|\d+")  # the last part of a dotted name that Paddle's programs number
 _TENSORS = (
     "kernel", "bias", "gamma", "beta", "alpha", "embeddings", "weight", "weights", "recurrent_kernel",
     "depthwise_kernel", "pointwise_kernel",
@@ -61,10 +62,10 @@ _BUFFER = ("_buffer", "_buf")
 
 @dataclass
 class Origin:
-    """What a file says about itself.
+    """Holds a file's statements about itself.
 
-    kinds      name -> PARAMETER and the like; empty where the file does not say
-    scripted   written by PyTorch's older exporter: only its own names have colons and slashes
+    kinds      name -> PARAMETER and the like; empty if the file does not say
+    scripted   whether PyTorch's older exporter wrote it: only that exporter's own names have colons and slashes
     """
 
     producer: str = ""
@@ -73,12 +74,12 @@ class Origin:
 
     @property
     def ours(self) -> bool:
-        """Whether minorm wrote it: then every initializer is a tensor of the model, and a Constant none."""
+        """Return whether minorm wrote it: then every initializer is a tensor of the model, and no Constant is."""
         return self.producer == metadata.OURS
 
     @classmethod
     def of(cls, model: Any) -> Origin:
-        """What this model says."""
+        """Read the statements of this model."""
         kinds = {}
         for entry in chain(model.graph.input, model.graph.value_info, model.graph.initializer):
             for item in entry.metadata_props:
@@ -88,7 +89,7 @@ class Origin:
         return cls(model.producer_name, kinds, scripted=model.producer_name == "pytorch" and not newer)
 
     def form(self, name: str) -> Form:
-        """Who gave the name, as far as it tells."""
+        """Return who gave the name, as far as one can tell."""
         if self.kinds:
             return Form.MODULE if self.kinds.get(name) == PARAMETER else Form.TOOL
         if is_named_as_buffer(name):
@@ -104,17 +105,17 @@ class Origin:
         return Form.PLAIN if _WORD.fullmatch(name) and not _is_counted(name) else Form.TOOL
 
     def names(self, name: str) -> bool:
-        """Whether the file says that the tensor is a weight, by what it declares or by its name."""
+        """Return whether the file says that the tensor is a weight, by its declaration or by its name."""
         return self.form(name) is not Form.TOOL
 
 
 def is_module_name(name: str) -> bool:
-    """Whether PyTorch's older exporter calls a module's tensor so: a word, or words with dots between."""
+    """Return whether a module's tensor has such a name in PyTorch's older exporter: words joined by dots."""
     return _WORD.fullmatch(name) is not None or _DOTTED.fullmatch(name) is not None
 
 
 def _is_variable(name: str) -> bool:
-    """Whether TensorFlow calls a variable so, or the name ends with what layers call their tensors."""
+    """Return whether a name is TensorFlow's for a variable, or ends with a usual name of a layer's tensor."""
     if "ReadVariableOp" in name:
         return True
     last = name.rpartition(":")[0] or name
@@ -123,25 +124,25 @@ def _is_variable(name: str) -> bool:
 
 
 def _is_counted(name: str) -> bool:
-    """Whether a word ends with numbers, `mul_3`, or is what a tool calls a constant."""
+    """Return whether a word ends with numbers, `mul_3`, or is a tool's name for a constant."""
     base = name.rstrip(f"_{_DIGITS}")
     return _COUNTED.fullmatch(name) is not None or bool(base and _COUNTERS.fullmatch(name[len(base) :]))
 
 
 def is_literal(name: str) -> bool:
-    """Whether a word says a number rather than what it is for: `half`, `eps`, `one`."""
+    """Return whether a word names a number rather than its purpose: `half`, `eps`, `one`."""
     return _LITERALS.fullmatch(name.rpartition(".")[2]) is not None
 
 
 def is_named_as_buffer(name: str, siblings: Container[str] = ()) -> bool:
-    """Whether a tensor is called as a buffer is: statistics, a known table, what a reparametrization keeps.
+    """Return whether a name is that of a buffer: statistics, a known table, the state of a reparametrization.
 
     siblings    the other tensors of the file: `weight_u` and `weight_mask` are buffers beside a `weight_orig`
     """
     last = name.rpartition(".")[2]
     if last in _STATISTICS or last in _TABLES or last.endswith(_BUFFER):
         return True
-    if last in ("_u", "_v"):  # of spectral_norm, the newer form
+    if last in ("_u", "_v"):  # the newer form of spectral_norm
         return ".parametrizations." in name or name.startswith("parametrizations.")
     base, _, part = name.rpartition("_")
     return part in ("u", "v", "mask") and f"{base}_orig" in siblings

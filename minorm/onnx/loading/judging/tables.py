@@ -1,8 +1,8 @@
-"""Tensors that a formula made and no training did: tables of sines, filter banks, windows, masks, ranges, grids.
+"""Recognize tensors that a formula made, not training: tables of sines, filter banks, windows, masks, ranges, grids.
 
-Most of these are found by one property. Along the right axis a sine, a cosine, a straight line, and a growth by one
-factor all satisfy x[t+1] + x[t-1] = 2 c x[t], with one number c for each line. So do the rows of a Fourier basis, even
-with a window over them, along the frequencies. Numbers that were trained never do.
+One property finds most of them. Along the right axis, a sine, a cosine, a straight line, and a growth by one factor all
+satisfy x[t+1] + x[t-1] = 2 c x[t], with one number c for each line. So do the rows of a Fourier basis along the
+frequencies, even with a window over them. Trained numbers never do.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from minorm.devices import dtypes
 
 MASKED = -50.0  # added before a softmax, such a number means "not here"
-LARGEST = 1 << 22  # elements; a larger tensor is no table
-TOLERANCE = 2e-3  # of the largest number of a line: sines of large angles are rounded, 16-bit floats too
-WINDOW = 8  # the shortest vector whose symmetry says something
+LARGEST = 1 << 22  # elements; a larger tensor is not a table
+TOLERANCE = 2e-3  # of a line's largest number: sines of large angles have rounding errors, and so have 16-bit floats
+WINDOW = 8  # the shortest vector whose symmetry means something
 BINARY = "zeros and ones"
-FEW = 6  # different numbers in the kernels of fixed filters
-LINES = 16  # that are looked at first: they tell of most weights that they have no formula
-SAMPLE = 256  # numbers that are looked at first
-SMALL = 1 << 12  # elements of a tensor of which all are looked at
+FEW = 6  # the most different numbers in the kernels of fixed filters
+LINES = 16  # the lines to look at first: they show for most weights that these have no formula
+SAMPLE = 256  # the numbers to look at first
+SMALL = 1 << 12  # the most elements of a tensor that we look at completely
 
 
 def repeats(array: Any) -> bool:
-    """Whether an axis in front, a batch, holds the same once for each sample: what was expanded to it."""
+    """Return whether the first axis, a batch, repeats the same numbers for each sample: an expanded tensor."""
     return (
         array.ndim > 1
         and len(array) > 1
@@ -37,7 +37,7 @@ def repeats(array: Any) -> bool:
 
 
 def is_all_equal(array: Any) -> bool:
-    """Whether all numbers are the same."""
+    """Return whether all numbers are the same."""
     return _is_all(array, array.flat[:1])
 
 
@@ -47,14 +47,14 @@ def _is_all(array: Any, number: Any) -> bool:
 
 
 def formula(array: Any) -> str:
-    """What kind of formula made these numbers, in words; "" if none did."""
+    """Return the kind of formula that made these numbers, in words; "" if they have no formula."""
     if not _may_be_a_table(array):
         return ""
     return basis(array) or ("" if _has_hardly_moved(array) else _progression(_core(array)))
 
 
 def basis(array: Any) -> str:
-    """The same for what may stand where an operator has its weights, in which ranges and grids are not looked for."""
+    """Return the formula of a tensor that may be an operator's weight: as `formula`, without ranges and grids."""
     if not _may_be_a_table(array):
         return ""
     found = "" if _is_mixed(array) else _masks(array)
@@ -83,16 +83,16 @@ def _masks(array: Any) -> str:
 
 
 def is_binary(array: Any) -> bool:
-    """Whether all numbers are 0 or 1, and there are both."""
+    """Return whether all numbers are 0 or 1, and both occur."""
     flat = array.reshape(-1)
     zeros_and_ones = all(bool(((x == 0) | (x == 1)).all()) for x in (flat[:SAMPLE], flat))
     return array.size >= 4 and zeros_and_ones and not is_all_equal(array)
 
 
 def few_numbers(array: Any, times: int = 2) -> str:
-    """What says that a program wrote these numbers down, where nothing says that they are weights; else "".
+    """Return why these numbers look written by a program, if nothing says that they are weights; else "".
 
-    times    how often each number comes, on average
+    times    how often each number must occur on average
     """
     if array.size < 4 or array.size > LARGEST or is_all_equal(array):
         return ""
@@ -107,18 +107,18 @@ def few_numbers(array: Any, times: int = 2) -> str:
 
 
 def _is_rounded(array: Any) -> bool:
-    """Whether all numbers are of 16 bits, of which there are not many."""
+    """Return whether all numbers fit 16 bits; there are few such numbers, so repetitions prove nothing."""
     return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in dtypes.HALVES)
 
 
 def _has_hardly_moved(array: Any) -> bool:
-    """Whether all numbers are nearly equal: a parameter that began with ones, say, and was hardly trained yet."""
+    """Return whether all numbers are nearly equal: a parameter that began with ones, say, and has hardly trained."""
     sample = _sample(array)
     return bool(np.ptp(sample) <= 1e-3 * float(abs(sample).max()))
 
 
 def fixed_filters(array: Any) -> str:
-    """What says that the kernels of a convolution were written down: Sobel's, Laplace's, wavelets; else ""."""
+    """Return why a convolution's kernels look fixed, not trained: Sobel's, Laplace's, wavelets; else ""."""
     if not 9 <= array.size <= LARGEST or is_all_equal(array):
         return ""
     if len(np.unique(array.reshape(-1)[:SAMPLE])) > FEW or len(numbers := np.unique(array)) > FEW:
@@ -127,7 +127,7 @@ def fixed_filters(array: Any) -> str:
     return "filters of few different numbers" if simple or 4 * len(numbers) <= array.size else ""
 
 
-# A first look, which is all that most weights take
+# A first look, which is enough for most weights
 
 
 def _may_be_a_table(array: Any) -> bool:
@@ -135,13 +135,13 @@ def _may_be_a_table(array: Any) -> bool:
 
 
 def _sample(array: Any) -> Any:
-    """Some of the numbers: all of a small tensor."""
+    """Return some of the numbers; all of a small tensor."""
     flat = array.reshape(-1)
     return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
 
 
 def _is_mixed(array: Any) -> bool:
-    """Whether a large tensor holds numbers of both signs, finite and none 0: neither mask nor filter bank nor blur."""
+    """Return whether a large tensor has both signs and only finite, nonzero numbers: no mask, filter bank or blur."""
     if array.size <= SMALL:
         return False
     sample = _sample(array)
@@ -149,7 +149,7 @@ def _is_mixed(array: Any) -> bool:
 
 
 def _core(array: Any) -> Any:
-    """The numbers without axes of length 1 and those along which all is the same."""
+    """Return the numbers without axes of length 1 and axes along which all numbers are the same."""
     values = np.squeeze(array)
     for axis in reversed(range(values.ndim)):
         first = values.take([0], axis)
@@ -174,7 +174,7 @@ def _waves(values: Any) -> str:
 
 
 def _is_wave(values: Any) -> bool:
-    """Sines beside their cosines, or behind them: sin^2 + cos^2 = 1."""
+    """Return whether sines stand beside their cosines, or behind them: sin^2 + cos^2 = 1."""
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
@@ -187,7 +187,7 @@ def _is_wave(values: Any) -> bool:
 
 
 def _lines(values: Any, axis: int, most: int | None = None) -> Any:
-    """The lines along an axis in float64; some of them, and not only the first, which may be all zeros or ones."""
+    """Return lines along an axis in float64: all, or about `most`, spread out as the first may be all zeros."""
     others = [n for i, n in enumerate(values.shape) if i != axis]
     count = math.prod(others)
     if most is None or count <= most:
@@ -197,7 +197,7 @@ def _lines(values: Any, axis: int, most: int | None = None) -> Any:
 
 
 def _recurrent(lines: Any) -> Any:
-    """The c of each line, where all satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
+    """Return the c of each line, if all satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
     around, middle = lines[:, 2:] + lines[:, :-2], 2 * lines[:, 1:-1]
     scale = np.maximum((middle * middle).sum(1), np.finfo(np.float64).tiny)
     c = (around * middle).sum(1) / scale
@@ -207,12 +207,12 @@ def _recurrent(lines: Any) -> Any:
 
 
 def _oscillates(values: Any, axis: int) -> bool:
-    """Sines or cosines along an axis, over all of it or each half of it, perhaps with other ends."""
+    """Return whether sines or cosines run along an axis, or each half of it, perhaps with other ends."""
     n, count = values.shape[axis], values.size // values.shape[axis]
     halves = [slice(0, n // 2), slice(1, n // 2 - 1)] if n % 2 == 0 else []
     for part in (slice(0, n), slice(1, n - 1), *halves):
         length = part.stop - part.start
-        if length < 5 or count * (length - 3) < 6:  # too few to tell chance from a formula
+        if length < 5 or count * (length - 3) < 6:  # too few to tell a formula from chance
             continue
         if _recurrent(_lines(values, axis, LINES)[:, part]) is None:
             continue
@@ -224,7 +224,7 @@ def _oscillates(values: Any, axis: int) -> bool:
 
 
 def _has_waves(lines: Any, c: Any) -> bool:
-    """Whether some of these lines go up and down, and are no growth by a step or a factor."""
+    """Return whether some of these lines go up and down, so that they do not grow by a step or a factor."""
     most = abs(lines).max(1)
     steps = np.diff(lines)
     turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | (steps[:, 1:] * steps[:, :-1] < 0).any(1)
@@ -236,7 +236,7 @@ def _ends_alike(lines: Any) -> bool:
 
 
 def _progression(values: Any) -> str:
-    """Numbers that grow by one step or one factor, over the whole or along an axis; powers of two."""
+    """Find numbers that grow by one step or one factor, in the whole tensor or along an axis, and powers of two."""
     if values.ndim == 0 or values.size < 4:
         return ""
     flat = values.reshape(-1)
@@ -268,7 +268,7 @@ def _grows(flat: Any) -> bool:
 
 
 def _is_symmetric(values: Any) -> bool:
-    """Whether a vector is its mirror image, or is once its first number is left out: a window, a low-pass filter."""
+    """Return whether a vector is its mirror image, perhaps without its first number: a window, a low-pass filter."""
     if len(values) < WINDOW:
         return False
     bound = 1e-5 * abs(values).max()
@@ -276,13 +276,13 @@ def _is_symmetric(values: Any) -> bool:
 
 
 def _is_blur(filters: Any) -> bool:
-    """One symmetric filter for every channel, which is no filter that was drawn."""
+    """Return whether every channel has the same symmetric filter; random filters differ."""
     first = filters if filters.ndim == 2 else filters[0]
     return bool((filters == first).all()) and all(bool((first == np.flip(first, axis)).all()) for axis in range(2))
 
 
 def _is_bank(filters: Any) -> bool:
-    """Rows that are positive on one interval, where they rise and fall, and 0 elsewhere: mel and other filter banks."""
+    """Return whether each row rises and falls on one interval and is 0 elsewhere: mel and other filter banks."""
     if min(filters.shape) < 3 or filters.shape[1] < 6 or not (filters >= 0).all():
         return False
     there = filters > 0

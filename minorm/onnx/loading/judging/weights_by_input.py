@@ -1,7 +1,7 @@
-"""Where each of a file's float tensors stands: as an operator's weight, beside values of the network, or elsewhere.
+"""Find where each float tensor of a file stands: as an operator's weight, beside values of the network, or elsewhere.
 
-Values of the network are what depends on its inputs. A tensor may reach its place behind a Transpose or a Slice, or as
-a part of what a weight is computed from: a learned query meets weights before it meets values of the network, a
+Values of the network are those that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
+It may also be a part from which a weight is computed: a learned query meets weights before values of the network, and a
 weight-normalized kernel is a direction and a length.
 """
 
@@ -16,7 +16,7 @@ from minorm.onnx.graph.kinds import sources
 from minorm.onnx.graph.node_layers import Written
 from minorm.onnx.graph.reading import Node
 
-# The inputs where an operator has its weights.
+# Operator -> the inputs that are its weights.
 PLACES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv"), (1, 2)),
     **dict.fromkeys(
@@ -34,7 +34,7 @@ PLACES: Mapping[str, tuple[int, ...]] = {
     "SkipSimplifiedLayerNormalization": (2, 3),
     "EmbedLayerNormalization": (2, 3, 4, 5, 6),
 }
-STATES: Mapping[str, tuple[int, ...]] = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6)}  # what they begin with
+STATES: Mapping[str, tuple[int, ...]] = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6)}  # the inputs that are initial states
 NORMS = frozenset(name for name in PLACES if name.endswith("Normalization"))
 MOVES = frozenset((
     "Transpose", "Reshape", "Expand", "Tile", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Cast", "CastLike",
@@ -49,15 +49,15 @@ UNSIGNED = frozenset(("Relu", "Abs", "Exp", "Sigmoid", "Softplus", "Softmax", "S
 
 
 class Kind(enum.Enum):
-    """What a tensor is to the nodes that read it, the strongest first."""
+    """Lists what a tensor can be for the nodes that read it, the strongest first."""
 
     WEIGHT = "weight of"
     PART = "a part of the weight of"
     AFFINE = "a scale or a bias behind a layer, in"
     BESIDE = "beside values of the network in"
     TOKEN = "joined to values of the network by"
-    STATE = "what begins"
-    IMAGE = "what is convolved by"
+    STATE = "the initial state of"
+    IMAGE = "the input of"
     NEUTRAL = "ones and zeros of a norm without weights in"
     SCALING = "shifts or scales the network's input in"
     EXPONENT = "exponent in"
@@ -66,7 +66,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor stands: what it is there, and the node."""
+    """Says what a tensor is for a node, and names the node."""
 
     kind: Kind
     operator: str
@@ -80,18 +80,18 @@ _ORDER = {kind: i for i, kind in enumerate(Kind)}
 
 
 def places(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> dict[str, Place]:
-    """array -> its place, for those that have one. inputs: of the graph."""
+    """Return array -> its place, for those that have one. inputs: the inputs of the graph."""
     return _Walk(nodes, inputs, arrays).found()
 
 
 class _Walk:
-    """A walk from the last node to the first, which hands places up to where values come from."""
+    """Walks from the last node to the first, and passes places up to the tensors from which values come."""
 
     def __init__(self, nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> None:
         self.nodes, self.arrays = nodes, arrays
         self.learned = _Learned(arrays)
-        self.live, self.raw = set(inputs), set(inputs)  # raw: the network's inputs, before anything weighs them
-        self.behind: dict[str, Node] = {}  # what a weighted operator computes, perhaps moved -> its node
+        self.live, self.raw = set(inputs), set(inputs)  # raw: the network's inputs, before a weight is applied
+        self.behind: dict[str, Node] = {}  # result of an operator with weights, perhaps moved -> its node
         self.places: dict[str, Place] = {}
         self.makers: dict[str, Node] = {}
         readers: dict[str, set[str]] = {}
@@ -102,7 +102,7 @@ class _Walk:
             if node.operator not in LENGTHS and any(name in self.live for name in node.inputs):
                 self.live.update(filter(None, node.outputs))
                 self._follow(node)
-        # What goes into a sine and a cosine, perhaps 2 pi times.
+        # The arguments of a sine and a cosine, perhaps before a product with 2 pi.
         self.waves = {name for name, found in readers.items() if {"Sin", "Cos"} <= found}
         for node in reversed(nodes):
             if node.outputs[0] in self.waves and self._only_scales(node):
@@ -135,7 +135,7 @@ class _Walk:
                     if source is not None and name in self.places:
                         self._put(source, self.places[name])
             elif not any(name in self.live for name in node.inputs):
-                self._hand_up(node)
+                self._pass_up(node)
             else:
                 self._enter(node)
         begins = states(self.nodes)
@@ -147,7 +147,7 @@ class _Walk:
         return {name: self.places[name] for name in arrays if name in self.places}
 
     def _images(self, node: Node) -> None:
-        """Of convolutions: what they begin with, what a style is multiplied into."""
+        """Collect the tensors that reach a convolution as its image, or as its kernel, which a style may multiply."""
         if node.operator in CONVOLUTIONS:
             self.images.update(node.inputs[:1])
             self.kernels.update(node.inputs[1:2])
@@ -162,8 +162,8 @@ class _Walk:
         if name and (old is None or _ORDER[place.kind] < _ORDER[old.kind]):
             self.places[name] = place
 
-    def _hand_up(self, node: Node) -> None:
-        """What a node without values of the network is given stands where its result does."""
+    def _pass_up(self, node: Node) -> None:
+        """Give the inputs of a node without values of the network the place of its result."""
         place = min(
             (self.places[name] for name in node.outputs if name in self.places),
             key=lambda place: _ORDER[place.kind],
@@ -176,7 +176,7 @@ class _Walk:
         elif node.operator == "Concat":
             for name in node.inputs:
                 self._put(name, place)
-        elif not node.operator.startswith("Reduce"):  # what only a sum goes on from is another tensor's, made anew
+        elif not node.operator.startswith("Reduce"):  # a sum is a new tensor, so its place says nothing about its input
             weighs = place.kind in (Kind.WEIGHT, Kind.PART)
             part = replace(place, kind=Kind.PART) if weighs else place
             takes: Sequence[int] = PLACES.get(node.operator, range(len(node.inputs)))
@@ -186,11 +186,11 @@ class _Walk:
                     self._put(node.inputs[i], part)
 
     def _enter(self, node: Node) -> None:
-        """Places of a node that values of the network reach."""
+        """Record the places that tensors have in a node that values of the network reach."""
         label = node.name or next(filter(None, node.outputs), "")
         operator = node.operator
         if operator in MOVES and (operator != "Gather" or node.inputs[0] in self.live):
-            self._hand_up(node)
+            self._pass_up(node)
         elif operator in PLACES:
             neutral = operator in NORMS and self.learned.is_neutral(node)
             kind = Kind.NEUTRAL if neutral else Kind.WEIGHT
@@ -221,17 +221,18 @@ class _Walk:
 
 
 class _Learned:
-    """Whether normalizations multiply with ones and add zeros; each array is looked at once, however many read it."""
+    """Tells whether normalizations multiply with ones and add zeros; it looks at each array once for all readers."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
-        self.neutral: dict[tuple[str, float], bool] = {}  # whether all of an array is this number
+        self.neutral: dict[tuple[str, float], bool] = {}  # whether all numbers of an array are this one
 
     def is_neutral(self, node: Node) -> bool:
-        """Whether a normalization multiplies with ones and adds zeros: it has no weights, but the operator wants some.
+        """Return whether a normalization multiplies with ones and adds zeros: it has no weights, but its operator needs
+        some.
 
-        So exporters write a norm without weights, and the first part of a GroupNorm: Reshape, InstanceNormalization.
-        But a BatchNormalization that trains may be that of a fresh model.
+        Exporters write a norm without weights in this way, and the first part of a GroupNorm: Reshape,
+        InstanceNormalization. But a BatchNormalization that trains may belong to a fresh model.
         """
         trains = node.operator == "BatchNormalization" and any(node.outputs[1:])
         if trains or isinstance(node.described, Written):  # weights that a file writes in separate nodes count
@@ -246,7 +247,7 @@ class _Learned:
 
 
 def states(nodes: Sequence[Node]) -> set[str]:
-    """The values that a recurrence begins with, an RNN or a loop, also before they are given another shape."""
+    """Return the initial values of recurrences, RNNs or loops, also before nodes give them another shape."""
     found = set[str]()
     for node in reversed(nodes):
         if node.operator in REPEATING or node.operator == "CastLike":
@@ -259,12 +260,12 @@ def states(nodes: Sequence[Node]) -> set[str]:
 
 
 def is_channel(shape: tuple[int, ...]) -> bool:
-    """Whether one axis alone is longer than 1."""
+    """Return whether just one axis is longer than 1."""
     return sum(length != 1 for length in shape) == 1 and 0 not in shape
 
 
 def is_positive(name: str, makers: Mapping[str, Node], arrays: Mapping[str, Any], depth: int = 4) -> bool:
-    """Whether a value is never negative, as far as the nodes that compute it tell."""
+    """Return whether a value is never negative, as far as the nodes that compute it tell."""
     if name in arrays:
         return bool((arrays[name] >= 0).all())
     node = makers.get(name)
@@ -278,7 +279,7 @@ def is_positive(name: str, makers: Mapping[str, Node], arrays: Mapping[str, Any]
         )
     if node.operator in ("Cast", "Identity", "Reshape", "Pow", "ReduceMean", "ReduceSum", "GlobalAveragePool"):
         return is_positive(node.inputs[0], makers, arrays, depth - 1)
-    if node.operator in ("Max", "Add", "Mul"):  # few of their inputs: time is bounded
+    if node.operator in ("Max", "Add", "Mul"):  # only two of their inputs, to bound the time
         found = (is_positive(other, makers, arrays, depth - 1) for other in dict.fromkeys(node.inputs[:2]))
         return any(found) if node.operator == "Max" else all(found) or (node.operator == "Mul" and _is_square(node))
     return node.operator in UNSIGNED

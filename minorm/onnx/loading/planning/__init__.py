@@ -1,1 +1,1 @@
-"""Inference of loaded graphs by plan."""
+"""Run inference of loaded graphs by plan."""

@@ -1,4 +1,4 @@
-"""A plan: the Functions of one run of a graph, on numbered registers."""
+"""Hold the Functions of one run of a graph as a plan, on numbered registers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minorm.tensor.tensor import Tensor
 
 
 class Plan:
-    """The Functions of a run, on numbered registers. Register 0 is None, an absent argument.
+    """Applies the Functions of a run again, on numbered registers. Register 0 is None, an absent argument.
 
-    held      a register and the Tensor of the graph whose array it has when a run begins
-    fixed     the registers when a run begins: arrays that follow from shapes, and None
-    layers    those with options, which may change; then the plan is of another graph
+    held      pairs: a register, and the Tensor of the graph whose array it holds when a run begins
+    fixed     the initial registers of a run: arrays that follow from shapes, and None
+    layers    the layers with options; if these change, the plan is no longer valid
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Plan:
         return "\n".join(map(repr, self.applications))
 
     def is_current(self) -> bool:
-        """Whether every layer is as it was when the plan was made: its mode, options and Tensors, and no hooks."""
+        """Return whether every layer is unchanged since the plan was made: mode, options and Tensors, and no hooks."""
         if any(held.get(name) is not value for held, name, value in self.tensors):
             return False
         return all(vars(layer) == before and not is_active(layer) for layer, before in self.layers)
 
     def run(self, given: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs for these inputs."""
+        """Return the outputs for these inputs."""
         arrays = list(self.fixed)
         for register, tensor in self.held:
             arrays[register] = tensor.array
@@ -68,5 +68,5 @@ class Plan:
 
 
 def is_active(layer: Module) -> bool:
-    """Whether a layer does more than compute: it trains, or calls hooks."""
+    """Return whether a layer does more than compute: it trains, or calls hooks."""
     return (layer.training and not layer.frozen) or any(layer.__dict__.get("_hooks", {}).values())

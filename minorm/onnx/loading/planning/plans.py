@@ -1,17 +1,17 @@
-"""Inference by plan: what a graph applied to inputs of these shapes is written down once, and applied again.
+"""Run inference by plan: record once which Functions a graph applies to inputs of some shapes, and apply them again.
 
 A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
-without gradients all of that but the Functions follows from shapes. So the second run with inputs of the same shapes
-and types is traced, and the Functions it applied, with the numbers of their arrays and their options, are a Plan; the
-runs after it are these Functions, in the same order, on the same arrays: the same bits.
+without gradients, everything but the Functions' results follows from shapes. So we trace the second run with inputs of
+the same shapes and types. The Functions that it applied, with the numbers of their arrays and their options, are a
+Plan. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
 
-A plan is made only where that is certain. What a rule reads itself of the elements of its arguments, instead of giving
-them to a Function, must follow from shapes; watched.py notices. So must the shapes of results, which some operators
-cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan is made, and
-none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where the nodes are
-being watched, and for arrays on a GPU. A graph without a plan runs node by node, as it always can, and so does a run in
-which anything goes wrong, for the error that names the node. A graph that was converted to another type has plans of
-that type: the conversions of what a node reads are Functions of them.
+A plan is made only if that is certain. If a rule itself reads elements of its arguments, instead of passing them to a
+Function, these must follow from shapes; watched.py notices such reads. The shapes of results must follow from shapes
+too, which some operators cannot promise (UNSTEADY). The indices of a Take are the only array among options that may
+come from a run. A run records gradients, has an open trace or a watcher of its nodes, trains a layer, calls hooks, or
+uses arrays on a GPU: then it neither makes nor uses a plan. A graph without a plan runs node by node. So does a run
+that fails by plan, so that the error names the node. A graph that was converted to another type has plans of that type;
+they contain the conversions of the values that a node reads.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from minorm.onnx.loading.planning.plan import Plan, is_active
 from minorm.onnx.loading.planning.recorder import Recorder
 from minorm.tensor.tensor import Tensor
 
-KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
+KEPT = 8  # the most plans of a graph; a new shape replaces the oldest
 
 
 class Plans:
-    """The plans of a graph, by the shapes and types of its inputs and the type that it was converted to.
+    """Keeps the plans of a graph, by the shapes and types of its inputs and the type to which it was converted.
 
-    True for inputs that came once, False for those without a plan.
+    The entry is True for inputs that came once, and False for inputs without a plan.
     """
 
     def __init__(self) -> None:
         self._known: dict[Any, Plan | bool] = {}
 
     def __reduce__(self) -> Any:
-        return Plans, ()  # a copy of the graph makes its own
+        return Plans, ()  # a copy of the graph makes its own plans
 
     def run(self, given: Sequence[Tensor], dtype: Any) -> list[Tensor] | None:
-        """The outputs by the plan for these inputs; None where there is none, or where it may not be used now."""
+        """Run the plan for these inputs and return its outputs; None without a plan, or if it may not be used now."""
         if not self._known or not _may_repeat(given):
             return None
         key = _key(given, dtype)
@@ -56,7 +56,7 @@ class Plans:
             if plan.is_current():
                 return plan.run(given)
             self._known.pop(key, None)
-        except Exception:  # noqa: BLE001  node by node it is raised again, or not
+        except Exception:  # noqa: BLE001  a run node by node raises it again, or succeeds
             pass
         return None
 
@@ -68,10 +68,10 @@ class Plans:
         constants: Sequence[Tensor],
         layers: Sequence[Module],
     ) -> Recorder | None:
-        """What writes down this run, if these inputs have come once before and nothing is against it."""
+        """Return a Recorder for this run, if these inputs have come once before and nothing prevents a plan."""
         if not _may_repeat(given) or any(map(is_active, layers)):
             return None
-        places = [*map(id, given)]  # one Tensor in two of them hides which one a node reads
+        places = [*map(id, given)]  # one Tensor in two places hides which one a node reads
         if len(set(places)) < len(places) or not {*map(id, held), *map(id, constants)}.isdisjoint(places):
             return None
         key = _key(given, dtype)
@@ -83,14 +83,14 @@ class Plans:
         return None
 
     def __repr__(self) -> str:
-        """`(1, 3, 224, 224): 85 passes` for each plan: to how many passes the nodes came together."""
+        """Return `(1, 3, 224, 224): 85 passes` for each plan: the number of passes into which the nodes were fused."""
         made = [(key, plan) for key, plan in self._known.items() if isinstance(plan, Plan)]
         return ", ".join(
             f"{' '.join(str(shape) for shape, _ in key[1])}: {len(plan.applications)} passes" for key, plan in made
         )
 
     def keep(self, given: Sequence[Tensor], dtype: Any, plan: Plan | None) -> None:
-        """From now on runs with inputs like these go by this plan; None: node by node."""
+        """Use this plan for runs with such inputs from now on; None: run them node by node."""
         self._known[_key(given, dtype)] = False if plan is None else plan
 
 
@@ -99,7 +99,7 @@ def _key(given: Sequence[Tensor], dtype: Any) -> Any:
 
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Whether a run may be one by a plan: it is only computed, by our own kernels, and is not watched."""
+    """Return whether a run may go by plan: it only computes, with our own kernels, and is not watched."""
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

@@ -1,4 +1,4 @@
-"""Writes a plan down: runs a graph node by node, and keeps the Functions that the rules of its nodes apply."""
+"""Record a plan: run a graph node by node, and keep the Functions that the rules of its nodes apply."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from minorm.ops.fusing import fused
 from minorm.ops.indexing import Take
 from minorm.tensor.tensor import Tensor
 
-# Operators that no plan holds: the shapes of their results follow from values, they draw numbers, or they check labels
-# of the CPU alone.
+# Operators that no plan holds: the shapes of their results depend on values, they draw random numbers, or they check
+# labels on the CPU only.
 UNSTEADY = {
     "Bernoulli", "Compress", "Loop", "Multinomial", "NegativeLogLikelihoodLoss", "NonMaxSuppression", "NonZero",
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SoftmaxCrossEntropyLoss",
     "Unique",
 }  # fmt: skip
 
-# Layers that may be put in the place of nodes. Whether another decides by shapes alone, its code would have to tell.
+# Layers that may replace nodes in a plan. Whether another layer decides by shapes alone, only its code could tell.
 STEADY_LAYERS = {
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d",
     "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
@@ -37,14 +37,14 @@ STEADY_LAYERS = {
     "Sigmoid", "Softmax", "StochasticDepth", "Tanh",
 }  # fmt: skip
 
-GIVEN = object()  # in an index: an array that a run gives
+GIVEN = object()  # in an index: an array that comes from the run
 
-# Operators whose rules read indices only to refuse those outside, with a better error than their Functions'.
+# Operators whose rules read indices only to refuse those out of range, with a better error than their Functions.
 REFUSING = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
 
 
 class Taken(Application):
-    """A Take whose arrays of indices come from the run: they stand behind x among the inputs."""
+    """Applies a Take whose index arrays come from the run: they follow x among the inputs."""
 
     __slots__ = ("parts",)
 
@@ -59,7 +59,7 @@ class Taken(Application):
 
 
 class Recorder:
-    """Runs the steps of a graph one by one, and writes down what they apply; `why` says what is against a plan."""
+    """Runs the steps of a graph one by one, and records what they apply; `why` says what prevents a plan."""
 
     def __init__(
         self, inputs: Sequence[Tensor], held: Sequence[Tensor], constants: Sequence[Tensor], layers: Sequence[Module]
@@ -70,7 +70,7 @@ class Recorder:
         self._fixed: list[Any] = [None]
         self._known: dict[int, tuple[Any, Any]] = {0: (None, None)}  # the shapes and types of the registers
         self._applications: list[Application] = []
-        self._steady = {id(tensor) for tensor in constants}  # the Tensors that follow from shapes
+        self._steady = {id(tensor) for tensor in constants}  # the ids of the Tensors that follow from shapes
         self._kept = list(constants)  # so that no other Tensor gets their ids
         self._held = [(self._register(tensor), tensor) for tensor in held]
         for tensor in constants:
@@ -79,9 +79,9 @@ class Recorder:
         self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
 
     def run(self, step: Any, values: list[Any], dtype: Any) -> None:
-        """Run the step, in a trace, with stand-ins for what does not follow from shapes.
+        """Run the step, in a trace, with stand-ins for the Tensors that do not follow from shapes.
 
-        dtype    the type that the graph was converted to, or None
+        dtype    the type to which the graph was converted, or None
         """
         if self.why:
             step.run(values, dtype)
@@ -97,7 +97,7 @@ class Recorder:
         try:
             with trace.record() as calls:
                 results = step.run(values, dtype)
-        except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; or the node is at fault, and says so
+        except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; or the node is at fault, and fails again
             self.why = step.label
             for slot, x in zip(step.inputs, arguments, strict=True):
                 if slot is not None:
@@ -120,7 +120,7 @@ class Recorder:
             values[slot] = self._meant(values[slot], meant)
 
     def _stand_in(self, tensor: Any, reads: Reads, meant: dict[int, Any]) -> Any:
-        """What a rule gets in place of a Tensor: that itself, where it follows from shapes."""
+        """Return the stand-in that a rule gets for a Tensor; the Tensor itself if it follows from shapes."""
         register = None if id(tensor) in self._steady else self._find(tensor)
         if register is None:
             return tensor
@@ -130,7 +130,7 @@ class Recorder:
         return stand_in
 
     def _meant(self, value: Any, meant: dict[int, Any]) -> Any:
-        """A value of a step as the next one reads it: no stand-in."""
+        """Return a step's value as the next step reads it: without a stand-in."""
         if not isinstance(value, StandIn):
             return value
         if id(value) not in meant:
@@ -141,8 +141,8 @@ class Recorder:
         return meant[id(value)][1]
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
-        """The plan of a run with these results; None where something is against it."""
-        if self.why or not all(isinstance(x, Tensor) for x in outputs):  # sequences are no arrays
+        """Return the plan of a run with these results; None if something prevents it."""
+        if self.why or not all(isinstance(x, Tensor) for x in outputs):  # sequences are not arrays
             return None
         made = {register for application in self._applications for register in application.outputs}
         registers = [self._find(tensor) for tensor in outputs]
@@ -154,9 +154,9 @@ class Recorder:
     def _write_down(
         self, calls: Sequence[trace.Call], arguments: Sequence[Any], results: Sequence[Any], seen: bool
     ) -> bool:
-        """Write down the calls of a step; whether that fails, since it knows more than shapes.
+        """Record the calls of a step; return True if that fails, because the step depends on more than shapes.
 
-        seen    whether the rule has read elements, so that what it has made itself may depend on them
+        seen    whether the rule has read elements, so that tensors that it makes itself may depend on them
         """
         read = {id(tensor) for tensor in results}
         for call in calls:
@@ -166,7 +166,7 @@ class Recorder:
                 if tensor is not None and self._find(tensor) is None:
                     if seen:
                         return True
-                    self._register(tensor, tensor.array)  # a number, as in x * alpha, or what a rule makes of shapes
+                    self._register(tensor, tensor.array)  # a number, as in x * alpha, or a result from shapes
                     self._kept.append(tensor)
             registers = [0 if tensor is None else self._find(tensor) for tensor in inputs]
             outputs = call.result if isinstance(call.result, tuple) else (call.result,)
@@ -195,19 +195,19 @@ class Recorder:
         return register
 
     def _find(self, tensor: Any) -> Any:
-        """The register of a Tensor, if it has one."""
+        """Return the register of a Tensor, if it has one."""
         reference, register = self._registers.get(id(tensor), (None, None))
         return register if reference is not None and reference() is tensor else None
 
 
 def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether one of the arrays may look into the memory of another of them, or of the others."""
+    """Return whether one of the arrays may share memory with another of them, or with one of `others`."""
     spans = [
         (*np.lib.array_utils.byte_bounds(array), fresh)
         for fresh in (True, False)
         for array in (arrays if fresh else others)
     ]
-    ends = {True: 0, False: 0}  # of what begins before
+    ends = {True: 0, False: 0}  # the furthest end so far, of fresh arrays and of others
     for start, end, fresh in sorted(span for span in spans if span[0] < span[1]):
         if start < ends[True] or (fresh and start < ends[False]):
             return True
@@ -216,20 +216,20 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _is_steady(step: Any) -> bool:
-    """Whether all that a node decides by elements would be noticed: not in the turns of a loop, nor in a branch."""
+    """Return whether we notice every decision that a node makes by elements: not in loops and branches."""
     if step.conditions or getattr(step, "turns", None) is not None or step.operator in UNSTEADY:
         return False
     return bool(step.operator) or not isinstance(step.operation, Module) or all(map(_decides, step.operation.modules()))
 
 
 def _decides(layer: Module) -> bool:
-    """Whether shapes alone decide what a layer applies: a normalization of the file, or one of ours that is known."""
+    """Return whether a layer decides by shapes alone: a normalization of the file, or a known layer of minorm."""
     kind = type(layer)
     return isinstance(layer, Sealed) or (kind.__name__ in STEADY_LAYERS and kind.__module__.startswith("minorm.nn."))
 
 
 def _elements(options: Any) -> Iterator[Elements]:
-    """The arrays among options that a rule was given to watch."""
+    """Yield the watched arrays among a Function's options."""
     if isinstance(options, Elements):
         yield options
     elif isinstance(options, (dict, tuple, list)):
@@ -238,12 +238,12 @@ def _elements(options: Any) -> Iterator[Elements]:
 
 
 def _is_array_of(tensor: Any, elements: Elements) -> bool:
-    """Whether these are the elements of a stand-in as they are, and positions: a mask decides over shapes."""
+    """Return whether these are the elements of a stand-in, unchanged, and positions: a mask would decide shapes."""
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 
 def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:
-    """The Functions in a tree of calls, in the order in which they were applied."""
+    """Yield the Functions in a tree of calls, in the order in which they were applied."""
     for call in calls:
         if isinstance(call.target, type) and issubclass(call.target, Function):
             yield call
@@ -252,7 +252,7 @@ def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:
 
 
 def _taken_apart(call: trace.Call) -> tuple[list[Any], dict[str, Any]]:
-    """The Tensors that a Function was applied to, and its options."""
+    """Return the Tensors to which a Function was applied, and its options."""
     inputs: list[Any] = []
     options: dict[str, Any] = {}
     kinds = inspect.signature(call.target.forward).parameters

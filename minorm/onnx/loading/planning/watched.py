@@ -1,9 +1,9 @@
-"""Whether the rule of a node looks at the elements of its arguments itself, instead of leaving that to Functions.
+"""Notice whether the rule of a node reads elements of its arguments itself, instead of leaving that to Functions.
 
-What a rule decides by shapes and types it decides alike for all inputs of one form; what it decides by elements it may
-decide otherwise next time. So it is given stand-ins, Tensors whose `array` is an `Elements`: shape, type and order of
-memory can be asked, and whatever else is done with it is noted, or an error. Functions get the arrays as they are. What
-a Function makes of a stand-in is a stand-in too.
+A rule makes the same decisions for all inputs of one form if it looks only at shapes and types. If it looks at
+elements, it may decide otherwise next time. So the rule gets stand-ins: Tensors whose `array` is an `Elements`. A rule
+can ask an `Elements` for shape, type and memory order; any other use is noted, or is an error. Functions get the arrays
+as they are. The result of a Function on a stand-in is a stand-in too.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 
 from minorm.tensor.tensor import Tensor
 
-# Who may have the array itself: what applies Functions, and what counts bytes.
+# Modules that get the array itself: they apply Functions, or count bytes.
 _TRUSTED = ("minorm.graph.", "minorm.onnx.graph.memory_budget", "minorm.onnx.loading.")
 _FORM = ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags")
 _LIKE = (np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.shape, np.ndim, np.size)
 
 
 class Reads:
-    """What was noted."""
+    """Holds whether elements were read."""
 
     seen = False
 
 
 class Elements(np.lib.mixins.NDArrayOperatorsMixin):
-    """What a rule sees of an array."""
+    """Shows an array to a rule: its shape and type freely; a read of its elements is noted."""
 
     def __init__(self, array: Any, reads: Reads) -> None:
         self._array, self._reads = array, reads
 
     def is_of(self, array: Any) -> bool:
-        """Whether it stands for this very array."""
+        """Return whether it stands for this very array."""
         return self._array is array
 
     def __getattr__(self, name: str) -> Any:
@@ -75,7 +75,7 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
         return float(self._array)
 
     def _note(self) -> None:
-        """Elements were read: by a rule, unless a Function was handed this among its options."""
+        """Note a read of elements, unless a Function reads them because it got this object among its options."""
         frame: Any = sys._getframe(2)
         while frame is not None and not frame.f_globals["__name__"].startswith("minorm.onnx."):
             if frame.f_globals["__name__"] == "minorm.graph.graph":
@@ -85,7 +85,7 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class StandIn(Tensor):
-    """A Tensor whose elements are watched."""
+    """Stands for a Tensor and watches its elements."""
 
     __slots__ = ("reads",)
 
@@ -93,7 +93,7 @@ class StandIn(Tensor):
 
     @classmethod
     def of(cls, tensor: Tensor, reads: Reads) -> StandIn:
-        """One for a Tensor: of the same array, and of the same versions."""
+        """Make a stand-in for a Tensor, with the same array and version counter."""
         self = cls.__new__(cls)
         _array.__set__(self, tensor.array)
         self._requires_grad, self.grad, self.creator, self.output_index = False, None, None, 0
@@ -102,7 +102,7 @@ class StandIn(Tensor):
 
     @property
     def array(self) -> Any:
-        """The array itself for Functions; else what notes who reads it."""
+        """Return the array itself to Functions; to others an `Elements`, which notes reads."""
         own = _array.__get__(self)
         trusted = sys._getframe(1).f_globals["__name__"].startswith(_TRUSTED)
         return own if trusted else Elements(own, self.reads)
@@ -112,7 +112,7 @@ class StandIn(Tensor):
         _array.__set__(self, array)
 
     def from_array(self, array: Any, creator: Any = None, index: int = 0) -> Any:  # type: ignore[override]
-        """What a Function makes of it is watched too."""
+        """Make a Function's result a watched Tensor too."""
         return StandIn.of(Tensor.from_array(array, creator, index), self.reads)
 
 
@@ -120,14 +120,14 @@ _array: Any = vars(Tensor)["array"]  # the slot
 
 
 def plain(stand_in: StandIn) -> Tensor:
-    """A Tensor of the same array, which is not watched."""
+    """Return a Tensor of the same array that is not watched."""
     result = Tensor.from_array(stand_in.array)
     result.version, result.view_of = stand_in.version, stand_in.view_of
     return result
 
 
 def _known(value: Any) -> Any:
-    """The arrays in place of what a rule sees of them."""
+    """Replace each `Elements` by its array."""
     if isinstance(value, Elements):
         return value._array
     if isinstance(value, (tuple, list)):

@@ -1,1 +1,1 @@
-"""Files of integers: nodes that run on bytes in inference, and integer weights that train as floats."""
+"""Load quantized files: nodes run on bytes in inference, and integer weights train as floats."""

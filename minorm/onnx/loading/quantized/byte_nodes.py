@@ -1,15 +1,15 @@
-"""Nodes between DequantizeLinear and QuantizeLinear as one node on bytes, for inference.
+"""Find nodes between DequantizeLinear and QuantizeLinear that one node on bytes replaces in inference.
 
     DequantizeLinear -> Conv, MatMul, Gemm or Add -> Relu? -> QuantizeLinear        a product, or a sum, of bytes
-                                                 -> Clip? ->                        where it is a Relu for these bytes
+                                                 -> Clip? ->                        if it is a Relu for these bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
-The file's own nodes stay, and run in training and wherever they are watched. In inference fused_steps.py runs one step
+The file's own nodes stay. They run in training, and when they are watched. In inference, fused_steps.py runs one step
 in place of several, with onnxruntime's integers: a sum of products of integers times the quotient of the scales. A
-group has to be such a pattern for certain: scales are fixed float32 numbers, one for a tensor or one for each output of
+group must certainly have this pattern: the scales are fixed float32 numbers, one for a tensor or one for each output of
 a weight; a bias is int32, and its scale is the product of the scales; no other node reads the values in between.
-Weights are integers of the file, or floats that a QuantizeLinear rounds: those of integer_weights.py.
+Weights are integers of the file, or floats that a QuantizeLinear rounds, as integer_weights.py makes them.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from minorm.onnx.loading.wiring import Wiring
 
 @dataclass(frozen=True)
 class Group:
-    """The node that stands for several of the file.
+    """Holds a node on bytes that stands for several nodes of the file.
 
-    parts      those that it replaces, the QuantizeLinear last
-    sources    those that make floats of the bytes that it reads
-    beside     its one part is needed too where its floats are read
+    parts      the nodes that it replaces, the QuantizeLinear last
+    sources    the nodes that turn the bytes that it reads into floats
+    beside     its only part stays too, for nodes that read its floats
     """
 
     node: Node
     parts: tuple[Node, ...]
     sources: tuple[Node, ...]
-    constants: dict[str, Any] = field(default_factory=dict)  # that the file does not have
+    constants: dict[str, Any] = field(default_factory=dict)  # new tensors, which the file does not have
     beside: bool = False
 
 
 def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
-    """The groups among these nodes; none where graphs repeat."""
+    """Return the groups among these nodes; none if the graph has loops."""
     if any(node.body is not None for node in nodes):
         return []
     each = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
@@ -63,7 +63,7 @@ def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
 
 
 def _carrier(node: Node, w: Wiring) -> Group | None:
-    """The node on the bytes of its input, for a group that reads its result."""
+    """Return a group of one node that works on the bytes of its input, for a group that reads its result."""
     x = dequantized(node.inputs[0], w)
     if x is None:
         return None
@@ -169,7 +169,7 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
 
 
 def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
-    """True for a Relu or Clip that cuts off below 0, False for one that the type replaces; None for any other."""
+    """Return True for a Relu or Clip that cuts off below 0, False if the type's range does it; None for others."""
     if node.operator == "Relu":
         return True
     given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
@@ -189,7 +189,7 @@ def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
 
 
 def _begins_at_zero(y: Quantity) -> bool:
-    """Whether the least number of the type stands for 0, so that a Relu changes nothing."""
+    """Return whether the least number of the type stands for 0, so that a Relu changes nothing."""
     return (0 if y.zero is None else int(y.zero.reshape(()))) == np.iinfo(y.dtype).min
 
 
@@ -199,7 +199,7 @@ def _equal(x: Quantity, y: Quantity) -> bool:
 
 
 def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ...] | None:
-    """The bias as an input, or no input; None for one that is not int32 in units of the product of the scales."""
+    """Return the bias input, or no input; None if it is not int32 in units of the product of the scales."""
     if not node.has(2):
         return ()
     maker = w.maker(node.inputs[2], "DequantizeLinear")

@@ -1,4 +1,4 @@
-"""Makes the steps of inference, in which one step on bytes stands for several nodes; byte_nodes.py finds them."""
+"""Make the steps of inference, in which one step on bytes stands for several nodes; byte_nodes.py finds them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from minorm.onnx.graph.step import Step, mark_last_uses
 
 @dataclass
 class Fused:
-    """A step and those of the file's nodes that it replaces, in order: the last one's place is its own.
+    """Holds a step and the steps of the file that it replaces, in order; it runs in the place of the last one.
 
-    sources    the file's nodes without which it would be wrong
-    beside     its one part stays where it is read
+    sources    the steps of the file without which it would be wrong
+    beside     its only part stays, if another step reads it
     """
 
     step: Step
@@ -23,9 +23,9 @@ class Fused:
 
 
 def inference_steps(steps: Sequence[Step], fused: Sequence[Fused], kept: set[int]) -> list[Step] | None:
-    """The steps with those of `fused` in place of their parts, and without those that are not needed then.
+    """Return the steps with those of `fused` in place of their parts, without the steps that nothing needs then.
 
-    None where there are no such parts. kept: the slots that are read after the run, or filled before it.
+    Return None if no part is replaced. kept: the slots that are read after the run, or filled before it.
     """
     there = {id(step) for step in steps}
     groups = [group for group in fused if all(id(one) in there for one in (*group.parts, *group.sources))]

@@ -1,11 +1,11 @@
-"""Turns integers that minorm wrote as the weights of an int8 model into floats that train.
+"""Turn the integer weights of an int8 model that minorm wrote into floats that train.
 
     file      W (integers) -> DequantizeLinear -> Conv
     module    W (floats) -> QuantizeLinear -> DequantizeLinear -> Conv
 
-W is the float (q - zero_point) * scale, which QuantizeLinear gives back as q. So the module computes what the file
-says, and goes on training with the file's scales; `exporting/integers_again.py` makes integers of it once more. A bias
-is int32, which ONNX's QuantizeLinear does not make: only the module has that node, and no file.
+W is the float (q - zero_point) * scale, which QuantizeLinear turns back into q. So the module computes the same as the
+file, and training continues with the file's scales; `exporting/integers_again.py` turns W into integers again. A bias
+is int32, which ONNX's QuantizeLinear cannot make, so this node is only in the module and never in a file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT3
 
 
 def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
-    """The model with such weights as floats, and True; the model itself, and False, where it has none.
+    """Return the model with such weights as floats, and True; the model itself, and False, without such weights.
 
-    A node that makes no sense is left as it is: what reads it says why.
+    A node that makes no sense stays as it is: its reader says what is wrong.
     """
     if model.producer_name != metadata.OURS:
         return model, False
@@ -49,7 +49,7 @@ def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
 
 
 def _is_stored(node: Any, held: dict[str, Any]) -> bool:
-    """A DequantizeLinear of integers in the file, whose scale and zero point are in it too, and fit."""
+    """Return whether a node is a DequantizeLinear of integers, scale and zero point in the file that fit together."""
     given: list[Any] = [held.get(name) for name in node.input if name]
     if node.op_type != "DequantizeLinear" or node.domain or len(node.output) != 1 or not all(node.input[:2]):
         return False
@@ -77,7 +77,7 @@ def _rewrite(graph: Any, outputs: set[str], budget: Budget) -> None:
 
 
 def _quantize(graph: Any, held: dict[str, Any], node: Any, budget: Budget) -> Any:
-    """The QuantizeLinear in front of a DequantizeLinear, whose tensor becomes floats."""
+    """Turn the tensor of a DequantizeLinear into floats, and return a QuantizeLinear to put in front of the node."""
 
     def array(name: str) -> Any:
         return tensors.read(held[name], f"initializer {name!r}", None, budget)
@@ -89,7 +89,7 @@ def _quantize(graph: Any, held: dict[str, Any], node: Any, budget: Budget) -> An
         nothing = numpy_helper.from_array(np.zeros(tuple(held[scale].dims), integers.dtype), zero)
         held[zero] = graph.initializer.add()
         held[zero].CopyFrom(nothing)
-    wide = np.dtype(np.float64 if integers.dtype == np.int32 else np.float32)  # which hold the differences exactly
+    wide = np.dtype(np.float64 if integers.dtype == np.int32 else np.float32)  # types that hold the differences exactly
     budget.take(integers.size * wide.itemsize, f"initializer {name!r} in floats")
     offset, factor = (spread(parameter, integers, axis_of(node)).astype(wide) for parameter in (array(zero), step))
     floats = (integers.astype(wide) - offset) * factor
@@ -101,18 +101,18 @@ def _quantize(graph: Any, held: dict[str, Any], node: Any, budget: Budget) -> An
 
 
 def refill_nodes(graph: Any, nodes: list[Any]) -> None:
-    """Give the graph these nodes, some of which are its own."""
+    """Replace the graph's nodes by these, some of which are its own."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
 
 def axis_of(node: Any) -> int:
-    """The axis along which the node's scales differ."""
+    """Return the axis along which the node's scales differ."""
     return int(next((given.i for given in node.attribute if given.name == "axis"), 1))
 
 
 def spread(parameter: Any, array: Any, axis: int) -> Any:
-    """A scale or zero point, float64, as it broadcasts to the tensor."""
+    """Return a scale or zero point in float64, in the shape in which it broadcasts to the tensor."""
     place = axis % array.ndim if array.ndim else 0
     return quantization.spread(parameter.astype(np.float64), array.shape, place, block=0)

@@ -1,4 +1,4 @@
-"""Finds the scale and the zero point of bytes in a quantized graph, as far as the file fixes them."""
+"""Find the scale and the zero point of bytes in a quantized graph, as far as the file fixes them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import Wiring
 
-SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # numbers stay what they are
-MOST = 8  # of these nodes between a DequantizeLinear and the node that reads it
+SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # they only move numbers
+MOST = 8  # the most of these nodes between a DequantizeLinear and the node that reads it
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
+    """Describes a value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
 
     name: str
     scale_name: str
@@ -29,12 +29,12 @@ class Quantity:
 
     @property
     def inputs(self) -> tuple[str, str, str]:
-        """As a node on bytes reads it."""
+        """Return the three input names under which a node on bytes reads it."""
         return self.name, self.scale_name, self.zero_name
 
 
 def dequantized(value: str, w: Wiring) -> Quantity | None:
-    """What a DequantizeLinear makes this value of, if it does; or what nodes behind it carry on, on bytes."""
+    """Return the bytes behind a value that a DequantizeLinear makes, perhaps moved by nodes of SAME; else None."""
     behind = makers(value, w)
     if not behind or any(node.conditions or len(node.outputs) > 1 for node in behind):
         return None
@@ -45,7 +45,7 @@ def dequantized(value: str, w: Wiring) -> Quantity | None:
 
 
 def makers(value: str, w: Wiring) -> list[Node]:
-    """The DequantizeLinear behind a value, and the nodes of SAME between them, from the value on; or nothing."""
+    """Return the nodes from a value back to its DequantizeLinear, with nodes of SAME in between; or an empty list."""
     found: list[Node] = []
     while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
         found.append(maker)
@@ -56,25 +56,25 @@ def makers(value: str, w: Wiring) -> list[Node]:
 
 
 def carried(value: str, w: Wiring) -> str:
-    """The name of the bytes that a value stands for, where the file has none."""
+    """Return a new name for the bytes that a value stands for, which the file does not have."""
     return unused(f"{value} bytes", w)
 
 
 def unused(name: str, w: Wiring) -> str:
-    """This name, or a longer one where the file has it."""
+    """Return this name, or a longer one if the file has it."""
     while name in w.makers or name in w.arrays or name in w.readers:
         name += "'"
     return name
 
 
 def held(name: str, w: Wiring) -> Any:
-    """The array of the file that a value is, or that a QuantizeLinear rounds to it; else None."""
+    """Return the array of the file that a value is, or that a QuantizeLinear rounds to it; else None."""
     maker = w.maker(name, "QuantizeLinear")
     return w.arrays.get(name if maker is None else maker.inputs[0])
 
 
 def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
-    """Bytes with fixed scales, as a DequantizeLinear or QuantizeLinear has them: one, or one along an axis."""
+    """Describe the bytes of a (De)QuantizeLinear with fixed scales, one or one along an axis; else return None."""
     scale = fixed(node.inputs[1], w)
     zero_name = node.inputs[2] if node.has(2) else ""
     zero = fixed(zero_name, w) if zero_name else None
@@ -93,7 +93,7 @@ def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
 
 
 def fixed(name: str, w: Wiring) -> Any:
-    """The array of a value that the file fixes: a tensor, a Constant, or the product of two that are scales."""
+    """Return the array of a value that the file fixes: a tensor, a Constant, or the product of two scales."""
     maker = w.maker(name, "Mul")
     if maker is None:
         return _tensor(name, w)

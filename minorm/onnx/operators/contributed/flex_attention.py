@@ -1,4 +1,4 @@
-"""FlexAttention of ai.onnx.preview: attention with graphs that change the scores and the weights on their way."""
+"""FlexAttention of ai.onnx.preview: attention with graphs that modify the scores and the weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.onnx.operators.expansions import OPSET, Call, expands, integers, par
 
 @expands("ai.onnx.preview", "FlexAttention")
 def flex_attention(call: Call) -> Any:
-    """16-bit floats that the graph is given are computed in float32."""
+    """Write the attention as nodes; 16-bit inputs are computed in float32."""
     precision = call.get("softmax_precision", 0)
     widen = "Cast <to = 1>" if call.elements[0] in HALVES else "Identity"
     kind = f"Cast <to = {precision}>" if precision else "Identity"
@@ -30,7 +30,7 @@ def flex_attention(call: Call) -> Any:
     head = f'<domain: "ai.onnx.preview", opset_import: ["" : {call.opsets.get("", OPSET)}]> FlexAttention '
     head += "<scale, score_mod, prob_mod, softmax_precision> (Q, K, V) => (Y)"
     function = parsed(f"{head} {{ {nodes} }}")
-    function = type(function).FromString(function.SerializeToString())  # the parsed one is shared
+    function = type(function).FromString(function.SerializeToString())  # a copy, as the parsed one is shared
     scores = _through(function, call, "score_mod", "flex_scores")
     function.node.append(helper.make_node("Softmax", [scores], ["flex_weights"], axis=-1))
     weights = _through(function, call, "prob_mod", "flex_weights")
@@ -41,7 +41,7 @@ def flex_attention(call: Call) -> Any:
 
 
 def _repeated(x: str, y: str) -> str:
-    """Each head as often, one after the other, as there are heads of queries for it."""
+    """Repeat each head, in place, once for each query head that uses it."""
     n = f"{x}_"
     return (
         integers(f"{n}one", [1]) + integers(f"{n}two", [2])
@@ -55,12 +55,12 @@ def _repeated(x: str, y: str) -> str:
 
 
 def _through(function: Any, call: Call, name: str, x: str) -> str:
-    """Write the nodes of the graph of an attribute behind `x`; the name of what it makes, `x` without a graph."""
+    """Append the nodes of an attribute's graph, applied to `x`, and return the result's name (`x` without a graph)."""
     graph = call.get(name, None)
     if graph is None:
         return x
     if not isinstance(graph, GraphProto) or len(graph.input) != 1 or len(graph.output) != 1:
-        raise refuse("FlexAttention", f"a {name} that has not one input and one output")
+        raise refuse("FlexAttention", f"a {name} without exactly one input and one output")
     own = {graph.input[0].name: x}
     own |= {t.name: f"{name}_{t.name}" for t in graph.initializer}
     own |= {made: f"{name}_{made}" for node in graph.node for made in node.output if made}

@@ -1,4 +1,4 @@
-"""Gelu and its kin, with and without a bias; products and convolutions with an activation behind them."""
+"""Expand fused operators: Gelu variants with and without a bias, products and convolutions with an activation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def quick_gelu(call: Call) -> str:
     return "Y = Swish <alpha: float = @alpha> (X)"
 
 
-# How each activation is written that a fused operator may name; the numbers are its activation_params.
+# The activations that a fused operator may name; the numbers are its activation_params.
 _PLAIN = ("Relu", "Sigmoid", "Tanh", "Softplus", "Softsign")
 _WITH_NUMBERS = {
     "LeakyRelu": ("alpha",),
@@ -42,7 +42,7 @@ _WITH_NUMBERS = {
 
 
 def activated(call: Call, x: str, y: str) -> str:
-    """Nodes that make y of x by the activation that the call names."""
+    """Write the nodes that compute y from x by the activation that the call names."""
     name, numbers = call.get("activation", ""), list(call.get("activation_params", []))
     numbers = numbers or [
         call.attributes[n] for n in (f"activation_{k}" for k in ("alpha", "beta")) if n in call.attributes
@@ -115,11 +115,11 @@ def _matmul(call: Call, y: str) -> str:
 
 
 def _turned(call: Call, place: int, name: str) -> str:
-    """A factor with its last two axes exchanged, and its first one moved behind the other batch axes."""
+    """Transpose a factor: exchange its last two axes, and move its first axis behind the other batch axes."""
     swap, batch, rank = call.get(f"trans{name}", 0), call.get(f"transBatch{name}", 0), call.rank(place)
     if not swap and not batch:
         return ""
-    if rank is None:  # the order of axes cannot be written, but their letters can
+    if rank is None:  # without the rank a permutation is impossible, but Einsum's letters work
         given = "j...i" if batch else "...ji"
         wanted = "...ij" if swap else "...ji"
         return f'{name}_turned = Einsum <equation = "{given}->{wanted}"> ({name})  '

@@ -1,4 +1,4 @@
-"""Normalizations as onnxruntime writes them: with a residual in front, and before ONNX had them."""
+"""Expand onnxruntime's normalizations: those with a residual, and those older than ONNX's own operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _residual(call: Call, bias: int) -> str:
 
 
 def _inverse(x: str, call: Call, axes: str) -> str:
-    """1 / sqrt(mean of squares + eps), in float32."""
+    """Write 1 / sqrt(mean of squares + eps) in float32."""
     wide = f"wide = Cast <to = 1> ({x})  squares = Mul(wide, wide)\n"
     where = f"where = Constant <value_ints: ints = {axes}> ()\n"
     means = "means = ReduceMean <keepdims = 1> (squares, where)\n"
@@ -52,7 +52,7 @@ def rms_norm(call: Call) -> str:
 @expands("", "LayerNormalization <axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1> "
              "(X, Scale, B) => (Y, Mean, InvStdDev)")  # fmt: skip
 def layer_norm(call: Call) -> str:
-    """What onnxruntime wrote before opset 17, under the name that ONNX took up then."""
+    """Expand onnxruntime's LayerNormalization from before opset 17, when ONNX took up the name."""
     if call.opset >= 17:
         return ""
     return f"Y, Mean, InvStdDev = LayerNormalization <{OPTIONS}> (X, Scale, B)"
@@ -74,7 +74,7 @@ def embed_layer_norm(call: Call) -> str:
     else:
         nodes += "embedding_sum = Identity(both)\n"
     nodes += "output = LayerNormalization <axis = -1, epsilon: float = @epsilon> (embedding_sum, gamma, beta)\n"
-    if call.wants(1):  # how many tokens of each sample are no padding
+    if call.wants(1):  # the number of tokens of each sample without padding
         counted = "mask_64 = Cast <to = 7> (mask)\n" + integers("last", [1])
         nodes += (
             counted + "mask_sum = ReduceSum <keepdims = 0> (mask_64, last)  mask_index = Cast <to = 6> (mask_sum)\n"

@@ -1,4 +1,4 @@
-"""Products with quantized weights, and the QLinear operators that onnxruntime adds to ONNX's."""
+"""Expand products with quantized weights, and the QLinear operators that onnxruntime adds to ONNX's."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from minorm.onnx.graph.node_rewriter import FLOATS
 from minorm.onnx.operators.contributed.fused_operators import MICROSOFT
 from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
-# Floats quantized on the way, and multiplied with integers
+# Floats that are quantized at run time and multiplied with integers
 
 
 def product(y: str, a: str, b: str, scale_b: str, zero_b: str) -> str:
-    """y = a b in float32, a quantized as it comes, b held as integers."""
+    """Write y = a b in float32, with a quantized at run time and b held as integers."""
     n = f"_{y}"
     return (
         f"q{n}, s{n}, z{n} = DynamicQuantizeLinear({a})\n"
@@ -41,7 +41,7 @@ def matmul_integer_to_float(call: Call) -> str:
     "(A, B, scales, zero_points, g_idx, bias) => (Y)",
 )
 def matmul_n_bits(call: Call) -> str:
-    """Weights of 2, 4 or 8 bits, in blocks along K with a scale each: (N, blocks, bytes), the lowest bits first."""
+    """Write a product with weights of 2, 4 or 8 bits in blocks along K, one scale per block: (N, blocks, bytes)."""
     bits, block, rows, columns = (
         call.get(name, 4 if name == "bits" else 0) for name in ("bits", "block_size", "K", "N")
     )
@@ -72,7 +72,7 @@ def matmul_n_bits(call: Call) -> str:
 
 
 def _unpacked(y: str, packed: str, bits: int) -> str:
-    """The numbers of so many bits in bytes, on a new last axis."""
+    """Unpack the numbers of `bits` bits from bytes, the lowest bits first, to a new last axis."""
     if bits == 8:
         return f"{y} = Identity({packed})\n"
     nodes, parts = integers(f"{y}_end", [-1]), []
@@ -87,7 +87,7 @@ def _unpacked(y: str, packed: str, bits: int) -> str:
     return nodes + f"{y} = Concat <axis = -1> ({', '.join(parts)})\n"
 
 
-# QLinear: floats in between, as onnxruntime computes them
+# QLinear: dequantize, compute in floats, quantize, as onnxruntime does
 
 
 def _floats(*names: str) -> str:
@@ -119,7 +119,7 @@ def qlinear_mul(call: Call) -> str:
     "(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C, Y_scale, Y_zero_point) => (Y)",
 )
 def q_gemm(call: Call) -> str:
-    """C is int32, in units of the product of the scales; without Y_scale the result is a float."""
+    """Write Gemm of quantized factors; C is int32 in units of the product of the scales, y a float without Y_scale."""
     axis = 0 if call.get("transB", 0) else 1
     nodes = _floats("A") + f"B_f = DequantizeLinear <axis = {axis}> (B, B_scale, B_zero_point)\n"
     if call.has(6):

@@ -1,7 +1,7 @@
-"""DynamicQuantizeLSTM: an LSTM whose products are of integers, and whose inputs and states are quantized on the way.
+"""DynamicQuantizeLSTM: an LSTM with integer products, whose inputs and states are quantized at run time.
 
-The inputs are quantized together, the states each sample by itself, so that no sample depends on the others; so does
-onnxruntime where it has a thread for each sample.
+The inputs are quantized together, but the states of each sample separately, so that no sample depends on the others;
+onnxruntime does the same if it has a thread for each sample.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def dynamic_quantize_lstm(call: Call) -> str:
 
 
 def _direction(call: Call, d: int, backwards: bool) -> str:
-    """The nodes of one direction, in which h and c go through a Scan over the time steps."""
+    """Write the nodes of one direction, with h and c as the state of a Scan over the time steps."""
     nodes = f"at_{d} = Constant <value_int: int = {d}> ()\n"
 
     def part(name: str, of: str) -> str:
@@ -72,7 +72,7 @@ def _direction(call: Call, d: int, backwards: bool) -> str:
 
 
 def _by_sample(r: str, scale: str, zero: str) -> str:
-    """ph = h r, h quantized as DynamicQuantizeLinear does, but each row with its own scale and zero point."""
+    """Write ph = h r, with h quantized like DynamicQuantizeLinear but with a scale and zero point for each row."""
     return (
         "low_any = ReduceMin <keepdims = 0> (h, axis_1)  high_any = ReduceMax <keepdims = 0> (h, axis_1)\n"
         "low = Min(low_any, none)  high = Max(high_any, none)  span = Sub(high, low)  step = Div(span, most)\n"
@@ -84,7 +84,7 @@ def _by_sample(r: str, scale: str, zero: str) -> str:
 
 
 def _step(call: Call, d: int) -> str:
-    """The body of the Scan: one time step."""
+    """Write the body of the Scan: one time step."""
     nodes = _by_sample(f"r_{d}", f"rs_{d}", f"rz_{d}")
     nodes += "g = Add(gx, ph)  gi, go, gf, gc = Split <axis = -1, num_outputs = 4> (g)\n"
     if call.has(7):

@@ -1,1 +1,1 @@
-"""Branches, loops, sequences and constants."""
+"""Rules of branches, loops, sequences, optional values and constants."""

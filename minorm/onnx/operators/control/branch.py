@@ -1,6 +1,6 @@
-"""If, as flattening.py leaves it: the condition, then the results of one branch, then those of the other.
+"""If in the form that flattening.py leaves: the inputs are the condition and the results of both branches in turn.
 
-Only the nodes of the branch that is taken have run; the results of the other are absent.
+Only the nodes of the branch taken have run; the results of the other branch are absent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def read_if(node: Node) -> Callable[..., Any]:
 
 
 def without_the_other(inputs: Sequence[str], condition: bool) -> list[str]:
-    """The inputs of an If whose condition is known, the results of the branch that is never taken left out."""
+    """Return the inputs of an If with a known condition, without the results of the branch that is never taken."""
     half = (len(inputs) - 1) // 2
     return [name if place == 0 or (place <= half) == condition else "" for place, name in enumerate(inputs)]

@@ -1,6 +1,6 @@
-"""Optional, OptionalHasElement and OptionalGetElement: an absent value is None, another one is itself.
+"""Optional, OptionalHasElement and OptionalGetElement: None stands for an absent value, any other value for itself.
 
-18: the two that read also take a plain value, and OptionalHasElement no input at all.
+From 18 on the two that read also take a plain value, and OptionalHasElement needs no input.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Loop and Scan: a graph that runs again and again, each turn on what the one before handed on.
+"""Loop and Scan: run a graph again and again, each turn with the results of the turn before.
 
     Loop    v = body(i, condition, v) while i < M and the condition holds
     Scan    v = body(v, x[i]) for all i
 
-What else a turn returns is collected, and stacked at the end. The condition that a turn returns counts also where the
-node was given none, as in onnxruntime (ONNX would ignore it). Of Scan, 8 has a batch in front, and its sequences may
-be of different lengths; 9 on has none, but axes and directions. A reader here returns a function that is given `turn`,
-which runs the body, before the node's own inputs.
+The other results of the turns are collected and stacked at the end. The condition that a turn returns counts even if
+the node has no condition input, as in onnxruntime (ONNX would ignore it). Scan 8 has a batch in front, and its
+sequences may have different lengths; from 9 on it has axes and directions instead. A reader here returns a function
+that takes `turn`, which runs the body, before the node's own inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ State = Sequence[Any]
 
 
 def _counts(node: Node) -> Container[int]:
-    """The trip count and the conditions."""
+    """List the inputs that have no gradient: the trip count and the conditions."""
     last = None if node.body is None or node.enters else node.body.condition
     return (0, 1) if last is None else (0, 1, last)
 
@@ -46,7 +46,7 @@ def _lengths(node: Node) -> Container[int]:
 def read_loop(node: Node) -> Callable[..., tuple[Any, ...]]:
     body = node.body
     assert body is not None
-    endless = bool(np.all(node.constants.get(body.outputs[0], False)))  # no turn will end it
+    endless = bool(np.all(node.constants.get(body.outputs[0], False)))  # no turn ends it
 
     def loop(turn: Turn, most: Tensor | None, condition: Tensor | None, *given: Any) -> tuple[Any, ...]:
         state: State = given
@@ -90,7 +90,7 @@ def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @reads("Scan", since=8, fixed=_lengths)
 def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
-    """Sequence b of the batch has lengths[b] elements; what lies behind is not read, and is 0 in what is collected."""
+    """Scan a batch in which sequence b has lengths[b] elements; later elements are skipped, and 0 in the results."""
     body = node.body
     assert body is not None
     scanned = len(body.inputs) - body.carried
@@ -123,15 +123,13 @@ def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @lowers(Loop)
 def write_loop(g: Graph) -> None:
-    raise RuleNotApplicable(
-        "how often it runs depends on the input; export(loaded, None) writes it as the Loop that it is"
-    )
+    raise RuleNotApplicable("the number of turns depends on the input; export(loaded, None) keeps the Loop as it is")
 
 
 def _scanned(
     node: Node, turn: Turn, state: State, sequences: Sequence[Tensor], axes: list[int], backwards: list[bool], n: int
 ) -> tuple[State, list[list[Tensor]]]:
-    """n turns over the elements along these axes, and what they collect."""
+    """Run n turns over the elements along these axes; return the last state and the collected results."""
     body = node.body
     assert body is not None
     node.works(n, TURN)
@@ -157,7 +155,7 @@ def _turn(turn: Turn, i: int, *inputs: Any) -> list[Any]:
 
 
 def _handed_on(before: State, after: State, i: int) -> State:
-    """What turn `i` hands on, which must be of the types that it was given."""
+    """Return the new state of turn `i`, whose types must equal those of the old state."""
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
         if _type(old) != _type(new):
             raise ValueError(
@@ -183,7 +181,7 @@ def _collect(collected: list[list[Tensor]], results: State, i: int) -> None:
 
 
 def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tensor:
-    """The pieces along a new axis; where there was no turn, none of the shape that the file declares."""
+    """Stack the pieces along a new axis; after no turns, make an empty one of the shape that the file declares."""
     body = node.body
     assert body is not None
     if not pieces:
@@ -193,13 +191,13 @@ def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tens
         node.fits(empty, dtype or dtypes.float32)
         return Tensor(np.zeros(empty, dtype or dtypes.float32))
     if not -pieces[0].ndim - 1 <= axis <= pieces[0].ndim:
-        raise ValueError(f"scan_output_axes holds {axis}; what is collected has {pieces[0].ndim + 1} axes")
+        raise ValueError(f"scan_output_axes holds {axis}; the collected results have {pieces[0].ndim + 1} axes")
     node.fits((len(pieces), *pieces[0].shape), pieces[0].dtype)
     return stack(pieces, axis)
 
 
 def _longer(row: Tensor, n: int) -> Tensor:
-    """The elements of a sequence with zeros behind, n in all."""
+    """Pad a sequence with zeros at the end to n elements."""
     return pad(row, [0, 0] * (row.ndim - 1) + [0, n - len(row)]) if len(row) < n else row
 
 
@@ -223,7 +221,7 @@ def _length(found: list[int], what: str = "elements") -> int:
 
 
 def _listed(node: Node, name: str, n: int) -> list[int]:
-    """A number for each of n sequences, 0 where the attribute is left out."""
+    """Return the attribute's number for each of n sequences; they are 0 if it is left out."""
     given = node[name]
     if given is None:
         return [0] * n

@@ -1,6 +1,6 @@
-"""Sequences: lists of Tensors between nodes, which PyTorch's exporter leaves behind for chunk, split and stack.
+"""Operators on sequences, the lists of Tensors that PyTorch's exporter writes for chunk, split and stack.
 
-Inside a graph alone: inputs and outputs of the graph are Tensors.
+Sequences exist only inside a graph: inputs and outputs of the graph are Tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_PIECES = 1 << 16
 
 @reads("SplitToSequence", since=11, fixed=(1,))
 def read_split(node: Node) -> Callable[..., Sequence]:
-    """Without lengths, pieces of 1, without the axis if keepdims=0; one number: pieces so long, the last shorter."""
+    """Split into pieces of the given lengths, of one length (the last shorter), or of 1 (no axis if keepdims=0)."""
 
     def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:
         axis = axis_of("SplitToSequence", node["axis"], x)
@@ -51,7 +51,7 @@ def read_empty(node: Node) -> Callable[[], Sequence]:
 
 @reads("SequenceInsert", since=11, fixed=(2,))
 def read_insert(node: Node) -> Callable[..., Sequence]:
-    """Before `position`, or at the end."""
+    """Insert a Tensor before `position`, or at the end."""
 
     def insert(parts: Sequence, x: Tensor, position: Tensor | None = None) -> Sequence:
         place = len(parts) if position is None else _place(position, parts, end=True)
@@ -66,7 +66,7 @@ def read_insert(node: Node) -> Callable[..., Sequence]:
 
 @reads("SequenceErase", since=11, fixed=(1,))
 def read_erase(node: Node) -> Callable[..., Sequence]:
-    """Without the piece at `position`, or the last."""
+    """Remove the piece at `position`, or the last one."""
 
     def erase(parts: Sequence, position: Tensor | None = None) -> Sequence:
         place = _place(position if position is not None else Tensor(np.array(-1)), parts)
@@ -100,7 +100,7 @@ def read_concat(node: Node) -> Callable[[Sequence], Tensor]:
 
 
 def _place(position: Tensor, parts: Sequence, end: bool = False) -> int:
-    """A position from 0 on; the one behind the last is none unless `end`."""
+    """Return a position counted from 0; the one behind the last piece counts only with `end`."""
     place = int(position.item())
     if not -len(parts) <= place < len(parts) + end:
         raise ValueError(f"position is {place}; expected {-len(parts)} to {len(parts) - 1 + end}")

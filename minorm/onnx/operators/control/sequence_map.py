@@ -1,4 +1,4 @@
-"""SequenceMap: a graph applied to every element of a sequence. It is read as the Loop that it stands for."""
+"""SequenceMap applies a graph to every element of a sequence; it is read as the Loop that it stands for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.onnx.operators.expansions import Call, expands, parsed, refuse
 
 @expands("", "SequenceMap")
 def sequence_map(call: Call) -> Any:
-    """Of the inputs beside the first, sequences are gone through with it, and Tensors are the same in every turn."""
+    """Write the Loop; of the further inputs, sequences advance with the first, and Tensors stay the same."""
     body = call.get("body", None)
     if not isinstance(body, GraphProto) or len(body.input) != len(call.inputs) or not all(call.inputs):
         raise refuse("SequenceMap", "no body, or one with another number of inputs than the node")
@@ -27,7 +27,7 @@ def sequence_map(call: Call) -> Any:
         f"({own}_goes_on, {', '.join(f'{name}_on' for name in kept)}) {{ {own}_goes_on = Identity({own}_going) }}> "
         f'({own}_length, "", {", ".join(f"{name}_empty" for name in kept)}) }}'
     )
-    function = type(function).FromString(function.SerializeToString())  # the parsed one is shared
+    function = type(function).FromString(function.SerializeToString())  # a copy, as the parsed one is shared
     graph = function.node[-1].attribute[0].g
     for name, entry, several in zip(inputs, body.input, call.sequences, strict=True):
         element = ("SequenceAt", [name, f"{own}_turn"]) if several else ("Identity", [name])
@@ -40,7 +40,7 @@ def sequence_map(call: Call) -> Any:
 
 
 def _unused(body: GraphProto) -> str:
-    """The beginning of a name with which none in the graph begins."""
+    """Return a prefix that no name in the graph starts with."""
     taken = [entry.name for entry in (*body.input, *body.output, *body.initializer)]
     taken += [name for node in body.node for name in (*node.input, *node.output)]
     own = "map"

@@ -1,1 +1,1 @@
-"""Functions of numbers, sums and products."""
+"""Rules of functions of numbers, sums and products."""

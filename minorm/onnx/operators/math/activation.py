@@ -1,4 +1,4 @@
-"""Activations. Where an operator is newer than the opset, its formula in older operators."""
+"""Read and write activations; if an operator is newer than the opset, write its formula in older operators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_thresholded_relu(node: Node) -> Unary:
     return lambda x: where(x > alpha, x, 0.0)
 
 
-@reads("PRelu", since=1)  # before 7 one slope, or one a channel; 9: integers
+@reads("PRelu", since=1)  # before 7 one slope, or one per channel; 9: integers
 def read_prelu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def prelu(x: Tensor, slope: Tensor) -> Tensor:
         if node.since < 7 and slope.ndim == 1 and slope.shape != (1,):
@@ -160,7 +160,7 @@ def write_hardswish_14(g: Graph, x: Value) -> Value:
     return g.add("HardSwish", x)
 
 
-SIXTH = shortest(1 / 6)  # the reader takes it for 1/6
+SIXTH = shortest(1 / 6)  # the reader recognizes it as 1/6
 
 
 @lowers(F.hardswish)
@@ -208,7 +208,7 @@ def write_softplus(g: Graph, x: Value, beta: float, threshold: float) -> Value:
     y = g.add("Softplus", scaled)
     y = y if beta == 1 else g.add("Div", y, factor)
     if threshold >= 15 and x.dtype != dtypes.float64:
-        return y  # the two sides of the threshold differ by less than exp(-15), beneath float32's last place
+        return y  # the two sides of the threshold differ by less than exp(-15), which is below float32's precision
     return g.add("Where", g.add("Greater", scaled, g.scalar(threshold, x)), x, y, dtype=x.dtype)
 
 
@@ -241,7 +241,7 @@ POLYNOMIAL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 def _erfc(g: Graph, z: Value) -> Value:
     if z.dtype == dtypes.float64:
-        raise RuleNotApplicable("Erf exists from opset 9 on; before, it can be written for float32 and less only")
+        raise RuleNotApplicable("Erf exists from opset 9 on; before, only float32 and 16-bit floats have a formula")
     t = g.add("Reciprocal", g.add("Add", g.add("Mul", z, g.scalar(P, z)), g.scalar(1, z)))
     sum_ = g.scalar(0, z)
     for factor in POLYNOMIAL:
@@ -257,7 +257,7 @@ def _gelu_without_erf(g: Graph, x: Value) -> Value:
 
 @lowers(Erf)
 def lower_erf(g: Graph, x: Value) -> Value:
-    """sign(x) * (1 - erfc(|x|)), before opset 9, which has no Sign either."""
+    """Write sign(x) * (1 - erfc(|x|)) before opset 9, which has no Sign either."""
     y = wide(g, x)
     sign = g.add("Clip", g.add("Mul", y, g.scalar(1e30, y)), min=-1.0, max=1.0)
     return g.cast(g.add("Mul", sign, g.add("Sub", g.scalar(1, y), _erfc(g, g.add("Abs", y)))), x.dtype)
@@ -275,7 +275,7 @@ def read_gelu(node: Node) -> Unary:
 
 
 def softmax(g: Graph, operator: str, x: Value, axis: int) -> Value:
-    """Softmax or LogSoftmax along one axis, in the form of the opset."""
+    """Write Softmax or LogSoftmax along one axis, in the form of the opset."""
     axis %= x.ndim
     if g.has(operator, 13):
         return g.add(operator, x, axis=axis)
@@ -299,7 +299,7 @@ def write_log_softmax(g: Graph, x: Value, axis: int) -> Value:
 
 
 def _rows(function: Callable[[Tensor, int], Tensor], node: Node) -> Unary:
-    """`function` along the axis of the node; before 13 of the axes from there on, taken as one."""
+    """Apply `function` along the axis of the node; before 13, along this axis and all behind it as one."""
     axis = node["axis"]
 
     def apply(x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Activations that minorm makes of others and ONNX has a name for: Selu, Celu, Mish, PRelu, Softsign.
+"""Write the activations that minorm composes and ONNX has operators for: Selu, Celu, Mish, PRelu, Softsign.
 
-They are read in activation.py. Where the opset lacks the operator, or its attribute would lose digits that count, what
-they are made of is written.
+activation.py reads them. If the opset lacks the operator, or its attribute would lose digits that matter, their parts
+are written instead.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from minorm.onnx.operators.shape.shape import reshape
 @writes(F.selu, "Selu", since=6)
 def write_selu(g: Graph, input: Value) -> Value:
     if input.dtype == dtypes.float64:
-        raise RuleNotApplicable("its numbers are float32")
+        raise RuleNotApplicable("its constants are float32")
     return g.add("Selu", input, alpha=shortest(SELU_ALPHA), gamma=shortest(SELU_SCALE))
 
 
 @writes(F.celu, "Celu", since=12)
 def write_celu(g: Graph, input: Value, alpha: float) -> Value:
     if input.dtype != dtypes.float32:
-        raise RuleNotApplicable("Celu takes float32 alone, before opset 28")
+        raise RuleNotApplicable("before opset 28 Celu takes only float32")
     return g.add("Celu", input, alpha=float(alpha))
 
 

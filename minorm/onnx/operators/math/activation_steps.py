@@ -1,4 +1,4 @@
-"""Activations at opsets that lack them, and the softmaxes, which flattened before version 13."""
+"""Convert activations to opsets that lack them, and the softmaxes, which flattened x before version 13."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import compose, place_of, shape_of
 
-# Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over all axes from that one on
+# Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over that axis and all behind it
 
 
 def _along(d: NodeRewriter) -> None:
@@ -48,7 +48,7 @@ for _operator in ("Softmax", "LogSoftmax", "Hardmax"):
     converts(_operator, 13, 11)(_flattening)
 
 
-# What came later
+# Activations that ONNX added later
 
 
 @converts("Gelu", 20, 0)
@@ -72,7 +72,7 @@ def gelu(d: NodeRewriter) -> None:
 
 @converts("Erf", 9, 0)
 def erf(d: NodeRewriter) -> None:
-    """f(relu(x)) - f(relu(-x)), f(u) = 1 - p(t) exp(-u^2), t = 1 / (1 + 0.3275911 u): to 1.5e-7."""
+    """Write f(relu(x)) - f(relu(-x)), f(u) = 1 - p(t) exp(-u^2), t = 1 / (1 + 0.3275911 u), exact to 1.5e-7."""
 
     def formula(x: str) -> tuple[Any, ...]:
         def f(u: str) -> str:
@@ -107,7 +107,7 @@ def swish(d: NodeRewriter) -> None:
 
 @converts("Celu", 12, 0)
 def celu(d: NodeRewriter) -> None:
-    """relu(x) + alpha * elu(-relu(-x) / alpha)."""
+    """Write relu(x) + alpha * elu(-relu(-x) / alpha)."""
     alpha = d.get("alpha", 1.0)
 
     def formula(x: str) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
-"""Add, Sub, Mul, Div, Pow, Sum, Mean, Max, Min, Clip; Cast and Identity.
+"""Read and write Add, Sub, Mul, Div, Pow, Sum, Mean, Max, Min, Clip, Cast and Identity.
 
-Since opset 7 the binary operators broadcast as NumPy does; before it (import only) an `axis` attribute said how.
+Since opset 7 the binary operators broadcast as NumPy does; before 7 (import only) an `axis` attribute gave the place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Binary = Callable[[Tensor, Tensor], Tensor]
 
 
 def paired(node: Node, function: Binary) -> Binary:
-    """`function` of two operands that broadcast as the node's version says: before 7, by `broadcast` and `axis`."""
+    """Apply `function` to two operands that broadcast as in the node's version: before 7, by `broadcast` and `axis`."""
 
     def apply(a: Tensor, b: Tensor) -> Tensor:
         if a.shape != b.shape:
@@ -96,7 +96,7 @@ def read_div(node: Node) -> Binary:
     def divided(a: Tensor, b: Tensor) -> Tensor:
         if dtypes.is_float(a.dtype):
             return a / b
-        node.fits((2, *np.broadcast_shapes(a.shape, b.shape)), a.dtype)  # the quotient, and what is left
+        node.fits((2, *np.broadcast_shapes(a.shape, b.shape)), a.dtype)  # the quotient and the remainder
         return Quotient.apply(a, b)
 
     return paired(node, divided)
@@ -107,11 +107,11 @@ def write_quotient(g: Graph, a: Value, b: Value) -> Value:
     return g.add("Div", a, b)
 
 
-# Pow. 12: the exponent may be of another type; the result is of the base's.
+# Pow. 12: the exponent may have another type; the result has the base's.
 
 
 def power(a: Tensor, b: Tensor) -> Tensor:
-    """a ** b in the type of a."""
+    """Compute a ** b in the type of a."""
     if dtypes.is_float(a.dtype):
         return a ** b.to(a.dtype)
     if dtypes.is_float(b.dtype) or (b.array < 0).any():
@@ -119,7 +119,7 @@ def power(a: Tensor, b: Tensor) -> Tensor:
     return (a**b).to(a.dtype)
 
 
-STEPS = 400  # multiplications that a power, with its gradient, takes as long as
+STEPS = 400  # a power with its gradient takes as long as this many multiplications
 
 
 @reads("Pow", since=1)
@@ -128,7 +128,7 @@ def read_pow(node: Node) -> Binary:
         shape = np.broadcast_shapes(a.shape, b.shape)
         node.works(STEPS, *shape)
         if not dtypes.is_float(a.dtype):
-            node.fits((2, *shape), dtypes.float64)  # floats on the way
+            node.fits((2, *shape), dtypes.float64)  # it computes in floats
         return power(a, b)
 
     return paired(node, raised)
@@ -143,7 +143,7 @@ def write_pow(g: Graph, a: Value, b: Value) -> Value:
 
 
 def extreme(g: Graph, operator: str, a: Value, b: Value) -> Value:
-    """The larger ("Max") or smaller ("Min") of each pair."""
+    """Write the larger ("Max") or smaller ("Min") of each pair."""
     if not g.has(operator, 8) and a.shape != b.shape:
         shape = broadcast(a.known_shape, b.known_shape)
         a, b = expand(g, a, shape), expand(g, b, shape)
@@ -164,7 +164,7 @@ def write_minimum(g: Graph, a: Value, b: Value) -> Value:
 
 
 def several(node: Node, function: Binary) -> Callable[..., Tensor]:
-    """`function` of the first two operands, of that and the third, and so on."""
+    """Apply `function` to the first two operands, to that result and the third, and so on."""
 
     def apply(*operands: Tensor) -> Tensor:
         shapes = [x.shape for x in operands]
@@ -220,9 +220,11 @@ def write_clip_11(g: Graph, x: Value, low: float | None, high: float | None) -> 
 
 
 def _clip_integers(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
-    """Integers before opset 12: the bound in the place of what lies beyond it."""
+    """Write Clip of integers before opset 12: Where puts the bound in the place of each number beyond it."""
     if not g.has("Where", 9):
-        raise RuleNotApplicable("Clip takes integers from opset 12 on, and Where, which could stand for it, is of 9")
+        raise RuleNotApplicable(
+            "Clip takes integers from opset 12 on, and Where, which could replace it, exists from 9 on"
+        )
     for bound, is_least in ((low, True), (high, False)):
         if bound is not None:
             limit = g.scalar(bound, x)
@@ -232,13 +234,13 @@ def _clip_integers(g: Graph, x: Value, low: float | None, high: float | None) ->
 
 
 def clip(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
-    """min(max(x, low), high), in the form of the opset."""
+    """Write min(max(x, low), high) in the form of the opset."""
     return (write_clip_11 if g.has("Clip", 11) else write_clip_6)(g, x, low, high)
 
 
 @reads("Clip", since=1)
 def read_clip_1(node: Node) -> Callable[[Tensor], Tensor]:
-    given = node.attributes.get("min"), node.attributes.get("max")  # the defaults of version 6 are those of floats
+    given = node.attributes.get("min"), node.attributes.get("max")  # version 6 has defaults only for floats
     _check_bounds(node.type(0), *given)
     return lambda x: clipped(x, *((node["min"], node["max"]) if dtypes.is_float(x.dtype) else given))
 
@@ -255,7 +257,7 @@ def read_clip_11(node: Node) -> Callable[..., Tensor]:
 
 
 def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
-    """min(max(x, low), high)"""
+    """Compute min(max(x, low), high)."""
     _check_bounds(x.dtype, low, high)
     if low == 0 and high == 6 and dtypes.is_float(x.dtype):
         return F.relu6(x)
@@ -263,7 +265,7 @@ def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
 
 
 def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
-    """ValueError for a bound outside the integers of x. ONNX gives both one type, so only a damaged file has such."""
+    """Raise ValueError for a bound outside x's integer type, as in a damaged file only: ONNX gives both one type."""
     if dtype is None or dtype.kind not in "iu":
         return
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -287,14 +289,14 @@ def read_cast(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def converted(x: Tensor, dtype: Any, saturate: bool = True, round_mode: str = "up") -> Tensor:
-    """x in another type, of which either may be narrow."""
+    """Convert x to another type; either type may be narrow."""
     if dtype in narrow.BITS:
         return narrow.tensor(narrow.cast(x.array, dtype, saturate, round_mode))
     return Tensor(narrow.widened(x.array, dtype)) if x.dtype in narrow.BITS else x.to(dtype)
 
 
 def target_type(node: Node) -> Any:
-    """What `to` names: in version 1 in words."""
+    """Return the type that `to` gives by number, or by name in version 1."""
     code = node["to"]
     if isinstance(code, str):
         code = dict(TensorProto.DataType.items()).get(code, TensorProto.UNDEFINED)
@@ -319,7 +321,7 @@ def read_cast_like(node: Node) -> Binary:
 
 @writes(ops.Copy, "Identity", since=1)
 def write_copy(g: Graph, x: Value, order: str) -> Value:
-    return g.add("Identity", x)  # a graph does not say how memory lies
+    return g.add("Identity", x)  # a graph does not record the memory layout
 
 
 @reads("Identity", since=1)
@@ -354,7 +356,7 @@ def clip_integers(d: NodeRewriter) -> None:
 
 
 def _bounded(d: NodeRewriter) -> None:
-    """By Max, then Min, which is what Clip means."""
+    """Write Max, then Min, which together mean Clip."""
     y = d.input(0)
     for place, operator in ((1, "Max"), (2, "Min")):
         y = d.emit(operator, y, d.input(place)) if d.input(place) else y
@@ -366,7 +368,7 @@ def _bounded(d: NodeRewriter) -> None:
 def cast_6(d: NodeRewriter) -> None:
     name = str(d.get("to")).upper()
     if name not in TensorProto.DataType.keys():  # noqa: SIM118  an enum of protobuf
-        raise RuleNotApplicable(f"to is {name!r}, which is no type")
+        raise RuleNotApplicable(f"to is {name!r}, which is not a type")
     d.set("to", TensorProto.DataType.Value(name))
 
 
@@ -379,4 +381,4 @@ def cast_like(d: NodeRewriter) -> None:
 @converts("Mod", 28, 13)
 def mod_13(d: NodeRewriter) -> None:
     if not d.get("fmod") and d.elem(d.input(0)) in FLOATS:
-        raise RuleNotApplicable("before opset 28 floats have fmod=1 alone")
+        raise RuleNotApplicable("before opset 28 Mod of floats requires fmod=1")

@@ -1,4 +1,4 @@
-"""Operators on the bits of integers: BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift and BitCast."""
+"""Read operators on the bits of integers: BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift and BitCast."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_not(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: Stepwise.apply(x, step="invert")
 
 
-@reads("BitShift", since=11, fixed=EVERY)  # 28: signed integers too, whose sign stays in a shift to the right
+@reads("BitShift", since=11, fixed=EVERY)  # 28: signed integers too, which keep their sign in a shift to the right
 def read_shift(node: Node) -> Binary:
     direction = node["direction"]
     if direction not in ("LEFT", "RIGHT"):
@@ -44,7 +44,7 @@ def read_shift(node: Node) -> Binary:
         node.fits(np.broadcast_shapes(x.shape, count.shape), x.dtype)
         a, b = x.array, count.array
         width = 8 * a.dtype.itemsize
-        far = (b < 0) | (b >= width)  # all bits leave
+        far = (b < 0) | (b >= width)  # all bits are shifted out
         near = np.where(far, 0, b).astype(a.dtype)
         if direction == "LEFT":
             return Tensor(np.where(far, 0, np.left_shift(a, near)).astype(a.dtype))

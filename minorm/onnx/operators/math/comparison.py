@@ -1,6 +1,6 @@
-"""Comparisons, And, Or, Xor, and Where; what counts them: searchsorted and isin.
+"""Read and write comparisons, And, Or, Xor and Where; write searchsorted and isin, which count comparisons.
 
-Equal compares floats from opset 11 on; `or equal` has operators of its own from 12 on.
+Equal compares floats from opset 11 on; LessOrEqual and GreaterOrEqual exist from 12 on.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
     if a.dtype != dtypes.bool:
         operator = f"Bitwise{relation.removeprefix('bitwise_').title()}"
         if not g.has(operator):
-            raise RuleNotApplicable(f"{operator} exists from opset 18 on; before, there are operators of bools alone")
+            raise RuleNotApplicable(f"{operator} exists from opset 18 on; before, there are only operators for bools")
         return g.add(operator, a, b)
     return g.add(_LOGIC[relation.replace("bitwise", "logical")], a, b)
 
 
 def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
-    """Where `a relation b` holds; never where either is NaN."""
+    """Write where `a relation b` holds, which is never where either is NaN."""
     operator = _OPERATORS[relation]
     if relation.endswith("_equal") and not g.has(operator):
         either = compare(g, a, b, relation.removesuffix("_equal"))
@@ -67,7 +67,7 @@ def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
 
 
 def _number(g: Graph, x: Value) -> Value:
-    """Where x is not NaN, before IsNaN existed: every number is above -1 or below 1."""
+    """Write where x is not NaN without IsNaN: every number is above -1 or below 1."""
     return g.add("Or", g.add("Greater", x, g.scalar(-1, x)), g.add("Less", x, g.scalar(1, x)))
 
 
@@ -103,7 +103,7 @@ for _relation, _operator in (_OPERATORS | _LOGIC).items():
 
 @lowers(SearchSorted)
 def write_searchsorted(g: Graph, order: Value, x: Value, right: bool, dtype: np.dtype[np.generic]) -> Value:
-    """How many of the sequence do not lie behind x: all of them behind NaN."""
+    """Write how many numbers of the sequence do not lie behind x; for x = NaN all of them."""
     sequence, x = _wide(g, order if order.ndim == 1 else unsqueeze(g, order, [-2 % (order.ndim + 1)])), _wide(g, x)
     behind = compare(g, sequence, unsqueeze(g, x, [x.ndim]), "greater" if right else "greater_equal")
     return g.cast(_counted(g, g.add("Not", behind)), dtype)
@@ -121,5 +121,5 @@ def _wide(g: Graph, x: Value) -> Value:
 
 
 def _counted(g: Graph, condition: Value) -> Value:
-    """How many along the last axis are True."""
+    """Write how many values along the last axis are True."""
     return reduce(g, "ReduceSum", g.cast(condition, dtypes.int64), [condition.ndim - 1], keepdims=False)

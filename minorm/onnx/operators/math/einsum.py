@@ -1,4 +1,4 @@
-"""Einsum: one node where the opset has it, else the products and sums it is made of. 28: bfloat16."""
+"""Read Einsum, and write it as one node if the opset has it, else as products and sums (28: bfloat16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one number: exponentials, roots, trigonometric and hyperbolic functions, and those made of steps."""
+"""Read and write functions of one number: exponential, root, trigonometric, hyperbolic and step functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _read(function: Unary) -> Rule:
     return read
 
 
-# A Function and its operator
+# Pairs of a Function and its operator
 
 for _target, _operator in (
     (ops.Neg, "Neg"),
@@ -96,11 +96,11 @@ STEPS = {
 @lowers(Rounded)
 @lowers(Stepwise)
 def write_step(g: Graph, x: Value, step: str) -> Value:
-    if step == "trunc":  # towards 0: down above it, up below
+    if step == "trunc":  # towards 0: down for positive numbers, up for negative ones
         return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
     if step == "invert":
         if not g.has("BitwiseNot"):
-            raise RuleNotApplicable("BitwiseNot exists from opset 18 on; before, there is Not, of bools alone")
+            raise RuleNotApplicable("BitwiseNot exists from opset 18 on; before, there is only Not, for bools")
         return g.add("BitwiseNot", x)
     operator = STEPS[step]
     if not g.has(operator):

@@ -1,4 +1,4 @@
-"""MatMul, Gemm and Det. Linear keeps its weight as it is stored, (out, in): Gemm transposes it."""
+"""Read and write MatMul, Gemm and Det; a Linear keeps its stored weight (out, in), which Gemm transposes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_matmul(g: Graph, a: Value, b: Value) -> Value:
     return g.add("MatMul", a, b, shape=g.result.shape)
 
 
-@writes(F.linear, "Gemm", since=7)  # 11: no bias is needed
+@writes(F.linear, "Gemm", since=7)  # 11: the bias is optional
 def write_linear_gemm(g: Graph, x: Value, weight: Value, bias: Value | None) -> Value:
     if x.ndim != 2 or (bias is None and not g.has("Gemm", 11)):
         return lower_linear(g, x, weight, bias)
@@ -33,7 +33,7 @@ def write_linear_gemm(g: Graph, x: Value, weight: Value, bias: Value | None) -> 
 
 
 def lower_linear(g: Graph, x: Value, weight: Value, bias: Value | None) -> Value:
-    """x @ weight.T + bias for any rank of x."""
+    """Write x @ weight.T + bias for any rank of x."""
     y = g.add("MatMul", x, transpose(g, weight, (1, 0)), shape=g.result.shape)
     return y if bias is None else g.add("Add", y, bias)
 
@@ -51,7 +51,7 @@ def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def ask_matmul(node: Node, a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
-    """Room and time for a product of these shapes, whose result has this type."""
+    """Ask for room and time for a product of these shapes, whose result has this type."""
     result = (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
     node.fits(result, dtype)
     node.works(*result, *a[-1:])

@@ -1,4 +1,4 @@
-"""TfIdfVectorizer: how often the n-grams of a pool stand in rows of whole numbers."""
+"""TfIdfVectorizer counts how often the n-grams of a pool occur in rows of whole numbers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from minorm.onnx.operators.whole import whole
 from minorm.tensor.tensor import Tensor
 
 MODES = ("TF", "IDF", "TFIDF")
-LOOK_UP = TURN // 200  # multiplications that take as long as the look-up of one n-gram
+LOOK_UP = TURN // 200  # the look-up of one n-gram takes as long as this many multiplications
 
 
 @reads("TfIdfVectorizer", since=9, fixed=EVERY)
 def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
-    """(N, columns) of (N, C), or (columns,) of (C,): counts (TF), the weights of what is there (IDF), or both."""
+    """Map (N, C) to (N, columns), or (C,) to (columns,): counts (TF), weights of occurring n-grams (IDF), or both."""
     if node["pool_strings"] or node["pool_int64s"] is None:
-        raise Unsupported("it counts texts; minorm counts whole numbers, of pool_int64s")
+        raise Unsupported("it counts texts; minorm counts only whole numbers (pool_int64s)")
     places, mode = _pool(node), node["mode"]
     least, most, skips = node["min_gram_length"], node["max_gram_length"], node["max_skip_count"]
     columns = node["ngram_indexes"]
@@ -59,7 +59,7 @@ def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def _pool(node: Node) -> dict[tuple[int, ...], int]:
-    """n-gram -> which of the pool it is. ngram_counts: where in the pool those of length 1, 2 ... begin."""
+    """Map each n-gram to its number in the pool; ngram_counts says where those of length 1, 2 ... begin."""
     pool, begins = node["pool_int64s"], [*node["ngram_counts"], len(node["pool_int64s"])]
     places: dict[tuple[int, ...], int] = {}
     number = 0

@@ -1,8 +1,8 @@
-"""RandomNormal, RandomUniform, the same Like a tensor, Bernoulli and Multinomial.
+"""Read and write RandomNormal and RandomUniform, both also with Like, Bernoulli and Multinomial.
 
-Draws come from minorm's generator: `minorm.manual_seed` repeats them. A node with a `seed` has a generator of its own,
+Draws come from minorm's generator: `minorm.manual_seed` repeats them. A node with a `seed` has a separate generator,
 which starts from the seed when the file is loaded: loaded again, the node draws the same numbers, run by run. ONNX does
-not say which numbers a seed means, so other runtimes draw others.
+not define which numbers a seed means, so other runtimes draw other numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBERS = {"Normal": ("mean", "scale"), "Uniform": ("low", "high")}
 
 
 class Seeded(np.random.Generator):
-    """The generator of a node with a seed, which is a float32 in the file."""
+    """The random generator of a node with a seed, which is a float32 in the file."""
 
     def __init__(self, seed: float) -> None:
         super().__init__(np.random.PCG64(int(np.float32(seed).view(np.uint32))))
@@ -35,7 +35,7 @@ class Seeded(np.random.Generator):
 
 
 class Random(Layer):
-    """A node that draws: a Module, so that it is not computed when the file is loaded."""
+    """A node that draws random numbers; it is a Module so that loading the file does not compute it."""
 
     def __init__(self, node: Node, draw: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Random(Layer):
         self.generator = None if node["seed"] is None else Seeded(node["seed"])
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """What the node draws this time."""
+        """Draw new numbers."""
         return self.draw(*inputs, generator=self.generator)
 
 
@@ -108,7 +108,9 @@ def _type(node: Node, default: Any) -> Any:
 @writes(F.drawn, "RandomUniform", since=1)
 def write_drawn(g: Graph, kind: str, shape: Shape, a: float, b: float, dtype: Any, generator: Any) -> Value:
     if any(isinstance(n, Size) for n in shape):
-        raise RuleNotApplicable("a shape that follows a free axis; draw like a tensor that has it")
+        raise RuleNotApplicable(
+            "a shape that follows a free axis; draw with a *_like function and a tensor of this shape"
+        )
     dtype, lengths = np.dtype(dtype), tuple(int(n) for n in shape)
     also = {"shape": list(lengths), "dtype": _code(dtype)}
     return g.add(f"Random{kind.capitalize()}", shape=lengths, dtype=dtype, also=also, **_numbers(kind, a, b, generator))

@@ -1,6 +1,6 @@
-"""Reductions: sums, means, products, extremes, norms and logarithms of sums; ArgMax and ArgMin.
+"""Read and write reductions: sums, means, products, extremes, norms, logarithms of sums, ArgMax and ArgMin.
 
-The axes moved from an attribute to an input: of ReduceSum in 13, of all others in 18.
+The axes moved from an attribute to an input, in 13 for ReduceSum and in 18 for all others.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _AXES_ARE_AN_INPUT = {"ReduceSum": 13}  # 18 for the others
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    """`shape` without these axes, or with ones in their place."""
+    """Return `shape` without these axes, or with ones in their place."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
 def reduce(g: Graph, operator: str, x: Value, axes: Sequence[int], keepdims: bool = True) -> Value:
-    """A reduction in the form of the opset; over no axes it is x itself."""
+    """Write a reduction in the form of the opset; without axes it is x itself."""
     if not axes:
         return g.add("Identity", x)
     shape = reduced_shape(x.known_shape, axes, keepdims)
@@ -61,7 +61,7 @@ Reduction = Callable[[Tensor, Axes, bool], Tensor]
 
 
 def _wide(function: Reduction) -> Reduction:
-    """`function` in the type arithmetic is done in, and float64 for integers; the result in x's type again."""
+    """Apply `function` in the type to compute in, or in float64 for integers; the result has x's type again."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         wide = x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
@@ -71,7 +71,7 @@ def _wide(function: Reduction) -> Reduction:
 
 
 def _extreme(reduction: Any, bound: float) -> Reduction:
-    """The largest or smallest element; `bound`, or what comes closest to it in x's type, where there is none."""
+    """Reduce to the largest or smallest element; without elements, to x's number closest to `bound`."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         if all(x.shape[i] for i in axes):
@@ -86,7 +86,7 @@ def _extreme(reduction: Any, bound: float) -> Reduction:
 
 
 def _sum(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """The sum over these axes; () is none, as it is not for `x.sum`."""
+    """Sum over these axes; unlike in `x.sum`, () means no axis."""
     return cast(Tensor, ops.Sum.apply(x, axes=axes, keepdims=keepdims))
 
 
@@ -121,7 +121,7 @@ def _reader(reduction: Reduction) -> Rule:
     return read
 
 
-# With noop_with_empty_axes these still apply what they do to each element.
+# With noop_with_empty_axes and no axes these still apply their function of each element.
 _EACH = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")
 
 for _operator, _reduction in _REDUCTIONS.items():
@@ -145,7 +145,7 @@ writes(ops.ArgMax, "ArgMax", since=1)(_place("ArgMax"))
 writes(ops.ArgMin, "ArgMin", since=1)(_place("ArgMin"))
 
 
-# ArgMax, ArgMin. 12: the last of equals, if asked for.
+# ArgMax, ArgMin. 12: the last of equal elements, on request.
 
 
 def _place_reader(reduction: Any) -> Rule:

@@ -1,6 +1,6 @@
-"""Mod: of integers with the sign of the divisor, or (fmod=1, floats too) of the dividend. 28: floats either way.
+"""Read and write Mod: for integers with the divisor's sign, or with the dividend's (fmod=1, floats too).
 
-a // b is written with it.
+From 28 on floats have both ways. a // b is written with Mod.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def lower_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
 
 
 def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
-    """The remainder with a's sign, and where that is not b's."""
+    """Write the remainder with a's sign, and where this sign is not b's."""
     rest, zero = g.add("Mod", a, b, fmod=1), g.scalar(0, b)
     apart = g.add("Xor", compare(g, rest, zero, "less"), compare(g, b, zero, "less"))
     return rest, g.add("And", apart, g.add("Not", compare(g, rest, zero, "equal")))
@@ -53,7 +53,7 @@ def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
 
 @lowers(FloorDivide)
 def lower_floor_divide(g: Graph, a: Value, b: Value) -> Value:
-    """NumPy's steps: (a - rest) / b, less 1 where the rest has the other sign; of floats, to the nearest whole."""
+    """Write NumPy's steps: (a - rest) / b, less 1 where the rest has the other sign; floats are rounded to a whole."""
     if not g.has("Mod"):
         raise RuleNotApplicable("a quotient rounded down needs Mod (opset 10)")
     if not dtypes.is_float(a.dtype):

@@ -1,4 +1,4 @@
-"""atan2, logaddexp, xlogy, logit and the inverse of erf, which ONNX has no operators for: written in those it has.
+"""Write atan2, logaddexp, xlogy, logit and the inverse of erf in other operators, because ONNX lacks them.
 
 16-bit floats are computed in float32 and rounded once, as minorm does.
 """
@@ -19,7 +19,7 @@ from minorm.ops.elementary import Atan2, LogAddExp, Logit, XLogY
 
 
 def _in_wide(rule: Rule) -> Rule:
-    """The rule on values in the type that minorm computes in; its result in that of the inputs."""
+    """Decorate a rule: it gets its values in the type to compute in, and its result is cast to the inputs' type."""
 
     @functools.wraps(rule)
     def write(g: Graph, **arguments: Any) -> Value:
@@ -35,7 +35,7 @@ def _in_wide(rule: Rule) -> Rule:
 @lowers(Atan2)
 @_in_wide
 def write_atan2(g: Graph, a: Value, b: Value) -> Value:
-    """The angle whose tangent is a / b, half a turn on where b is negative; |a| = |b| may both be infinite, or 0."""
+    """Write the angle of tangent a / b, plus half a turn where b < 0; |a| = |b| may both be infinite, or 0."""
     equal = compare(g, g.add("Abs", a), g.add("Abs", b), "equal")
     tangent = _where(g, equal, g.add("Mul", g.add("Sign", a), g.add("Sign", b)), g.add("Div", a, b))
     half = _where(g, _negative(g, a), g.scalar(-math.pi, a), g.scalar(math.pi, a))
@@ -43,7 +43,7 @@ def write_atan2(g: Graph, a: Value, b: Value) -> Value:
 
 
 def _negative(g: Graph, x: Value) -> Value:
-    """Where x is below 0, or a 0 with a minus."""
+    """Write where x is below 0, or is -0."""
     zero = g.scalar(0, x)
     return g.add("Or", compare(g, x, zero, "less"), compare(g, g.add("Reciprocal", x), zero, "less"))
 
@@ -52,7 +52,7 @@ def _negative(g: Graph, x: Value) -> Value:
 @_in_wide
 def write_logaddexp(g: Graph, a: Value, b: Value) -> Value:
     apart = g.add("Abs", g.add("Sub", a, b))
-    apart = _where(g, compare(g, a, b, "equal"), g.scalar(0, a), apart)  # two equal infinities have no difference
+    apart = _where(g, compare(g, a, b, "equal"), g.scalar(0, a), apart)  # inf - inf would be NaN
     more = g.add("Log", g.add("Add", g.add("Exp", g.add("Neg", apart)), g.scalar(1, a)))
     return g.add("Add", g.add("Max", a, b), more)
 
@@ -77,7 +77,7 @@ def write_logit(g: Graph, x: Value, eps: float | None) -> Value:
 @lowers(ops.ErfInv)
 @_in_wide
 def write_erfinv(g: Graph, x: Value) -> Value:
-    """The steps of ErfInv."""
+    """Write the steps of ErfInv."""
     number: Callable[[float], Value] = functools.partial(g.scalar, like=x)
     half, size = g.add("Mul", x, number(0.5)), g.add("Abs", x)
     near = g.add("Sub", number(0.180625), g.add("Mul", half, half))

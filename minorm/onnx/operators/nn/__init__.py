@@ -1,1 +1,1 @@
-"""Layers that are no normalization."""
+"""Rules of layers other than normalizations."""

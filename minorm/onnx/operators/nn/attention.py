@@ -1,10 +1,11 @@
-"""Attention and RotaryEmbedding.
+"""Read Attention and RotaryEmbedding.
 
     Y = softmax(cap(Q K^T scale) + bias) V, cap(s) = softcap tanh(s / softcap)
 
-The bias is -infinity where a query may not look: by a mask of bools, because the key comes later (is_causal), lies
-outside of a window, or is padding; and else what a mask of floats says. A query that may look at nothing gets 0. 24:
-the lengths of padded keys; 25: windows. The scores and the softmax are computed in float32 at least.
+The bias is -infinity where a query may not look: a mask of bools forbids it, or the key comes later (is_causal), lies
+outside a window, or is padding. Elsewhere it is the mask of floats, or 0. A query that may look at nothing gets 0.
+Version 24 adds the lengths of padded keys, 25 adds windows. The scores and the softmax are computed at least in
+float32.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
         packed, kind = q.ndim == 3, q.dtype
         q, k, v = (_heads(node, x, name) for x, name in ((q, "q"), (k, "kv"), (v, "kv")))
         if (past_k is None) != (past_v is None) or (past_k is not None and valid is not None):
-            raise ValueError("expected past_key and past_value together, and none of them beside nonpad_kv_seqlen")
+            raise ValueError("expected past_key and past_value together, and neither together with nonpad_kv_seqlen")
         before = 0 if past_k is None else past_k.shape[2]
         keys = k if past_k is None else cat([past_k, k], 2)
         values = v if past_v is None else cat([past_v, v], 2)
@@ -55,7 +56,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
         seen, bias = _bias(node, shape, mask, before, valid)
         wide = widest(q, values, stash=stash or dtypes.float16)
         scale = 1 / math.sqrt(q.shape[3] or 1) if given_scale is None else given_scale
-        root = math.sqrt(abs(scale))  # on either side, so that the products do not overflow
+        root = math.sqrt(abs(scale))  # scales both factors, so that the products do not overflow
         shared_keys, shared = (_shared(x.to(wide), q.shape[1]) for x in (keys, values))
         scores = raw = (q.to(wide) * math.copysign(root, scale)) @ (shared_keys * root).mT
         if cap > 0:
@@ -76,7 +77,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
 
 
 def _heads(node: Node, x: Tensor, name: str) -> Tensor:
-    """(batch, heads, length, size), of that or of (batch, length, heads * size)."""
+    """Reshape (batch, length, heads * size) to (batch, heads, length, size), which may also come as it is."""
     count = node[f"{name}_num_heads"]
     if x.ndim == 4:
         return x
@@ -92,13 +93,13 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     agree = q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1:3] == v.shape[1:3] and q.shape[3] == k.shape[3]
     if not agree or not k.shape[1] or q.shape[1] % k.shape[1]:
         raise ValueError(
-            f"Q is {q.shape}, K {k.shape}, V {v.shape} as (batch, heads, length, size), past ones included; expected "
+            f"Q is {q.shape}, K {k.shape}, V {v.shape} as (batch, heads, length, size), including the past; expected "
             "one batch, equal sizes of Q and K, equal lengths and heads of K and V, and a multiple of these in Q"
         )
 
 
 def _shared(x: Tensor, heads: int) -> Tensor:
-    """Each head of x as often, one after the other, as there are heads of queries for it."""
+    """Repeat each head of x, in place, once for each query head that uses it."""
     if x.shape[1] == heads:
         return x
     return x[:, np.arange(x.shape[1]).repeat(heads // x.shape[1])]
@@ -107,7 +108,7 @@ def _shared(x: Tensor, heads: int) -> Tensor:
 def _bias(
     node: Node, shape: tuple[int, ...], mask: Tensor | None, before: int, valid: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Where a query may look, None for everywhere; and what is added to the scores."""
+    """Return where a query may look (None for everywhere), and the numbers to add to the scores."""
     queries, keys = shape[2:]
     seen: Any = None
     bias: Tensor | None = None
@@ -122,7 +123,7 @@ def _bias(
             seen = bias.array > -math.inf
             if missing:
                 seen[..., keys - missing :] = False
-    first: Any = before  # where the queries stand among the keys
+    first: Any = before  # the position of the first query among the keys
     if valid is not None:
         if valid.shape != shape[:1]:
             raise ValueError(f"nonpad_kv_seqlen has shape {valid.shape}; expected {shape[:1]}, one for each sample")
@@ -147,7 +148,7 @@ def _both(seen: Any, allowed: Any) -> Any:
 
 
 def _softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
-    """Over the keys that are seen; all 0 for a query that sees none."""
+    """Compute the softmax over the visible keys; a query without any gets zeros."""
     if seen is None:
         return F.softmax(scores, -1)
     anything = Tensor(seen.array.any(-1, keepdims=True))
@@ -156,7 +157,7 @@ def _softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
 
 @reads("RotaryEmbedding", since=23, fixed=(3,))
 def read_rotary(node: Node) -> Callable[..., Tensor]:
-    """Pairs of numbers turned by an angle that grows with the token's position; its cosines and sines are given."""
+    """Turn pairs of numbers by an angle that grows with the token's position, given its cosines and sines."""
     heads, size, interleaved = node["num_heads"], node["rotary_embedding_dim"], bool(node["interleaved"])
 
     def rotate(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -164,7 +165,7 @@ def read_rotary(node: Node) -> Callable[..., Tensor]:
         count = size or y.shape[3]
         cos, sin = (_of_tokens(table, positions, y, count // 2) for table in (cos, sin))
         if count % 2 or not 0 <= count <= y.shape[3]:
-            raise ValueError(f"{count} of {y.shape[3]} numbers are to be turned; expected an even number of them")
+            raise ValueError(f"{count} of {y.shape[3]} numbers would be turned; expected an even number")
         turned, rest = y[..., :count], y[..., count:]
         if interleaved:
             a, b = turned[..., ::2], turned[..., 1::2]
@@ -179,7 +180,7 @@ def read_rotary(node: Node) -> Callable[..., Tensor]:
 
 
 def _tokens(x: Tensor, heads: int | None) -> Tensor:
-    """(batch, length, heads, size)."""
+    """Bring x to (batch, length, heads, size)."""
     if x.ndim == 4:
         return x.permute(0, 2, 1, 3)
     if x.ndim != 3 or heads is None or heads < 1 or x.shape[2] % heads:
@@ -191,7 +192,7 @@ def _tokens(x: Tensor, heads: int | None) -> Tensor:
 
 
 def _of_tokens(table: Tensor, positions: Tensor | None, y: Tensor, half: int) -> Tensor:
-    """The rows of a table for the tokens, (batch, length, 1, half)."""
+    """Return the rows of a table for the tokens, (batch, length, 1, half)."""
     if positions is not None and (positions.shape != y.shape[:2] or table.ndim != 2):
         raise ValueError(
             f"position_ids have shape {positions.shape}, a cache {table.shape}; expected {y.shape[:2]} and (n, {half})"

@@ -1,6 +1,6 @@
-"""Conv and ConvTranspose. 11: clearer words for the same attributes. 22: bfloat16.
+"""Read and write Conv and ConvTranspose (11: the same attributes in clearer words; 22: bfloat16).
 
-Paddings are always written as numbers, low and high; `auto_pad` is never used.
+Paddings are always written as low and high numbers, never as `auto_pad`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def pads(pairs: Pairs) -> list[int]:
-    """(low, high) pairs in ONNX's order: all lows, then all highs."""
+    """Flatten (low, high) pairs into ONNX's order: all lows, then all highs."""
     return [int(low) for low, _ in pairs] + [int(high) for _, high in pairs]
 
 
@@ -54,7 +54,7 @@ CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
-    """Strides and dilations, one an axis; kernel_shape held against the weight's."""
+    """Return strides and dilations, one per axis; check that kernel_shape equals the weight's."""
     for name in ("kernel_shape", "strides", "dilations"):
         if node.get(name) is not None and len(node[name]) != rank:
             raise ValueError(f"{name} is {node[name]}; expected one number for each of {rank} spatial axes")
@@ -64,7 +64,7 @@ def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
 
 
 def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> Pairs:
-    """(low, high) an axis, of `pads` or of `auto_pad`; spans are the kernel's lengths with dilation."""
+    """Return (low, high) per axis from `pads` or `auto_pad`; spans are the kernel's lengths with dilation."""
     rank, kind = len(size), node["auto_pad"]
     if kind in ("NOTSET", "", None):
         pads = node["pads"] or [0] * (2 * rank)
@@ -84,11 +84,11 @@ def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequ
 
 
 def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], places: Sequence[int]) -> None:
-    """Room for the larger of image and result, and time: each weight is multiplied once at each of its places.
+    """Ask for room for the larger of image and result, and for time: each weight is multiplied once at each place.
 
-    A kernel stands, with all its taps and all channels of its group, at every pixel of a convolution's result and of a
-    transposed one's image: stride makes these fewer, dilation too, and groups make the weight smaller. Short rows take
-    as long as those of ROW pixels, and a weight that meets few pixels as long as one that meets ROW.
+    A kernel, with all its taps and all channels of its group, is placed at every pixel of the result of a convolution,
+    or of the image of a transposed one. Stride and dilation reduce these places, and groups make the weight smaller.
+    Rows shorter than ROW pixels take as long as rows of ROW, and so does a weight that meets fewer than ROW pixels.
     """
     rows = x.shape[0] * channels * math.prod(size[:-1])
     node.fits((rows, max(size[-1], ROW)), x.dtype)
@@ -96,12 +96,12 @@ def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], p
 
 
 def _ask_parts(node: Node, strides: Sequence[int], size: Sequence[int]) -> None:
-    """Time to plan an image that a kernel is spread over: pixels a stride apart are a part of their own."""
+    """Ask for time to plan the image of a transposed convolution: pixels one stride apart form a separate part."""
     node.works(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
 
 
 ROW = 64
-PART = 1_000_000  # multiplications that take as long as a part, but for the first
+PART = 1_000_000  # each part but the first takes as long as this many multiplications
 
 
 @reads("Conv", since=1)
@@ -115,7 +115,7 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
 
 
 def read_form(node: Node) -> Callable[[Tensor, Tensor], tuple[Any, ...]]:
-    """Stride, padding, dilation and groups of a convolution of x with w; room and time for it are asked for."""
+    """Return a function that gives stride, padding, dilation and groups for x and w, and asks for room and time."""
 
     def form(x: Tensor, w: Tensor) -> tuple[Any, ...]:
         rank, kernel = x.ndim - 2, w.shape[2:]
@@ -190,7 +190,7 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
 def _transposed_padding(
     node: Node, size: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: list[int]
 ) -> tuple[tuple[int, int], ...]:
-    """What is cut from `full`, the lengths without padding; where output_shape is longer, `extra` grows instead."""
+    """Return the cut from `full`, the lengths without padding; a longer output_shape adds to `extra` instead."""
     wanted, kind = node["output_shape"], node["auto_pad"]
     if not wanted and kind not in ("SAME_UPPER", "SAME_LOWER"):
         return tuple(padding(node, size, [1] * len(size), strides))

@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose taps lie where `offset` moves them, between the pixels.
+"""DeformConv is a convolution whose taps are moved by `offset` to places between the pixels.
 
     y = b + sum over taps k of w[k] mask[k] x(p + k + offset[k]), x bilinear, and 0 outside
 
@@ -35,7 +35,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
         pads = node["pads"] or [0] * (2 * rank)
         if len(pads) != 2 * rank or w.shape[0] % groups:
             raise ValueError(
-                f"pads is {pads}, group {groups}, W {w.shape}; expected two numbers an axis, and a divisor"
+                f"pads is {pads}, group {groups}, W {w.shape}; expected two pads per axis, and a group that divides M"
             )
         spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
         padded = [n + low + high for n, low, high in zip(x.shape[2:], pads[:rank], pads[rank:], strict=True)]
@@ -65,7 +65,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
 def _grid(
     size: Sequence[int], strides: Sequence[int], pads: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[np.ndarray]:
-    """For each axis (taps, places): where the taps lie before they are moved."""
+    """Return the positions of the taps before they move, (taps, places) for each axis."""
     rank = len(size)
     found = []
     for axis in range(rank):
@@ -79,7 +79,7 @@ def _grid(
 
 
 def _sampled(x: Tensor, positions: Sequence[Tensor], parts: int) -> Tensor:
-    """(batch, parts, channels, taps, places): x between its pixels, each part of the channels at its own positions."""
+    """Sample x, each part of the channels at its positions between pixels: (batch, parts, channels, taps, places)."""
     batch, channels, *lengths = x.shape
     flat = x.reshape(batch, parts, channels // parts, math.prod(lengths))
     lows = [np.floor(p.array).astype(np.int64) for p in positions]

@@ -1,7 +1,8 @@
-"""Dropout: nothing in the inference form; in the training form the operator, whose mode each version says its own way.
+"""Dropout is written as nothing in inference and as the operator in training; the place of the mode depends on the
+version.
 
-1 and 6: training unless `is_test`. 7 and 10 have no mode: a runtime that does inference ignores them. 12: `ratio` and
-`training_mode` are inputs. `seed` is not obeyed: all draws come from minorm's generator.
+Versions 1 and 6 train unless `is_test`. Versions 7 and 10 have no mode: a runtime for inference ignores the node. From
+12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from its own generator.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """Its mode is the node's after loading, then what train() and eval() say; where the graph computes it, the graph's.
+    """A Dropout node, with the node's mode until train() or eval() sets another, or with the mode that the graph
+    computes.
 
-    The second output, where it is read, is true where an element was kept; before version 10 it is 1 there.
+    The second output, if the graph reads it, is true where an element was kept; before version 10 it is 1 there.
     """
 
     def __init__(self, node: Node, trains: bool) -> None:
@@ -51,7 +53,7 @@ class Dropout(Layer):
         self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
 
     def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
-        """x with some elements 0 and the others larger, or x itself."""
+        """Return x with some elements set to 0 and the others scaled up in training, or x itself."""
         p = self.ratio if ratio is None else float(ratio.item())
         trains = bool(training_mode) if self.computed and training_mode is not None else self.training
         trains = trains and not self.frozen
@@ -62,12 +64,12 @@ class Dropout(Layer):
         return (x * factor if trains and p else x), (kept if self.mask_is_bool else kept.to(x.dtype))
 
     def extra_repr(self) -> str:
-        """The probability, where the file says it."""
+        """Show the probability if the file fixes it."""
         return "" if self.ratio is None else f"p={self.ratio:g}"
 
 
 def _known_ratio(node: Node) -> float | None:
-    """The ratio from version 12 on: 0.5 where it is left out, None where the graph computes it."""
+    """Return the ratio from version 12 on: 0.5 if it is left out, None if the graph computes it."""
     ratio = node.constant(1)
     if ratio is not None and ratio.size == 1:
         return float(ratio.item())
@@ -92,7 +94,7 @@ def read_12(node: Node) -> Dropout:
 
 @converts("Dropout")
 def dropout(d: NodeRewriter) -> None:
-    """The mode stays where the version can say one: before 7 and from 12 on."""
+    """Convert the node; the mode survives if the version can store it (before 7 and from 12 on)."""
     ratio: Any = d.take("ratio", 0.5) if d.since < 12 else 0.5
     trains = not d.take("is_test", 0) if d.since < 7 else False
     d.drop("consumed_inputs")
@@ -101,7 +103,7 @@ def dropout(d: NodeRewriter) -> None:
             return
         mode = d.array(2)
         if d.input(2) and mode is None:
-            raise RuleNotApplicable("whether it trains is computed")
+            raise RuleNotApplicable("its mode is computed")
         trains = mode is not None and bool(mode.reshape(-1)[0])
         ratio = d.array(1)
         if d.input(1) and ratio is None and trains:
@@ -122,7 +124,7 @@ def dropout(d: NodeRewriter) -> None:
     mask = d.output(1)
     if mask and mask not in d.values.read:
         d.node.output.pop()
-    elif mask and not trains and d.since >= 12 and d.goal < 12:  # all is kept; older ones do not say so
+    elif mask and not trains and d.since >= 12 and d.goal < 12:  # all are kept, which older versions do not say
         d.node.output.pop()
         positive = d.emit("Greater", d.input(0), d.scalar(0, d.input(0), "zero"))
         d.emit("Or", positive, d.emit("Not", positive), to=mask)
@@ -133,7 +135,7 @@ def dropout(d: NodeRewriter) -> None:
 
 @sets_mode("Dropout")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """is_test before 7, the third input from 12 on, unless the graph computes that; between, no version says it."""
+    """Set the mode: is_test before 7, the third input from 12 on unless the graph computes it; no mode between."""
     if d.since < 7:
         d.drop("is_test")
         if not trains:

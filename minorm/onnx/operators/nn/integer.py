@@ -1,7 +1,7 @@
-"""MatMulInteger, ConvInteger, QLinearMatMul and QLinearConv: products of 8-bit integers, summed exactly in 32 bits.
+"""Read MatMulInteger, ConvInteger, QLinearMatMul and QLinearConv: 8-bit products with exact sums in 32 bits.
 
-QLinear operators scale the sums in float32, round half way to the even number and cut off at the ends of the type, as
-onnxruntime does (minorm/ops/quantization.py). No gradient passes integers.
+QLinear operators scale the sums in float32, round halves to even and saturate at the ends of the type, as onnxruntime
+does (minorm/ops/quantization.py). No gradient flows through integers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
 
 
 def read_fused(node: Node) -> Callable[..., Tensor]:
-    """What computes a node that stands for several, of quantized/byte_nodes.py. `relu` and `transB` are not ONNX's."""
+    """Read a node of quantized/byte_nodes.py that stands for several; unlike ONNX's it may have `relu` and `transB`."""
     if node.operator == "QLinearAdd":
         return _read_add(node)
     return READERS[node.operator, node.since].rule(node)
@@ -88,7 +88,7 @@ def _read_add(node: Node) -> Callable[..., Tensor]:
     relu = bool(node.attributes.get("relu", 0))
 
     def add(a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, *rest: Tensor | None) -> Tensor:
-        wide = dtypes.int8 if a.shape == b.shape else dtypes.float64  # as what broadcasts is computed
+        wide = dtypes.int8 if a.shape == b.shape else dtypes.float64  # broadcast sums use floats
         node.fits(np.broadcast_shapes(a.shape, b.shape), wide)
         return QuantizedAdd.apply(a, b, a_scale, a_zero, *rest, relu=relu)
 
@@ -114,7 +114,7 @@ def _matmul(
 
 
 def _check_row(parameter: Tensor, a: Tensor) -> None:
-    """A scale or zero point of the left factor: one number, one for each row, or shaped (..., M, 1)."""
+    """Check a scale or zero point of the left factor: one number, one for each row, or shaped (..., M, 1)."""
     wanted = a.shape[-2:-1]
     if parameter.numel() != 1 and parameter.shape not in (wanted, (*a.shape[:-1], 1)):
         raise ValueError(
@@ -124,7 +124,7 @@ def _check_row(parameter: Tensor, a: Tensor) -> None:
 
 
 def _check_column(parameter: Tensor, b: Tensor) -> None:
-    """A scale or zero point of the right factor: one number, one for each column, or shaped (..., 1, N)."""
+    """Check a scale or zero point of the right factor: one number, one for each column, or shaped (..., 1, N)."""
     wanted = (*b.shape[:-2], 1, *b.shape[-1:])
     if parameter.numel() != 1 and parameter.shape not in (b.shape[-1:], wanted):
         raise ValueError(
@@ -139,12 +139,12 @@ def _check_conv(w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, w_scale
     for name, parameter in (("w_zero_point", w_zero), ("w_scale", w_scale)):
         if parameter is not None and parameter.numel() != 1 and parameter.shape != w.shape[:1]:
             raise ValueError(
-                f"{name} has shape {parameter.shape}; expected one number, or {w.shape[:1]}, one a channel"
+                f"{name} has shape {parameter.shape}; expected one number, or {w.shape[:1]}, one per channel"
             )
 
 
 def _check_result(scale: Tensor, zero: Tensor, columns: tuple[int, ...] | None = None) -> None:
-    """Scale and zero point of the result: one number, or one for each column."""
+    """Check scale and zero point of the result: one number, or one for each column."""
     if zero.dtype not in dtypes.BYTES:
         raise TypeError(f"y_zero_point is {zero.dtype}; expected int8 or uint8")
     for name, parameter in (("y_scale", scale), ("y_zero_point", zero)):

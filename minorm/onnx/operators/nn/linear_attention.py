@@ -1,4 +1,4 @@
-"""LinearAttention and CausalConvWithState: layers that carry a state from one token to the next."""
+"""Read LinearAttention and CausalConvWithState, layers that carry a state from one token to the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RULES = ("linear", "gated", "delta", "gated_delta")
 
 @reads("LinearAttention", since=27)
 def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
-    """S <- e^g S; S <- S + k (v - S^T k beta)^T, or k v^T; o = scale S^T q: token after token, S of each head."""
+    """Compute S <- e^g S; S <- S + k (v - S^T k beta)^T, or k v^T; o = scale S^T q, token by token for each head."""
     rule, queries, heads = node["update_rule"], node["q_num_heads"], node["kv_num_heads"]
     if rule not in RULES or heads < 1 or queries < 1 or queries % heads:
         raise ValueError(
@@ -37,7 +37,7 @@ def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
         beta: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         if ("gated" in rule) != (decay is not None) or ("delta" in rule) != (beta is not None):
-            raise ValueError(f"update_rule {rule} wants decay where it is gated, and beta where it is a delta rule")
+            raise ValueError(f"update_rule {rule} needs decay if it is gated, and beta if it is a delta rule")
         kind = q.dtype
         kept = kind if state is None else state.dtype
         wide = widest(q, state, stash=dtypes.float32)
@@ -70,14 +70,14 @@ def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    """(batch, length, heads, size)."""
+    """Split (batch, length, heads * size) into (batch, length, heads, size)."""
     if x.ndim != 3 or x.shape[2] % heads:
         raise ValueError(f"an input has shape {x.shape}; expected (batch, length, {heads} * size)")
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
 
 
 def _numbers(name: str, x: Tensor, keys: Tensor, heads: int) -> Tensor:
-    """A number for each head of each token, or (decay) for each row of its state: (batch, length, heads, 1 or rows)."""
+    """Split the numbers of heads, or (decay) of the rows of their states: (batch, length, heads, 1 or rows)."""
     sizes = (1, keys.shape[3]) if name == "decay" else (1,)
     if x.ndim != 3 or x.shape[:2] != keys.shape[:2] or x.shape[2] not in [heads * n for n in sizes]:
         raise ValueError(f"{name} has shape {x.shape}; expected {(*keys.shape[:2], heads)}, a number for each head")
@@ -86,7 +86,7 @@ def _numbers(name: str, x: Tensor, keys: Tensor, heads: int) -> Tensor:
 
 @reads("CausalConvWithState", since=27)
 def read_causal_conv(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Each channel convolved with its own kernel, which sees the present and the past; and the end of what it saw."""
+    """Convolve each channel with its own kernel over present and past tokens; also return the last inputs as state."""
     activation = node["activation"]
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation is {activation!r}; expected none, silu or swish")

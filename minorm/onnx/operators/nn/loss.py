@@ -1,4 +1,5 @@
-"""Losses: SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss from opset 12 on, formulas for the rest.
+"""Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses by
+formulas.
 
 A loss in the graph makes a training graph that another tool can differentiate; its mean follows the batch.
 """
@@ -24,7 +25,7 @@ from minorm.onnx.operators.shape.shape import reshape, unsqueeze
 from minorm.ops.loss import LogOfProbabilities
 from minorm.tensor.tensor import Tensor
 
-NO_CLASS = -100  # the label that counts for nothing where the node names none
+NO_CLASS = -100  # the label without a loss, if the node names no other
 
 # Classes
 
@@ -104,7 +105,7 @@ def _labelled(
     smoothing: float,
     axis: int,
 ) -> Value:
-    """-sum q * factor * logp over the classes, q one at the label; the mean divides by the labels' factors."""
+    """Write -sum q * factor * logp over the classes, q = 1 at the label; the mean divides by the labels' factors."""
     classes = int(logp.known_shape[axis])
     target = g.cast(target, dtypes.int64)
     numbers = _along(g, g.constant(np.arange(classes), np.int64, "classes"), logp, axis)
@@ -129,7 +130,7 @@ def _labelled(
 
 
 def _along(g: Graph, vector: Value, x: Value, axis: int) -> Value:
-    """A vector of C numbers shaped to broadcast along `axis` of x."""
+    """Reshape a vector of C numbers to broadcast along `axis` of x."""
     return reshape(g, vector, (*vector.known_shape, *(1,) * (x.ndim - axis - 1)))
 
 
@@ -199,7 +200,7 @@ def _total(g: Graph, x: Value) -> Value:
     return reduce(g, "ReduceSum", x, range(x.ndim), keepdims=False)
 
 
-# In
+# Reading
 
 
 @reads("SoftmaxCrossEntropyLoss", since=12, fixed=(1, 2))

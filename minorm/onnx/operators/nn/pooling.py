@@ -1,9 +1,9 @@
-"""MaxPool, AveragePool, LpPool, the global ones; adaptive pooling where it is one of these, else two matrix products.
+"""Read and write MaxPool, AveragePool, LpPool and global pooling; write adaptive pooling as one of them or as products.
 
-What each version added: MaxPool 8 indices, 10 ceil_mode and dilations, 12 integers; AveragePool 7 count_include_pad,
-10 ceil_mode, 19 dilations. A last window that hangs over the end is written as padding, because runtimes disagree
-about ceil_mode: neither the maximum nor an average that leaves padding out sees how much there is. Padding that an
-average does count is made of zeros, by a Pad before it.
+Versions added: MaxPool 8 indices, 10 ceil_mode and dilations, 12 integers; AveragePool 7 count_include_pad, 10
+ceil_mode, 19 dilations. A last window that extends past the end is written as padding, because runtimes disagree about
+ceil_mode; the maximum, and an average that excludes padding, do not depend on the amount. Padding that an average does
+count becomes zeros, by a Pad before it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Ints = Sequence[int]
 
 
 def covering(lengths: Shape, result: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
-    """The padding with which ceil_mode=0 finds the windows of ceil_mode=1.
+    """Return the padding with which ceil_mode=0 finds the windows of ceil_mode=1.
 
-    An axis of n elements is padded so that its last window ends exactly at the end. On one of free length s - 1 more
-    make room for a window that was begun, whatever n is, and with span - 1 each window still starts inside.
+    An axis of n elements is padded so that its last window ends exactly at the end. On an axis of free length, s - 1
+    more elements make room for a started window, whatever n is, and at most span - 1 let each window still start
+    inside.
     """
     found = []
     for n, m, k, s, (low, high), d in zip(lengths, result, kernel, stride, padding, dilation, strict=True):
@@ -75,7 +76,7 @@ def write_max_pool(
     if not return_indices:
         return g.add("MaxPool", x, shape=shape, **attributes)
     y, place = g.add("MaxPool", x, outputs=2, shape=(shape, shape), dtype=(x.dtype, dtypes.int64), **attributes)
-    # ONNX counts places from the start of the tensor, minorm from the start of the plane.
+    # ONNX counts positions from the start of the tensor, minorm from the start of the plane.
     plane = g.constant(math.prod(int(n) for n in x.known_shape[2:]), np.int64, "plane")
     before = g.add("Mul", g.add("Div", place, plane), plane)
     return y, g.add("Sub", place, before)
@@ -101,7 +102,7 @@ def write_avg_pool(
     )
     if list(around) != list(padding):
         if any(d != 1 for d in dilation):
-            raise RuleNotApplicable("AveragePool with dilation and a window that hangs over the end")
+            raise RuleNotApplicable("AveragePool with dilation and a window that extends past the end")
         if padded and count_include_pad:
             x = pad(g, x, [(0, 0), (0, 0), *padding], 0.0)
             around = [(0, all_of_it - high) for (_, all_of_it), (_, high) in zip(around, padding, strict=True)]
@@ -130,7 +131,7 @@ def lower_avg_pool(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Value:
-    """The sum over each window, by a depthwise convolution with ones, divided by what the window counts."""
+    """Write the sum over each window, by a depthwise convolution with ones, divided by the window's count."""
     lengths = [int(n) for n in x.known_shape[2:]]
     around = covering(tuple(lengths), g.result.shape[2:], kernel, stride, padding, dilation)
     channels = int(x.known_shape[1])
@@ -157,7 +158,7 @@ def lower_avg_pool(
 
 
 def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, d: int) -> Any:
-    """How many taps of each of m windows meet an axis of n with `counted` elements around it."""
+    """Count the taps of each of m windows that meet an axis of n with `counted` elements around it."""
     taps = np.arange(m)[:, None] * s + np.arange(k) * d - low
     return ((taps >= -counted[0]) & (taps < n + counted[1])).sum(1)
 
@@ -168,7 +169,7 @@ def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, 
 def _write_global(g: Graph, x: Value, output_size: Any) -> Value:
     sizes = output_size if isinstance(output_size, tuple) else (output_size,) * (x.ndim - 2)
     if any(n is None or n != 1 for n in sizes):
-        raise RuleNotApplicable("GlobalAveragePool gives one element an axis")
+        raise RuleNotApplicable("GlobalAveragePool gives one element per axis")
     return g.add("GlobalAveragePool", x, shape=g.result.shape)
 
 
@@ -179,7 +180,7 @@ for _function in (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d):
 
 @lowers(AdaptiveAvgPool)
 def lower_adaptive(g: Graph, x: Value, output: Ints) -> Value:
-    """Along each axis a product with the matrix of averages: A_0 x, then x A_1^T."""
+    """Write a product with the matrix of averages along each axis: A_0 x, then x A_1^T."""
     if x.ndim > 4:
         raise RuleNotApplicable("adaptive pooling of three axes")
     sizes = [int(n) for n in x.known_shape[2:]]
@@ -193,7 +194,7 @@ def lower_adaptive(g: Graph, x: Value, output: Ints) -> Value:
 
 
 def _averages(n: int, o: int) -> Any:
-    """Row i averages from floor(i * n / o) to before ceil((i + 1) * n / o)."""
+    """Make the matrix whose row i averages the elements floor(i * n / o) to ceil((i + 1) * n / o) - 1."""
     matrix = np.zeros((o, n))
     for i in range(o):
         start, end = i * n // o, -(-(i + 1) * n // o)
@@ -201,16 +202,16 @@ def _averages(n: int, o: int) -> Any:
     return matrix
 
 
-# In: here a padding of up to the whole kernel is allowed
+# Reading: the padding may be as large as the whole kernel
 
 
-STEPS = 8  # multiplications that an element of a window takes as long as
+STEPS = 8  # an element of a window takes as long as this many multiplications
 COMPILED = (dtypes.float32, dtypes.float64)
-FEW = 8192  # elements that a tap of any other type takes as long as, at least
+FEW = 8192  # a tap of any other type takes at least as long as this many elements
 
 
 def _options(node: Node, x: Tensor) -> dict[str, Any]:
-    """What the Functions of minorm.ops.pooling take, checked against the shape of x."""
+    """Return the arguments for the Functions of minorm.ops.pooling, checked against the shape of x."""
     rank, size, kernel = x.ndim - 2, x.shape[2:], tuple(node["kernel_shape"])
     if rank not in (1, 2, 3):
         raise ValueError(f"x has shape {x.shape}; minorm pools over 1, 2 or 3 spatial axes")
@@ -243,14 +244,14 @@ def read_max_pool(node: Node) -> Callable[[Tensor], Any]:
 
 
 def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> Tensor:
-    """Places counted in each plane as ONNX counts them, through the whole tensor; a plane perhaps by columns."""
+    """Convert positions within each plane to ONNX's, through the whole tensor; in a plane they may go by columns."""
     size, plane = shape[2:], math.prod(shape[2:])
     channels = np.arange(shape[1], dtype=np.int64).reshape(-1, *(1,) * len(size)) * plane
     ones = places[(slice(None), *(slice(0, 1),) * (places.ndim - 1))] * 0 + 1
-    images = CumSum.apply(ones, axis=0, exclusive=True, reverse=False)  # 0, 1, 2 ..., however many there are
+    images = CumSum.apply(ones, axis=0, exclusive=True, reverse=False)  # 0, 1, 2 ... for any number of images
     if by_columns:
         rest, places = places, Tensor(np.zeros((), np.int64)).to(places.device)
-        for i in reversed(range(len(size))):  # the last axis moves fastest in `rest`, the first one in the result
+        for i in reversed(range(len(size))):  # the last axis varies fastest in `rest`, the first one in the result
             above = Quotient.apply(rest, Tensor(np.asarray(size[i], np.int64)).to(rest.device))
             places = places + (rest - above * size[i]) * math.prod(size[:i])
             rest = above
@@ -286,7 +287,7 @@ def _power(node: Node) -> float:
 
 
 def _norm(x: Tensor, p: float, total: Callable[[Tensor], Tensor]) -> Tensor:
-    """(total of |x|^p)^(1/p), with a slope of 0 where it is 0."""
+    """Compute (total of |x|^p)^(1/p), with a slope of 0 where it is 0."""
     wide = x.to(dtypes.compute_type(x.dtype)).abs()
     if p == 1:
         return total(wide).to(x.dtype)

@@ -1,4 +1,4 @@
-"""Pooling at older opsets: `ceil_mode` becomes padding where the lengths are fixed, and is refused where not."""
+"""Convert pooling to older opsets: `ceil_mode` becomes padding if the lengths are fixed, else it is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minorm.onnx.graph.registry import converts
 
 
 def _without_ceil(d: NodeRewriter) -> None:
-    """Version 10 added ceil_mode and, for MaxPool, dilations."""
+    """Convert to before version 10, which added ceil_mode and, for MaxPool, dilations."""
     if set(d.take("dilations", None) or [1]) != {1}:
         raise RuleNotApplicable("before opset 10 there are no dilations")
     if not d.take("ceil_mode", 0) or d.get("auto_pad", "NOTSET") not in ("NOTSET", ""):
@@ -19,12 +19,12 @@ def _without_ceil(d: NodeRewriter) -> None:
     more = []
     for axis, (k, stride) in enumerate(zip(kernel, strides, strict=True)):
         n = d.length(d.input(0), axis + 2) + pads[axis] + pads[axis + len(kernel)]
-        over = -(n - k) % stride  # what is missing to the end of the last window
+        over = -(n - k) % stride  # the elements missing to the end of the last window
         last = -(-(n - k) // stride) * stride  # a window that would start behind the input is left out
         more.append(over if last < n - pads[axis + len(kernel)] else 0)
     if any(more):
         if d.node.op_type == "AveragePool":
-            raise RuleNotApplicable("before opset 10 an average cannot leave out what ceil_mode adds")
+            raise RuleNotApplicable("before opset 10 an average cannot leave out the elements that ceil_mode adds")
         d.set("pads", pads[: len(kernel)] + [p + m for p, m in zip(pads[len(kernel) :], more, strict=True)])
 
 
@@ -33,13 +33,13 @@ converts("AveragePool", 10, 7)(_without_ceil)
 
 
 def _whole_power(d: NodeRewriter) -> None:
-    """`p` was a float."""
+    """Convert `p`, which was a float, to an integer."""
     p = d.get("p", 2.0)
     if p != int(p):
         raise RuleNotApplicable(f"p is {p}; from opset 2 on it is an integer")
     d.set("p", int(p))
     if d.node.op_type == "LpPool" and not d.has("kernel_shape"):
-        raise RuleNotApplicable("from opset 2 on it wants kernel_shape")
+        raise RuleNotApplicable("from opset 2 on it needs kernel_shape")
 
 
 converts("LpPool", 1, 2)(_whole_power)

@@ -1,8 +1,8 @@
-"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
+"""Read and write QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 
 13: one scale for each place along an axis. 19: scales of 16 bits. 21: blocks, and integers of 16 bits. 23: the
-division's precision, the result's type. Scales and zero points stay what the file says: they are not trained, what is
-quantized is.
+division's precision, the result's type. Training leaves scales and zero points as they are in the file, and changes the
+quantized values.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
 
 
 def _shaped(zero: Tensor | None, scale: Tensor) -> Tensor | None:
-    """One zero point beside one scale, in its shape: onnxruntime's quantizer writes [] beside [1]."""
+    """Give a single zero point the shape of its scale: onnxruntime's quantizer writes [] beside [1]."""
     one = zero is not None and zero.ndim <= 1 and scale.ndim <= 1 and zero.numel() == scale.numel() == 1
     return zero.reshape(scale.shape) if one and zero is not None and zero.shape != scale.shape else zero
 
@@ -69,7 +69,7 @@ def _block(node: Node) -> int:
 
 
 def _type(node: Node, attribute: str) -> Any:
-    """The type that an attribute names by its number; None for 0, "not said"."""
+    """Return the type that an attribute names by its number; None for 0, which means unspecified."""
     code = node.get(attribute, 0)
     if code == 0:
         return None
@@ -77,7 +77,9 @@ def _type(node: Node, attribute: str) -> Any:
         return narrow.TYPES[code]
     if code not in DTYPES:
         known = code in TensorProto.DataType.values()
-        raise Unsupported(f"{attribute} is {TensorProto.DataType.Name(code) if known else code}, which minorm has not")
+        raise Unsupported(
+            f"{attribute} is {TensorProto.DataType.Name(code) if known else code}, which minorm does not have"
+        )
     return DTYPES[code]
 
 
@@ -132,7 +134,7 @@ def write_dynamic_quantize(g: Graph, x: Value) -> tuple[Value, ...]:
 
 
 def _places(g: Graph, scale: Value, axis: int, block_size: int) -> dict[str, Any]:
-    """The attributes axis and block_size, where there are several scales."""
+    """Return the attributes axis and block_size if there are several scales."""
     if scale.ndim <= 1 and all(n == 1 for n in scale.known_shape):
         return {}
     if not g.has("QuantizeLinear", 13):

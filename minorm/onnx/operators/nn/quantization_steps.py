@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear: before 13 one scale for the whole tensor."""
+"""Convert QuantizeLinear and DequantizeLinear, which before 13 have one scale for the whole tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def quantize_10(d: NodeRewriter) -> None:
 
 @converts("DequantizeLinear", 13, 10)
 def dequantize_10(d: NodeRewriter) -> None:
-    """Per axis by the formula, (x - zero_point) * scale."""
+    """Write scales per axis by the formula, (x - zero_point) * scale."""
     if _per_tensor(d):
         d.drop("axis")
         return

@@ -1,9 +1,9 @@
-"""RNN, LSTM and GRU.
+"""Read and write RNN, LSTM and GRU.
 
-3: GRU may reset after the product. 7: `activations` may be named without numbers, `output_sequence` is gone (before, it
-said whether Y is computed: here it always is). 14: `layout`, which onnxruntime refuses on the CPU. 22: bfloat16. ONNX
-has the rows of the gates in the order i o f c (ours: "iofg") and z r h ("zrn"); weights in PyTorch's order are written
-behind a Gather that moves rows.
+3: GRU may reset after the product. 7: `activations` may come without numbers, and `output_sequence` is gone (before, it
+said whether to compute Y; here Y is always computed). 14: `layout`, which onnxruntime refuses on the CPU. 22: bfloat16.
+ONNX has the rows of the gates in the order i o f c (ours: "iofg") and z r h ("zrn"); weights in PyTorch's order are
+written with a Gather that reorders rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from minorm.onnx.operators.shape.shape import transpose
 from minorm.tensor.tensor import Tensor
 
 ORDERS = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
-KINDS = {"LSTM": 3, "GRU": 2, "RNN": 1}  # of activations, for each direction
-HELD = 11  # numbers a hidden unit that a step of an LSTM keeps for backward
+KINDS = {"LSTM": 3, "GRU": 2, "RNN": 1}  # the number of activations for each direction
+HELD = 11  # numbers per hidden unit that a step of an LSTM keeps for backward
 
 Activations = Sequence[Sequence[F.Gate]] | None
 
@@ -103,7 +103,7 @@ def _options(node: Node) -> dict[str, Any]:
 
 
 def _activations(node: Node, directions: int) -> Activations:
-    """Those the node names, each with the numbers that are its own; None for the usual ones."""
+    """Return the activations that the node names, each with its numbers; None for the usual ones."""
     names = node.attributes.get("activations")
     if not names:
         return None
@@ -117,19 +117,19 @@ def _activations(node: Node, directions: int) -> Activations:
         if name.lower() not in known:
             raise ValueError(f"activations holds {name!r}; expected {', '.join(F.DEFAULTS)}")
         defaults = F.DEFAULTS[known[name.lower()]]
-        # The lists hold numbers for the activations that have one, in their order; what is missing is usual.
+        # The lists hold numbers for the activations that take one, in their order; missing numbers have their defaults.
         own = [given.pop(0) if given else usual for given, usual in zip(numbers, defaults, strict=False)]
         gates.append(F.Gate(known[name.lower()], *own))
     return [tuple(gates[d * kinds : (d + 1) * kinds]) for d in range(directions)]
 
 
 def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
-    """Raises where a run would take more than a file of strangers may: a step costs time even if it computes little."""
+    """Return a check that a run stays within the limits of a foreign file; a step costs time even if it is small."""
     batch_first, hidden = bool(node.get("layout")), node["hidden_size"]
 
     def weigh(x: Tensor, w: Tensor, r: Tensor) -> None:
         if x.ndim != 3 or w.ndim != 3 or r.ndim != 3:
-            return  # the function says what is wrong
+            return  # the function itself raises the error
         if hidden is not None and hidden != r.shape[2]:
             raise ValueError(f"hidden_size is {hidden}, but R has shape {r.shape}; expected them to agree")
         steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
@@ -202,17 +202,17 @@ def _write(
 
 
 def _named(activations: Activations) -> tuple[list[str] | None, list[float] | None, list[float] | None]:
-    """The attributes activations, activation_alpha, activation_beta."""
+    """Return the attributes activations, activation_alpha and activation_beta."""
     if activations is None:
         return None, None, None
-    gates = [F.Gate(*gate) for own in activations for gate in own]  # a trace hands over plain tuples
+    gates = [F.Gate(*gate) for own in activations for gate in own]  # a trace passes plain tuples
     alpha = [gate.alpha for gate in gates if F.DEFAULTS[gate.name]]
     beta = [gate.beta for gate in gates if len(F.DEFAULTS[gate.name]) == 2]
     return [gate.name for gate in gates], alpha or None, beta or None
 
 
 def _ordered(g: Graph, a: Value, order: str, wanted: str, hidden: int) -> Value:
-    """Weights or biases with the rows of their gates in another order."""
+    """Write weights or biases with the rows of their gates in another order."""
     blocks = np.arange(len(order) * hidden).reshape(len(order), hidden)
     places = blocks[[order.index(gate) for gate in wanted]].reshape(-1)
     if a.ndim == 2:  # both biases

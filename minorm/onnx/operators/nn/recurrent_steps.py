@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: `output_sequence` went in version 7, `layout` came with 14."""
+"""Convert LSTM, GRU and RNN: version 7 removed `output_sequence`, version 14 added `layout`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def _without_sequence(d: NodeRewriter) -> None:
 
 @converts("GRU", 1, 3)
 def gru_3(d: NodeRewriter) -> None:
-    """The default of `direction` had a typing error; there was no linear_before_reset."""
+    """Keep the node: version 1 only misspelled the default of `direction` and had no linear_before_reset."""
 
 
 def _time_first(d: NodeRewriter) -> None:
-    """layout=1 has the batch first: transposed before and after."""
+    """Transpose before and after a node with layout=1, which has the batch first."""
     if not d.take("layout", 0):
         return
     first = (0, 5, 6) if d.node.op_type == "LSTM" else (0, 5)

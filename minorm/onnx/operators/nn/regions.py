@@ -1,4 +1,4 @@
-"""NonMaxSuppression, RoiAlign and MaxRoiPool: boxes in images."""
+"""Read NonMaxSuppression, RoiAlign and MaxRoiPool, operators on boxes in images."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from minorm.onnx.operators.whole import whole
 from minorm.tensor.combining import stack
 from minorm.tensor.tensor import Tensor
 
-# NonMaxSuppression. 11: a score must lie above the threshold, which before was worded otherwise; nothing else.
+# NonMaxSuppression. 11: only clearer words: a score must lie above the threshold.
 
 
 @reads("NonMaxSuppression", since=10, fixed=EVERY)
 def read_nms(node: Node) -> Callable[..., Tensor]:
-    """(n, 3): batch, class and box of those that are kept, the best first, of each class."""
+    """Return the batch, class and box of those kept, (n, 3), with the best first in each class."""
     centered = node["center_point_box"]
     if centered not in (0, 1):
         raise ValueError(f"center_point_box is {centered}; expected 0 or 1")
@@ -60,7 +60,7 @@ def _number(x: Tensor | None, default: float) -> float:
 
 
 def _corners(boxes: Any, centered: bool) -> Any:
-    """(4, n): the lower corners of the boxes, two coordinates, then the upper ones."""
+    """Return the corners of the boxes, (4, n): two coordinates of the lower corner, then two of the upper."""
     if centered:
         middle, size = boxes[:, :2], boxes[:, 2:]
         return np.concatenate([middle - size / 2, middle + size / 2], 1).T
@@ -69,7 +69,7 @@ def _corners(boxes: Any, centered: bool) -> Any:
 
 
 def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, asked: bool) -> Any:
-    """The boxes that are kept: by turns the best that is left, and gone are those that overlap it too much."""
+    """Return the boxes to keep: take the best remaining box, drop those that overlap it too much, and repeat."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > threshold] if asked else order
     low, high = corners[:2], corners[2:]
@@ -87,12 +87,12 @@ def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, a
     return np.array(kept, np.int64)
 
 
-# RoiAlign. 16: half_pixel, whose coordinates lie half a pixel higher, is the default; before there was no choice.
+# RoiAlign. 16: the default is half_pixel, with coordinates half a pixel higher; before there was no choice.
 
 
 @reads("RoiAlign", since=10, fixed=(1, 2))
 def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Each box as an image of one size: the mean, or the largest, of what lies at some points of each of its cells."""
+    """Resample each box to one size: each cell is the mean, or the largest, of x at some points in it."""
     half = node.since >= 16 and node["coordinate_transformation_mode"] == "half_pixel"
     mode, ratio, scale = node["mode"], node["sampling_ratio"], node["spatial_scale"]
     size = node["output_height"], node["output_width"]
@@ -104,7 +104,7 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def align(x: Tensor, rois: Tensor, batch: Tensor) -> Tensor:
         _check_boxes(x, rois, batch)
         boxes = rois.array.astype(np.float64) * scale - (0.5 if half else 0.0)
-        starts, lengths = boxes[:, 1::-1], (boxes[:, 2:] - boxes[:, :2])[:, ::-1]  # rows first, then columns
+        starts, lengths = boxes[:, 1::-1], (boxes[:, 2:] - boxes[:, :2])[:, ::-1]  # rows, then columns
         lengths = lengths if half else np.maximum(lengths, 1.0)
         node.fits((len(boxes), x.shape[1], *size), x.dtype)
         node.works(len(boxes), TURN)
@@ -141,7 +141,7 @@ def _check_boxes(x: Tensor, rois: Tensor, batch: Tensor) -> None:
 
 
 def _taps(first: float, extent: float, n: int, cells: int, points: int) -> tuple[Any, Any]:
-    """(cells, points, 2): between which two places of an axis of length n each point lies, and their weights."""
+    """Return the two neighbours of each point on an axis of length n, (cells, points, 2), and their weights."""
     place = first + (np.arange(cells)[:, None] + (np.arange(points) + 0.5) / max(1, points)) * (extent / cells)
     outside = (place < -1) | (place > n)
     place = np.clip(place, 0, n - 1)
@@ -151,7 +151,7 @@ def _taps(first: float, extent: float, n: int, cells: int, points: int) -> tuple
 
 
 def _matrix(places: Any, weights: Any, n: int) -> Any:
-    """(cells, n): what the mean over the points of a cell multiplies with."""
+    """Return the matrix (cells, n) that takes the mean over the points of each cell."""
     cells, points = places.shape[:2]
     matrix = np.zeros((cells, n))
     np.add.at(matrix, (np.arange(cells)[:, None, None], places), weights / max(1, points))
@@ -159,7 +159,7 @@ def _matrix(places: Any, weights: Any, n: int) -> Any:
 
 
 def _largest(node: Node, image: Tensor, taps: list[tuple[Any, Any]]) -> Tensor:
-    """The largest of the weighted neighbours of all points, as onnxruntime has it; 0 where there is no point."""
+    """Return the largest of the weighted neighbours of all points, as in onnxruntime; 0 without points."""
     (rows, high), (columns, wide) = ((p.reshape(len(p), -1), w.reshape(len(w), -1)) for p, w in taps)
     if not rows.shape[1] or not columns.shape[1]:
         return image.new_zeros((len(image), len(rows), len(columns)))
@@ -173,7 +173,7 @@ def _largest(node: Node, image: Tensor, taps: list[tuple[Any, Any]]) -> Tensor:
 
 @reads("MaxRoiPool", since=1, fixed=(1,))
 def read_max_roi_pool(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Each box, in whole pixels, cut into cells; the largest of each, and 0 of an empty one."""
+    """Cut each box, in whole pixels, into cells; return the largest element of each, and 0 for an empty cell."""
     size, scale = node["pooled_shape"], node["spatial_scale"]
     if len(size) != 2 or min(size) < 1:
         raise ValueError(f"pooled_shape is {size}; expected two lengths")

@@ -1,4 +1,4 @@
-"""MaxUnpool: the maxima back at the places where MaxPool found them, and 0 elsewhere."""
+"""MaxUnpool puts the maxima back at the places where MaxPool found them, and 0 elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("MaxUnpool", since=9, fixed=(1, 2))
 def read_max_unpool(node: Node) -> Callable[..., Tensor]:
-    """Places count through the whole image before pooling; an output_shape puts zeros behind that, or cuts it."""
+    """Place the maxima by their index in the image before pooling; an output_shape extends or cuts the result."""
     kernel = node["kernel_shape"]
 
     def unpool(x: Tensor, places: Tensor, output_shape: Tensor | None = None) -> Tensor:

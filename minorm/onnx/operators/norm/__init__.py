@@ -1,1 +1,1 @@
-"""Normalizations."""
+"""Rules of the normalization operators."""

@@ -1,14 +1,14 @@
-"""BatchNormalization: always kept as itself, never folded into a convolution, so that the file can go on training.
+"""BatchNormalization is always kept as a node, never folded into a convolution, so that the file can go on training.
 
-Where the mode is said: 7 and 9 by the number of outputs (1 inference, 5 training; one without a name does not count);
-14 and 15 by training_mode, with the running statistics as outputs 2 and 3. What may differ in type: 14 the statistics,
-15 scale and bias too. Its momentum is minorm's: running = running * momentum + batch * (1 - momentum), and its variance
-the population's.
+Versions 7 and 9 give the mode by the number of outputs (1 in inference, 5 in training; an output without a name does
+not count); 14 and 15 give it by training_mode, with the running statistics as outputs 2 and 3. From 14 on the
+statistics may differ from x in type, from 15 on scale and bias too. Its momentum is minorm's: running = running *
+momentum + batch * (1 - momentum), and its variance the population's.
 
-In the training form the running outputs are outputs of the graph, `<key>.updated`. ONNX cannot say momentum=None or
-an unbiased variance: there the node gives the batch's own statistics (momentum 0) and a few nodes blend them in.
+In the training form the running outputs are outputs of the graph, `<key>.updated`. ONNX cannot express momentum=None or
+an unbiased variance: then the node gives the batch's own statistics (momentum 0) and a few nodes blend them in.
 
-Before 7, `is_test` said the mode; its absence means training.
+Before 7, `is_test` gave the mode; its absence means training.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of F.batch_norm that a file says."""
+    """The arguments of F.batch_norm that a file records."""
 
     x: Value
     running_mean: Value | None
@@ -71,7 +71,7 @@ def write_7(g: Graph, **arguments: Any) -> Value:
 
 
 def _write(g: Graph, call: Call, outputs: int) -> Value:
-    """The node, with this many outputs in training."""
+    """Write the node, with this many outputs in training."""
     x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
         raise RuleNotApplicable("a BatchNormalization without running statistics, which runtimes refuse in inference")
@@ -98,7 +98,7 @@ def _write(g: Graph, call: Call, outputs: int) -> Value:
 @lowers(F.batch_norm)
 @unmasked
 def lower(g: Graph, **arguments: Any) -> Value:
-    """track_running_stats=False: the batch's statistics in training and inference, by the formula."""
+    """Write the formula for track_running_stats=False: the batch's statistics in training and inference."""
     call = Call(**arguments)
     x, weight, bias = call.x, call.weight, call.bias
     if call.running_mean is not None:
@@ -115,14 +115,14 @@ def lower(g: Graph, **arguments: Any) -> Value:
 
 
 class BatchNormalization(StatisticsLayer):
-    """The operator in all its versions. It owns its running statistics where the file holds them, else it has none.
+    """The operator in all its versions, which owns its running statistics if the file holds them.
 
-    Owned, `training` decides: in training x is normalized with its own statistics, which are blended into the running
-    ones; else, and when frozen, with the running ones. Not owned (the graph computes them), the node keeps the form
-    that the file gives it, and gradients flow through all five inputs.
+    If it owns them, `training` decides: in training x is normalized with its own statistics, which are blended into the
+    running ones; else, and when frozen, with the running ones. If the graph computes them, the node keeps the form that
+    the file gives it, and gradients flow through all five inputs.
 
-    inverse_saved_var   output 5 of versions 1 to 9 is the variance, as the specification says; True gives what
-                        onnxruntime computes instead, 1 / sqrt(var + eps)
+    inverse_saved_var   output 5 of versions 1 to 9 is the variance, as in the specification; True gives onnxruntime's
+                        value instead, 1 / sqrt(var + eps)
     """
 
     inverse_saved_var = False
@@ -142,12 +142,12 @@ class BatchNormalization(StatisticsLayer):
     def forward(
         self, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, batches: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """y, and where somebody reads them the running mean and variance, and the batch's."""
+        """Return y, the running mean and variance, and, if the graph reads them, the batch's mean and variance."""
         if x.ndim == 0 or (self.images and x.ndim != 4):
             raise ValueError(
                 f"x has shape {x.shape}; expected {'(N, C, H, W)' if self.images else '(N, C, *positions)'}"
             )
-        if x.ndim == 1:  # a single axis is the batch; there is one channel
+        if x.ndim == 1:  # the only axis is the batch; there is one channel
             y, *statistics = self.forward(x.reshape(-1, 1), scale, bias, mean, var, batches)
             return y.reshape(x.shape), *statistics
         data, scale, bias = same_type(x, scale, bias)
@@ -163,7 +163,7 @@ class BatchNormalization(StatisticsLayer):
             )  # fmt: skip
             new = self._snapshot(mean, var)
         else:
-            assert self.momentum is not None  # only a node that is described has none
+            assert self.momentum is not None  # only a node with a description can have momentum=None
             y, new_mean, new_var = batch_norm(data, scale, bias, mean, var, self.momentum, self.eps)
             new = new_mean, new_var
             if self.updates:
@@ -176,19 +176,19 @@ class BatchNormalization(StatisticsLayer):
         return y.to(x.dtype), *new, batch[0].to(x.dtype), saved_var.to(x.dtype)
 
     def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """The running statistics as they are now; where the node owns them, later calls change them in place."""
+        """Return the present running statistics, copied if later calls may change them in place."""
         return (mean.clone(), var.clone()) if self.updates and any(self.wants[1:3]) else (mean, var)
 
     def extra_repr(self) -> str:
-        """The options, and whether the running statistics are the file's or the graph computes them."""
-        statistics = f"{'' if self.owned else 'no '}running statistics of its own"
+        """Show the options, and whether the node owns its running statistics or the graph computes them."""
+        statistics = "its own running statistics" if self.owned else "running statistics from the graph"
         return f"{self.size()}eps={self.eps}, momentum={self.momentum}, {statistics}"
 
 
 def trains(node: Node) -> bool:
-    """1 and 6: unless is_test. 7 and 9: where there is more than one output. From 14 on: training_mode.
+    """Return whether a node trains: by `is_test` before 7, by more than one output before 14, then by training_mode.
 
-    An output without a name is not there: ONNX has these two ways to leave one out, and they mean the same.
+    An output without a name counts as absent: ONNX has these two ways to leave one out, and they mean the same.
     """
     if node.since >= 14:
         return bool(node["training_mode"])
@@ -196,11 +196,11 @@ def trains(node: Node) -> bool:
 
 
 def _fixed(node: Node) -> tuple[int, ...]:
-    """In training y depends on the running statistics no more, only their successors do."""
+    """Return the inputs without a gradient: in training only the new running statistics depend on the old ones."""
     return (3, 4) if trains(node) and not (node.wants(1) or node.wants(2)) else ()
 
 
-# `spatial` of 1 to 7 is read off the shapes of the parameters: its wording was inverted on the way.
+# The shapes of the parameters show `spatial` (versions 1 to 7), because its wording was inverted between versions.
 @reads("BatchNormalization", since=1, fixed=_fixed)
 def read(node: Node) -> BatchNormalization | InstanceNormalization:
     if node.described is not None and node.described.per_sample:

@@ -1,7 +1,8 @@
-"""BatchNormalization from any version to any other, in the mode that its node says.
+"""Convert BatchNormalization from any version to any other, in the mode of its node.
 
-1, 6: `is_test`, absent means training. 7, 9: the number of outputs. 14, 15: training_mode. Before 9 `spatial=0` asks
-for statistics of every position; later that is a normalization of so many channels between two Reshapes.
+The mode is in `is_test` in versions 1 and 6 (absent means training), in the number of outputs in 7 and 9, in
+training_mode in 14 and 15. Before 9 `spatial=0` asks for statistics of every position; later that is a normalization
+between two Reshapes, with every position as a channel.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def batch_normalization(d: NodeRewriter) -> None:
 
 @sets_mode("BatchNormalization")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """Its form in training or inference; a value that only training computes is the running one in inference."""
+    """Switch to training or inference; in inference, running statistics replace values that only training computes."""
     if _trains(d) and not trains:
         for place, name in enumerate(d.node.output):
             if place and name in d.values.read:
@@ -63,13 +64,13 @@ def _trains(d: NodeRewriter) -> bool:
 
 
 def _outputs(d: NodeRewriter, trains: bool) -> None:
-    """As many as the mode has in this version; saved statistics, where 14 and 15 have none, by their formula."""
+    """Give the node the outputs of its mode in this version; 14 and 15 need a formula for the saved statistics."""
     extra = {place: d.output(place) for place in range(1, len(d.node.output)) if d.output(place)}
     del d.node.output[1:]
     if not trains:
         read = [name for name in extra.values() if name in d.values.read]
         if read:
-            raise RuleNotApplicable(f"in its inference form nothing computes {read[0]!r}")
+            raise RuleNotApplicable(f"the inference form does not compute {read[0]!r}")
         return
     names = ("mean", "var", "saved_mean", "saved_var")[: 2 if d.goal >= 14 else 4]
     for place, name in enumerate(names, start=1):
@@ -88,7 +89,7 @@ def _outputs(d: NodeRewriter, trains: bool) -> None:
 
 
 def _channels(d: NodeRewriter) -> None:
-    """(N, C, D...) as (N, C * D * ...), with scale, bias and statistics in a row."""
+    """Reshape (N, C, D...) to (N, C * D * ...), and scale, bias and statistics to vectors."""
     x, y = d.input(0), d.output(0)
     before = shape_of(d, x)
     parameters = shape_of(d, d.input(1))
@@ -103,7 +104,7 @@ def _channels(d: NodeRewriter) -> None:
 
 
 def _one_type(d: NodeRewriter) -> None:
-    """Before 15 scale and bias have X's type, before 14 the statistics too; the wider of two is computed in."""
+    """Cast to one type: before 15 scale and bias have X's type, before 14 the statistics too; compute in the wider."""
     kinds = [d.kind(d.input(place)).elem for place in range(5)]
     groups = [(0, 1, 2), (3, 4)] if d.goal == 14 else [(0, 1, 2, 3, 4)]
     if all(len({kinds[place] for place in group}) == 1 for group in groups):

@@ -1,8 +1,8 @@
-"""BatchNormalization in its training form as what ONNX says it is, a function: the new statistics are results.
+"""BatchNormalization in its training form as a pure function, as ONNX defines it: the new statistics are results.
 
-`F.batch_norm` changes running statistics in place. A node whose statistics the graph computes owns none, and where
-other nodes blend them (momentum=None, an unbiased variance) it hands them over. Both call `batch_norm` of this file,
-which export writes as BatchNormalization again; without it there would be a formula in the node's place.
+`F.batch_norm` changes running statistics in place. A node whose statistics the graph computes owns no statistics, and
+one whose statistics other nodes blend (momentum=None, an unbiased variance) hands them over. Both call `batch_norm` of
+this file, which export writes as BatchNormalization again; without it export would write a formula in the node's place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from minorm.tensor.tensor import Tensor
 def batch_norm(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """y of x's own statistics, and mean * momentum + batch * (1 - momentum), the same for var; nothing is changed.
+    """Normalize x with its own statistics; return y and mean * momentum + batch * (1 - momentum), the same for var.
 
-    x (N, C, ...); the others (C), or (C, ...) for statistics over N alone. Of an empty batch they are mean and var.
+    x is (N, C, ...); the others are (C), or (C, ...) for statistics over N alone. It changes nothing in place. An empty
+    batch returns mean and var as they are.
     """
     axes = batch_axes(x, scale)
     count = math.prod(x.shape[axis] for axis in axes)
@@ -43,12 +44,12 @@ def _blend(old: Tensor, batch: Tensor, momentum: float) -> Tensor:
 
 
 def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
-    """The axes that statistics are taken over: N and the positions, or N alone where scale has the positions."""
+    """Return the axes of the statistics: N and the positions, or N alone if scale has the positions."""
     return (0,) if x.ndim > 2 and scale.ndim == x.ndim - 1 else (0, *range(2, x.ndim))
 
 
 def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and population variance over axes, in the widest of the two types."""
+    """Compute mean and population variance over axes, in the wider of the two types."""
     kept = [length for axis, length in enumerate(x.shape) if axis not in axes]
     mean, var = moments(x.to(widest(x, like)), axes)
     return mean.reshape(kept), var.reshape(kept)
@@ -56,7 +57,7 @@ def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tenso
 
 @trace.operation
 def put(buffer: Tensor, value: Tensor) -> Tensor:
-    """Change a buffer in place; a graph gives its new value as an output. Returns the buffer, as another Tensor."""
+    """Change a buffer in place and return it as another Tensor; a graph gives its new value as an output."""
     if running.is_updating():
         buffer.copy_(value)
     return Tensor(buffer.array)
@@ -90,9 +91,10 @@ def node(
     eps: float,
     outputs: int,
 ) -> tuple[Value, ...]:
-    """One BatchNormalization: y, and in the training form, which has 3 outputs from 14 on and 5 before, mean and var.
+    """Write one BatchNormalization; return y, and in the training form (3 outputs from 14 on, 5 before) mean and var.
 
-    Parameters with the positions in them, which ONNX had until 7 (spatial=0), are written as so many channels.
+    Parameters that include the positions, which ONNX had until 7 (spatial=0), are written with each position as a
+    channel.
     """
     shape, kept = x.known_shape, mean.known_shape
     types = x.dtype, mean.dtype, var.dtype

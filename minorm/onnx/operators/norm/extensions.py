@@ -1,6 +1,6 @@
-"""Normalizations that ONNX has no operator for: their formula, or why there is none.
+"""Write normalizations that ONNX has no operator for by their formula, or explain why that is impossible.
 
-GhostBatchNorm needs no rule: in training it is a BatchNormalization for each group, in inference it is one.
+GhostBatchNorm needs no rule: in training it is a BatchNormalization for each group, in inference a single one.
 """
 
 from __future__ import annotations

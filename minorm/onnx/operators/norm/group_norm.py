@@ -1,4 +1,4 @@
-"""GroupNormalization. 18 has one scale a *group* and is withdrawn; 21 has one a channel.
+"""GroupNormalization: version 18 has one scale per *group* and is withdrawn; 21 has one per channel.
 
 Before 21 the groups are instances of a reshaped tensor: InstanceNormalization of (N, G, everything else).
 """
@@ -19,7 +19,7 @@ from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
-from minorm.onnx.operators.composing import few, shape_of, standardized, stretched, unsqueeze
+from minorm.onnx.operators.composing import checked_count, shape_of, standardized, stretched, unsqueeze
 from minorm.onnx.operators.composing import reshape as stack
 from minorm.onnx.operators.norm.instance_norm import instance
 from minorm.onnx.operators.norm.masks import unmasked
@@ -36,7 +36,9 @@ def write_21(
     g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
     if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
-        raise RuleNotApplicable("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
+        raise RuleNotApplicable(
+            "GroupNormalization takes (N, C, ...) and one type for all inputs, and computes in float32"
+        )
     size = int(x.known_shape[1])
     scale = ones(g, (size,), x) if weight is None else _per_channel(g, weight, size)
     shift = zeros(g, (size,), x) if bias is None else _per_channel(g, bias, size)
@@ -44,7 +46,7 @@ def write_21(
 
 
 def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
-    """(G) numbers as (C), each repeated for the channels of its group."""
+    """Repeat (G) numbers to (C), each for the channels of its group."""
     groups = int(parameter.known_shape[0])
     if groups == size:
         return parameter
@@ -63,7 +65,7 @@ def lower(
 
 
 def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value | None, eps: float) -> Value:
-    """Groups of channels as instances; scale and bias one a group, or one a channel."""
+    """Write groups of channels as instances; scale and bias have one number per group or per channel."""
     groups = reshape(g, x, (x.known_shape[0], num_groups, product(x.known_shape[1:]) // num_groups))
     per_group = all(p is None or p.shape == (num_groups,) for p in (scale, bias))
     if x.dtype == dtypes.float64:  # no runtime has an InstanceNormalization of float64
@@ -90,8 +92,8 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
         for name, p in (("scale", scale), ("bias", bias)):
             if p.shape != (numbers,):
                 raise ValueError(
-                    f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number a {what}; "
-                    f"x.shape is {x.shape}"
+                    f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number per {what}"
+                    f"; x.shape is {x.shape}"
                 )
         return F.group_norm(x, groups, scale, bias, node["epsilon"], compute_dtype=widest(x, stash=stash))
 
@@ -103,8 +105,8 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
 
 @converts("GroupNormalization", 18, 21)
 def one_a_channel(d: NodeRewriter) -> None:
-    """Scale and bias, one a group, repeated for the channels of each."""
-    groups = few(d.get("num_groups"), "num_groups")
+    """Repeat scale and bias, one number per group, for the channels of each group."""
+    groups = checked_count(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
     if size == 1:
         return
@@ -115,8 +117,8 @@ def one_a_channel(d: NodeRewriter) -> None:
 
 
 def _by_instances(d: NodeRewriter, per_group: bool) -> None:
-    """InstanceNormalization of (N, G, everything else), in float64 its formula; version 18 is withdrawn."""
-    x, groups, eps = d.input(0), few(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
+    """Write InstanceNormalization of (N, G, everything else), or its formula in float64; version 18 is withdrawn."""
+    x, groups, eps = d.input(0), checked_count(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
     rows = stack(d, x, [0, groups, -1])
     scale, bias = d.input(1), d.input(2)

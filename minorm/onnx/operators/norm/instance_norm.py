@@ -1,7 +1,8 @@
-"""InstanceNormalization. 1: images. 6: any rank. 22: bfloat16. It has no running statistics in any version.
+"""InstanceNormalization, which has no running statistics in any version (1: images; 6: any rank; 22: bfloat16).
 
-Inference with running statistics is what BatchNormalization does; training with them is the operator, and beside it
-the running ones as outputs `<key>.updated`. In both the metadata says what the layer was, and it is read as that layer.
+Inference with running statistics is written as BatchNormalization. Training with them is written as this operator, with
+the new running statistics as outputs `<key>.updated`. In both cases the metadata names the layer, and it is read as
+that layer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def instance(g: Graph, x: Value, scale: Value | None, bias: Value | None, eps: float) -> Value:
-    """Each channel of each sample by its own statistics; scale and bias (C)."""
+    """Write the node, which normalizes each channel of each sample with its own statistics; scale and bias are (C)."""
     size = (int(x.known_shape[1]),)
     scale = ones(g, size, x) if scale is None else scale
     bias = zeros(g, size, x) if bias is None else bias
@@ -69,7 +70,7 @@ def write_6(
         y = instance(g, x, weight, bias, eps)
     elif is_usual(x, compute_dtype):
         y = g.cast(instance(g, data, scale, shift, eps), x.dtype)
-    else:  # in float64, which runtimes lack the operator for
+    else:  # runtimes lack the operator for float64
         y = standardize(g, data, range(2, x.ndim), eps)
         scale, shift = (None if p is None else channels(g, x, p) for p in (scale, shift))
         y = g.cast(affine(g, y, scale, shift), x.dtype)
@@ -114,7 +115,7 @@ def write_running(
 
 
 class InstanceNormalization(StatisticsLayer):
-    """An InstanceNorm with running statistics, as minorm wrote it: the batch's in training, else the running ones."""
+    """An InstanceNorm with running statistics that minorm wrote: training uses x's own statistics, inference these."""
 
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class InstanceNormalization(StatisticsLayer):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Show the options."""
         return f"{self.size()}eps={self.eps}, {self.statistics}"
 
 
@@ -153,7 +154,7 @@ def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | InstanceN
 
 @sets_mode("InstanceNormalization")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """In inference it is BatchNormalization with the running statistics, where it keeps some."""
+    """In inference, turn a node with running statistics into BatchNormalization."""
     if statistics and not trains:
         d.replace("BatchNormalization", *d.node.input, *statistics[:2], epsilon=d.get("epsilon"))
         d.node = None

@@ -1,4 +1,4 @@
-"""LayerNormalization, from opset 17 on; before, the formula. It computes in float32: float64 takes the formula too."""
+"""LayerNormalization from opset 17 on, which computes in float32; before, and for float64, the formula."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def first_axis(x: Value, normalized_shape: Any) -> int:
-    """Where the normalized axes, which are the last ones, begin."""
+    """Return the first of the normalized axes, which are the last axes of x."""
     return x.ndim - (len(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else 1)
 
 
@@ -37,7 +37,7 @@ def write_17(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
-        raise RuleNotApplicable("LayerNormalization has one type for all, and computes in float32")
+        raise RuleNotApplicable("LayerNormalization takes one type for all inputs, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     return g.add("LayerNormalization", x, scale, bias, shape=x.shape, axis=axis, epsilon=eps)
@@ -79,7 +79,7 @@ def read_17(node: Node) -> Callable[..., Any]:
 
 @converts("LayerNormalization", 17, 0)
 def formula(d: NodeRewriter) -> None:
-    """Centred in the stash type, 16-bit floats rounded once, at the end."""
+    """Write the formula in the stash type; 16-bit floats are rounded once, at the end."""
     x, scale, bias = (d.input(place) for place in range(3))
     stash, axis = d.get("stash_type", 1), d.get("axis", -1)
     elem = d.elem(x)

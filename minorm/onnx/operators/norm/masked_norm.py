@@ -1,8 +1,8 @@
-"""Normalizations with a mask: ONNX has no operator for them, so they are written by the formula, from opset 13 on.
+"""Write normalizations with a mask by the formula, from opset 13 on: ONNX has no operator for them.
 
-The mask is a value of the graph, often an input. n elements of a row count, the sums run over these, and what else x
-holds, NaN too, is 0 before anything is computed with it. x is centred twice: the mean of numbers far from 0 is rounded,
-and the mean of what is left when it is subtracted says by how much. Read back, they are these nodes, which train; the
+The mask is a value of the graph, often an input. n elements of a row count, and the sums run over these. Every other
+element of x, NaN too, becomes 0 before the first computation. x is centred twice: the mean of numbers far from 0 is
+rounded, and the mean of the differences is that rounding error. A loaded file has these nodes, and they train; the
 running statistics of an inference form stay as they are.
 """
 
@@ -27,7 +27,7 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape
 
 @dataclass(frozen=True)
 class Moments:
-    """Of each row: how many elements count (at least 1), whether any does, mean and population variance."""
+    """The statistics of each row: the number of elements that count (at least 1), whether any does, mean, variance."""
 
     count: Value
     seen: Value
@@ -36,14 +36,14 @@ class Moments:
 
 
 def _only(g: Graph, mask: Value, x: Value) -> Value:
-    """x where the mask is True, else 0."""
+    """Write x where the mask is True, else 0."""
     return g.add("Where", mask, x, g.scalar(0, x), dtype=x.dtype)
 
 
 def _standardize(
     g: Graph, x: Value, mask: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> tuple[Value, Moments]:
-    """(x - mean) / sqrt(var + eps) of what counts, 0 elsewhere."""
+    """Write (x - mean) / sqrt(var + eps) for the elements that count, 0 elsewhere; return it with the statistics."""
     axes = sorted(axes)
     n = reduce(g, "ReduceSum", expand(g, g.cast(mask, x.dtype), x.known_shape), axes)
     count = g.add("Max", n, g.scalar(1, n))
@@ -64,15 +64,15 @@ def _standardize(
 
 
 def _update(g: Graph, running: Value, batch: Value, seen: Value, momentum: float | None, batches: Value | None) -> None:
-    """Blend a statistic in where any element was seen."""
-    old = g.add("Identity", running)  # as it is now: a node that reads the buffer itself later reads its new value
+    """Blend a statistic into the running one wherever any element counted."""
+    old = g.add("Identity", running)  # the present value: a node that later reads the buffer itself reads its new value
     shape = running.known_shape
     blend(g, running, reshape(g, batch, shape), momentum, batches)
     g.update(running, g.add("Where", reshape(g, seen, shape), g.current(running), old, dtype=old.dtype))
 
 
 def _count(g: Graph, batches: Value, seen: Value) -> None:
-    """batches + 1 if anything was seen."""
+    """Add 1 to batches if any element counted."""
     old = g.add("Identity", batches)
     any_seen = reduce(g, "ReduceMax", g.cast(seen, dtypes.float32), range(seen.ndim), keepdims=False)
     count_up(g, batches)
@@ -86,7 +86,7 @@ def _unbiased(g: Graph, found: Moments) -> Value:
 
 
 def _given(g: Graph, x: Value, mask: Value, mean: Value, var: Value, eps: float) -> Value:
-    """(x - mean) / sqrt(var + eps), mean and var given."""
+    """Write (x - mean) / sqrt(var + eps) with given mean and var."""
     centred = g.add("Sub", _only(g, mask, x), mean)
     return g.add("Div", centred, g.add("Sqrt", g.add("Add", var, g.scalar(eps, var))))
 
@@ -124,7 +124,7 @@ def _running(
     unbiased_running_var: bool,
     compute_dtype: Any,
 ) -> Value:
-    """A normalization by channel, with the statistics of x, which are blended into the running ones, or with these."""
+    """Normalize by channel: with x's statistics, blended into the running ones, or with the running ones themselves."""
 
     def shaped(vector: Value | None) -> Value | None:
         return vector if vector is None or vector.ndim > 1 else channels(g, x, vector)
@@ -165,7 +165,7 @@ def lower_group_norm(
     eps: float,
     compute_dtype: Any,
 ) -> Value:
-    """Axis 1 is split into groups, and the channels of each."""
+    """Split axis 1 into groups and the channels of each, and normalize."""
     shape = x.known_shape
     split = (shape[0], num_groups, product(shape[1:2]) // num_groups, *shape[2:])
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)

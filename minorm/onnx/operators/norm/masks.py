@@ -1,11 +1,11 @@
-"""Rules of normalizations are for calls with a mask, or for those without: a decorator says which.
+"""Decorators that say whether a rule of a normalization is for calls with a mask or without.
 
     @lowers(F.layer_norm)
     @unmasked
     def lower(g, x, normalized_shape, weight, bias, eps, compute_dtype): ...
 
-What else a file does not say is taken off here. An argument that neither this file nor the rule names makes export
-fail: none is left out unseen.
+They also remove the other arguments that a file does not record. An argument that neither this file nor the rule names
+makes export fail, so no argument is dropped unnoticed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from minorm.onnx.graph.registry import Rule
 
 
 def unmasked(rule: Rule) -> Rule:
-    """Decorate a rule that declines a mask: masked_norm.py has those that write it."""
+    """Decorate a rule that declines a mask; the rules of masked_norm.py write one."""
 
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
         if mask is not None:
-            raise RuleNotApplicable("no operator of ONNX knows a mask")
+            raise RuleNotApplicable("no ONNX operator takes a mask")
         return rule(g, **_said(**call))
 
     return write
 
 
 def masked(rule: Rule) -> Rule:
-    """Decorate a rule that takes g and a mask before the rest of the call, and declines a call without one."""
+    """Decorate a rule that takes g and a mask before the other arguments, and declines a call without a mask."""
 
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
         if mask is None:
-            raise RuleNotApplicable("without a mask the formula is another")
+            raise RuleNotApplicable("this rule only writes calls with a mask")
         if not g.has("ReduceSum", 13):
             raise RuleNotApplicable(f"a mask is written from opset 13 on; the model's opset is {g.opset}")
         return rule(g, mask, **_said(**call))
@@ -48,7 +48,9 @@ UNSAID = "backend", "process_group", "variance", "update_nonfinite", "skipped_ba
 
 
 def _said(**call: Any) -> dict[str, Any]:
-    """The call without its backend, which computes what a file does; a group: a file is for one rank; a variance: the
-    runtime has its own; and what becomes of batches that are not finite: a graph blends in all of them.
+    """Return the call without the arguments that a file does not record.
+
+    A backend computes the same as the file; a file is for one rank, so it has no process group; the runtime chooses
+    how it computes a variance; and a graph blends in all batches, finite or not.
     """
     return {name: value for name, value in call.items() if name not in UNSAID}

@@ -1,4 +1,4 @@
-"""MeanVarianceNormalization 9 and 13: 1e-9 is added to the standard deviation, always. Other eps take the formula.
+"""MeanVarianceNormalization 9 and 13, which always add 1e-9 to the standard deviation; other eps take the formula.
 
 So do float16 and float64, for which the published function body is ill-typed.
 """
@@ -47,7 +47,7 @@ def read_9(node: Node) -> Callable[[Tensor], Tensor]:
 
 @converts("MeanVarianceNormalization", 9, 0)
 def formula(d: NodeRewriter) -> None:
-    """(x - mean) / (std + 1e-9), the variance of what is centred."""
+    """Write (x - mean) / (std + 1e-9), with the variance of the centred x."""
     axes = d.get("axes", [0, 2, 3])
 
     def normalized(x: str) -> tuple[str, ...]:

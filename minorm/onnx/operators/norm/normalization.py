@@ -1,4 +1,4 @@
-"""F.normalization over any axes: whichever ONNX operator equals it, else the formula."""
+"""Write F.normalization over any axes as the ONNX operator that equals it, else by the formula."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _formula(
     eps: float,
     compute_dtype: Any,
 ) -> Value:
-    """The equation itself, axis 1 split into (groups, channels of a group) where there are groups."""
+    """Write the equation itself; with several groups, axis 1 is split into (groups, channels of a group)."""
     shape = x.known_shape
     data, scale, bias = cast_all(g, computed(x, compute_dtype), x, scale, bias)
     axes = list(reduced)

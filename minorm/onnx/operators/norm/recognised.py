@@ -1,7 +1,7 @@
-"""GroupNorm, LayerNorm and RMSNorm of files that write them in other operators: one layer each, minorm's own kernels.
+"""Compute a GroupNorm, LayerNorm or RMSNorm that a file writes in other operators as one layer by minorm's kernels.
 
-What the nodes compute for data of another form (a batch of another length than the file's, say) is computed as they
-are written.
+For data of another form (a batch of another length than the file's, say) the layer computes the nodes as they are
+written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GroupNorm(NormLayer):
         return _affine(reshaped(F.group_norm(groups, self.num_groups, eps=self.eps), back), weight, bias, self.how)
 
     def _is_usual(self, x: Tensor) -> bool:
-        """Whether the nodes take x's own channels in groups, and its own axes back."""
+        """Return whether the nodes split the channels of x itself into groups, and restore its axes."""
         batch, groups, *rest = self.how.groups
         if x.ndim < 2 or 0 in x.shape or x.shape[1] % groups or batch not in (0, x.shape[0]):
             return False
@@ -48,25 +48,25 @@ class GroupNorm(NormLayer):
         return self.how.per_group or all(p in (channels, (1, *channels)) for p in given)
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Show the options."""
         return f"num_groups={self.num_groups}, eps={self.eps}"
 
 
 class _OverLastAxes(NormLayer):
-    """A norm whose axes are the last ones, as far as its file says how many there are."""
+    """A norm over the last axes, if the file says how many axes there are."""
 
     @property
     def normalized_shape(self) -> tuple[int, ...] | None:
-        """The lengths of the axes that are normalized, as far as a weight says them."""
+        """Return the lengths of the normalized axes if a weight shows them, else None."""
         return self.how.weight
 
     def axes(self, x: Tensor) -> tuple[list[int], bool]:
-        """The axes, and whether they are the last ones of x."""
+        """Return the axes, and whether they are the last axes of x."""
         found = sorted(axis_of(type(self).__name__, axis, x) for axis in self.how.axes)
         return found, found == list(range(x.ndim - len(found), x.ndim))
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Show the options."""
         over = f"axes={self.how.axes}" if self.normalized_shape is None else f"{self.normalized_shape}"
         return f"{over}, eps={self.eps}"
 
@@ -101,7 +101,7 @@ class RMSNorm(_OverLastAxes):
 
 
 def _shaped(weight: Tensor | None, bias: Tensor | None, how: Written) -> tuple[Tensor | None, Tensor | None]:
-    """Both as the nodes read them."""
+    """Return weight and bias in the shapes that the nodes read."""
     return (
         None if weight is None or how.weight is None else weight.reshape(how.weight),
         None if bias is None or how.bias is None else bias.reshape(how.bias),

@@ -1,4 +1,4 @@
-"""LRN 1 and 13, LpNormalization 1 and 22. An even LRN window is PyTorch's mirror image: it takes the formula."""
+"""LRN 1 and 13, LpNormalization 1 and 22; an even LRN window mirrors PyTorch's, so it takes the formula."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from minorm.tensor.tensor import Tensor
 @writes(F.local_response_norm, "LRN", since=1)
 def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
     if size % 2 == 0 or x.dtype != dtypes.float32 or x.ndim != 4:
-        raise RuleNotApplicable(
-            "LRN of float32 images with an odd size only"
-        )  # onnxruntime takes four axes, no more, no less
+        raise RuleNotApplicable("LRN of float32 images with an odd size only")  # onnxruntime takes exactly four axes
     return g.add("LRN", x, shape=x.shape, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
 
 
 @lowers(F.local_response_norm)
 def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
-    """The sum over a window of channels is a 1x1 convolution with a band of ones."""
+    """Write the formula, with the sum over a window of channels as a 1x1 convolution with a band of ones."""
     channels, compute = int(x.known_shape[1]), wide(g, x)
     offset = np.arange(channels)[None, :] - np.arange(channels)[:, None]  # of input channel to output channel
     band = ((offset >= -(size // 2)) & (offset <= (size - 1) // 2)) * (alpha / size)
@@ -43,10 +41,10 @@ def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float
     return g.cast(g.add("Div", compute, g.add("Pow", D, g.scalar(beta, compute))), x.dtype)
 
 
-STEPS = 8  # multiplications that an element of a window takes as long as
+STEPS = 8  # an element of a window takes as long as this many multiplications
 
 
-@reads("LRN", since=1)  # size - 1 channels besides its own: the smaller half below, the larger above
+@reads("LRN", since=1)  # a window has size - 1 other channels: the smaller half below, the larger above
 def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
     size, alpha, beta, bias = (node[name] for name in ("size", "alpha", "beta", "bias"))
 

@@ -1,4 +1,4 @@
-"""RMSNormalization, from opset 23 on; before, the formula. It computes in float32: float64 takes the formula too."""
+"""RMSNormalization from opset 23 on, which computes in float32; before, and for float64, the formula."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.ops.operands import axis_of
 from minorm.tensor.tensor import Tensor
 
-STEP = float(np.finfo(np.float32).eps)  # what eps=None is: no decimal that somebody wrote, but read as itself
+STEP = float(np.finfo(np.float32).eps)  # the value of eps=None: not a short decimal, so it is read unrounded
 
 
 def epsilon(x: Value, eps: float | None) -> float:
@@ -40,7 +40,7 @@ def write_23(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
 ) -> Value:
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
-        raise RuleNotApplicable("RMSNormalization has one type for all, and computes in float32")
+        raise RuleNotApplicable("RMSNormalization takes one type for all inputs, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     small = epsilon(x, eps)
@@ -59,7 +59,7 @@ def lower(
     return g.cast(affine(g, y, scale, None), x.dtype)
 
 
-@reads("RMSNormalization", since=23)  # the result is of the scale's type
+@reads("RMSNormalization", since=23)  # the result has the scale's type
 def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor] | RMSNorm:
     eps = STEP if node["epsilon"] == shortest(STEP) else node["epsilon"]
     if isinstance(node.described, Written):
@@ -79,7 +79,7 @@ def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor] | RMSNorm:
 
 @converts("RMSNormalization", 23, 0)
 def formula(d: NodeRewriter) -> None:
-    """In the stash type; the result has the type of the scale."""
+    """Write the formula in the stash type; the result has the type of the scale."""
     x, scale = d.input(0), d.input(1)
     axis, elem = d.get("axis", -1), d.elem(scale)
     wide = TensorProto.DOUBLE if d.elem(x) == TensorProto.DOUBLE else d.get("stash_type", 1)

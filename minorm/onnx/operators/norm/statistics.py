@@ -1,4 +1,4 @@
-"""The one normalization equation in elementary operators, and running statistics as outputs of a training graph."""
+"""Write the normalization equation in elementary operators, and running statistics as outputs of a training graph."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from minorm.onnx.operators.math.reduction import reduce
 
 
 def ones(g: Graph, shape: Sequence[int], like: Value) -> Value:
-    """A constant scale that changes nothing."""
+    """Write a constant scale of ones."""
     return g.constant(np.ones(shape), like.dtype, "ones")
 
 
 def zeros(g: Graph, shape: Sequence[int], like: Value) -> Value:
-    """A constant bias that changes nothing."""
+    """Write a constant bias of zeros."""
     return g.constant(np.zeros(shape), like.dtype, "zeros")
 
 
 def moments(g: Graph, x: Value, axes: Sequence[int], keepdims: bool = True) -> tuple[Value, Value]:
-    """Mean and population variance over `axes`, by two passes: no cancellation of large squares."""
+    """Write mean and population variance over `axes` in two passes, so that large squares do not cancel."""
     mean = reduce(g, "ReduceMean", x, axes)
     centred = g.add("Sub", x, mean)
     var = reduce(g, "ReduceMean", g.add("Mul", centred, centred), axes, keepdims)
@@ -34,7 +34,7 @@ def moments(g: Graph, x: Value, axes: Sequence[int], keepdims: bool = True) -> t
 def standardize(
     g: Graph, x: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> Value:
-    """(x - mean) / sqrt(var + eps) over `axes`; the mean is 0 if not centered, eps outside the root with the guard."""
+    """Write (x - mean) / sqrt(var + eps) over `axes`; mean = 0 unless centered, eps outside the root with the guard."""
     if centered:
         x = g.add("Sub", x, reduce(g, "ReduceMean", x, axes))
     var = reduce(g, "ReduceMean", g.add("Mul", x, x), axes)
@@ -44,35 +44,35 @@ def standardize(
 
 
 def affine(g: Graph, y: Value, scale: Value | None, bias: Value | None) -> Value:
-    """y * scale + bias, what is absent left out; both broadcast to y."""
+    """Write y * scale + bias without the absent ones; both broadcast to y."""
     if scale is not None:
         y = g.add("Mul", y, scale)
     return y if bias is None else g.add("Add", y, bias)
 
 
 def wide(g: Graph, x: Value) -> Value:
-    """x in the type minorm computes in: 16-bit floats in float32."""
+    """Write x in the type that minorm computes in: float32 for 16-bit floats."""
     return g.cast(x, dtypes.compute_type(x.dtype))
 
 
 def computed(x: Value, compute_dtype: Any) -> Any:
-    """The type minorm computes in."""
+    """Return the type to compute in: `compute_dtype`, or minorm's choice for x."""
     return dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
 
 
 def is_usual(x: Value, compute_dtype: Any, *parameters: Value | None) -> bool:
-    """Is everything of x's type, and computed in the type that belongs to it? Most operators can say nothing else."""
+    """Return whether all have x's type and its usual type to compute in: most operators can express nothing else."""
     same = all(p is None or p.dtype == x.dtype for p in parameters)
     return same and computed(x, compute_dtype) == dtypes.compute_type(x.dtype)
 
 
 def cast_all(g: Graph, dtype: Any, *values: Value | None) -> tuple[Any, ...]:
-    """All in this type; None stays None."""
+    """Cast all values to this type; None stays None."""
     return tuple(None if value is None else g.cast(value, dtype) for value in values)
 
 
 def one_type(g: Graph, *values: Value) -> tuple[Value, ...]:
-    """The values as they are if they are of one type; else all in the widest of the types they are computed in."""
+    """Return the values unchanged if they have one type, else all in the widest of the types to compute in."""
     types = {value.dtype for value in values}
     if len(types) == 1:
         return values
@@ -88,9 +88,9 @@ def blend(
     batches: Value | None,
     correction: Value | None = None,
 ) -> None:
-    """running = running * keep + batch * (1 - keep), keep = momentum, or batches / (batches + 1) for None.
+    """Write running = running * keep + batch * (1 - keep), keep = momentum, or batches / (batches + 1) for None.
 
-    correction: a factor of the batch's statistics (N / (N - 1) for an unbiased variance).
+    `correction` is a factor of the batch's statistics (N / (N - 1) for an unbiased variance).
     """
     old = g.current(running)
     batch = g.cast(batch, old.dtype)
@@ -107,7 +107,7 @@ def blend(
 
 
 def correction(g: Graph, lengths: Sequence[Length], like: Value) -> Value:
-    """N / (N - 1), N the number of elements under these axes, which may follow the batch."""
+    """Return N / (N - 1), where N is the number of elements under these axes and may follow the batch."""
     count = product(lengths)
     if not isinstance(count, Size):
         return g.scalar(count / max(count - 1, 1), like)
@@ -116,6 +116,6 @@ def correction(g: Graph, lengths: Sequence[Length], like: Value) -> Value:
 
 
 def count_up(g: Graph, batches: Value) -> None:
-    """batches + 1"""
+    """Write the new value batches + 1."""
     old = g.current(batches)
     g.update(batches, g.add("Add", old, g.scalar(1, old)))

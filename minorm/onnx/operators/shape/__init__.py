@@ -1,1 +1,1 @@
-"""Elements in another arrangement, chosen or made."""
+"""Rules of operators that rearrange, select or create elements."""

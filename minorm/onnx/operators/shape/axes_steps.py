@@ -1,6 +1,6 @@
-"""Lengths, axes and parts, which were attributes and became inputs: Reshape, Squeeze, Split, Slice, Reduce* and others.
+"""Convert attributes that became inputs: lengths, axes and parts of Reshape, Squeeze, Split, Slice, Reduce* and others.
 
-Going back, an input must be fixed in the file, or the node is refused.
+On the way back, an input must be fixed in the file, or the node is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.onnx.operators.composing import (
     FLOAT,
     INT64,
     cast,
-    few,
+    checked_count,
     numbers,
     one_number,
     place_of,
@@ -42,7 +42,7 @@ def _axes_in(d: NodeRewriter) -> None:
 def _axes_out(d: NodeRewriter) -> None:
     to_attribute(d, 1, "axes")
     axes, shape = d.get("axes") or [], d.kind(d.input(0)).shape
-    if min(axes, default=0) < 0 <= max(axes, default=0) and shape is not None:  # in any order, but onnx infers by order
+    if min(axes, default=0) < 0 <= max(axes, default=0) and shape is not None:  # onnx infers shapes by their order
         rank = len(shape) + (len(axes) if d.node.op_type == "Unsqueeze" else 0)
         d.set("axes", sorted(axis + rank if axis < 0 else axis for axis in axes))
 
@@ -80,7 +80,7 @@ def reshape_5(d: NodeRewriter) -> None:
 
 @converts("Reshape", 14, 13)
 def reshape_13(d: NodeRewriter) -> None:
-    """Where 0 is a length (allowzero) and not the sign that copies one, only a fixed 0 makes a difference."""
+    """Drop allowzero, where 0 is a length and not a sign to copy one; only a fixed 0 makes a difference."""
     if d.take("allowzero", 0):
         lengths = d.array(1)
         if lengths is not None and 0 in lengths:
@@ -107,11 +107,11 @@ def tile_6(d: NodeRewriter) -> None:
 
 @converts("Expand", 8, 0)
 def expand_0(d: NodeRewriter) -> None:
-    """Times ones, which changes no bit of a number."""
+    """Multiply by ones, which changes no bit of a number."""
     lengths = numbers(d.absorb(1, "the shape"))
     if d.elem(d.input(0)) == BOOL:
         raise RuleNotApplicable("it exists from opset 8 on")
-    few(math.prod(lengths), "the number of elements")
+    checked_count(math.prod(lengths), "the number of elements")
     d.replace("Mul", d.input(0), d.constant(np.ones(lengths), d.elem(d.input(0)), "ones"))
     d.node = None
 
@@ -150,11 +150,11 @@ def split_18(d: NodeRewriter) -> None:
 
 @converts("Split", 18, 13)
 def split_equally(d: NodeRewriter) -> None:
-    """From 18 on the last parts may be smaller, or empty; before, all are equal unless the node says the lengths."""
+    """Write the lengths: from 18 on the last parts may be smaller or empty; before, all are equal unless given."""
     count = d.take("num_outputs")
     if count is None or d.input(1):
         return
-    few(count, "num_outputs")
+    checked_count(count, "num_outputs")
     axis, shape = d.get("axis", 0), d.kind(d.input(0)).shape
     n = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if isinstance(n, int):
@@ -163,7 +163,7 @@ def split_equally(d: NodeRewriter) -> None:
             d.feed(1, d.integers([max(0, min(size, n - i * size)) for i in range(count)], "split"))
         return
     if d.opset < 13:
-        raise RuleNotApplicable("how long its parts are depends on a free length")
+        raise RuleNotApplicable("the lengths of its parts depend on a free length")
     lengths = shape_of(d, d.input(0))
     n = d.emit("Gather", lengths, d.integers([axis], "axis"), kind=Kind(INT64, (1,)))
     size = d.emit("Div", d.emit("Add", n, d.integers([count - 1], "more")), d.integers([count], "parts"))
@@ -185,7 +185,7 @@ def slice_10(d: NodeRewriter) -> None:
 
 @converts("Slice", 11, 10)
 def slice_positive(d: NodeRewriter) -> None:
-    """Negative axes, which came with version 11."""
+    """Make negative axes, which version 11 added, positive."""
     axes = d.array(3)
     if axes is None and d.input(3):
         raise RuleNotApplicable("its axes are computed, and may be negative")
@@ -217,14 +217,14 @@ def constant_11(d: NodeRewriter) -> None:
     elif given not in ("value", "sparse_value"):
         tensor = constant_of(d.node)
         if tensor is None:
-            raise RuleNotApplicable(f"its attribute {given} is one of the function around it")
+            raise RuleNotApplicable(f"its attribute {given} belongs to the function around it")
         d.drop(given)
         d.set("value", tensor)
 
 
 @converts("Constant", 9, 1)
 def constant_1(d: NodeRewriter) -> None:
-    """Floats alone: other numbers become initializers."""
+    """Keep a Constant of floats; other numbers become initializers."""
     tensor = TensorProto()
     tensor.CopyFrom(d.get("value"))
     if tensor.data_type not in CONSTANT_1:
@@ -242,7 +242,7 @@ def constant_of_shape(d: NodeRewriter) -> None:
     if lengths is None:
         d.replace("Expand", d.constant([number], elem, "value"), d.input(0))
     else:
-        few(math.prod(numbers(lengths)), "the number of elements")
+        checked_count(math.prod(numbers(lengths)), "the number of elements")
         made = d.constant(np.full(numbers(lengths), number), elem, "value")
         d.replace("Identity", made)
     d.node = None
@@ -250,11 +250,11 @@ def constant_of_shape(d: NodeRewriter) -> None:
 
 @converts("Range", 11, 0)
 def range_0(d: NodeRewriter) -> None:
-    """The places where a row of ones is not 0."""
+    """Write fixed numbers as a constant; otherwise count the places where a row of ones is not 0."""
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
         first, end, step = one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta")
-        few(max(0.0, (end - first) / step), "the number of elements")
+        checked_count(max(0.0, (end - first) / step), "the number of elements")
         values = np.arange(first, end, step)
         d.replace("Identity", d.constant(values, d.elem(d.input(0)), "range"))
         d.node = None
@@ -274,7 +274,7 @@ def range_0(d: NodeRewriter) -> None:
 
 @converts("Trilu", 14, 0)
 def trilu_0(d: NodeRewriter) -> None:
-    """Where column minus row is at least k, or at most k."""
+    """Select where column minus row is at least k, or at most k."""
     x, upper = d.input(0), d.get("upper", 1)
     k = d.input(1) or d.integers(0, "k")
     if d.opset < 9:

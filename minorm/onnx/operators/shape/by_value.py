@@ -1,4 +1,4 @@
-"""NonZero, Compress and Unique: how long their results are depends on values."""
+"""Read NonZero, Compress and Unique, whose results have lengths that depend on values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("NonZero", since=9, fixed=EVERY)
 def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
-    """(axes, n): the places of what is not 0. A number without axes counts as one with one axis, as in onnxruntime."""
+    """Return the places of nonzero elements, (axes, n); a scalar counts as a vector of one, as in onnxruntime."""
 
     def non_zero(x: Tensor) -> Tensor:
         node.fits((max(1, x.ndim), x.numel()), dtypes.int64)
@@ -29,7 +29,7 @@ def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("Compress", since=9, fixed=(1,))
 def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """The slices of x along an axis, or without one its elements, whose condition is true; those without one go."""
+    """Keep the slices of x along an axis, or its elements without an axis, whose condition is true; drop the rest."""
 
     def compress(x: Tensor, condition: Tensor) -> Tensor:
         axis = None if node["axis"] is None else axis_of("compress", node["axis"], x)
@@ -44,12 +44,12 @@ def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return whole(node, compress)
 
 
-WIDE = 256  # elements of a slice, from which on rows are compared as lists
+WIDE = 256  # above this many elements in a slice, rows are compared as lists
 
 
 @reads("Unique", since=11)
 def read_unique(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
-    """The different elements, or slices along an axis; where each stood first, which one each is, and how often."""
+    """Return the distinct elements, or slices along an axis, with their first places, the inverse and the counts."""
     ordered = bool(node["sorted"])
 
     def unique(x: Tensor) -> tuple[Tensor, ...]:
@@ -70,7 +70,7 @@ def read_unique(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
 
 
 def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
-    """In ascending order: where each slice stands first, which of them each slice is, and how often each stands."""
+    """Find the distinct slices in ascending order: the first place of each, the inverse and the counts."""
     if x.dtype == dtypes.bfloat16:
         x = x.astype(dtypes.float32)
     if x.size == 0:
@@ -84,7 +84,7 @@ def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
 
 
 def _different_rows(rows: Any) -> tuple[Any, Any, Any]:
-    """The same of long rows, where NumPy takes a microsecond for each column."""
+    """Do the same for long rows, where NumPy takes a microsecond for each column."""
     whole_rows = [row.tolist() for row in rows]
     order = sorted(range(len(rows)), key=whole_rows.__getitem__)
     inverse, first, counts = np.empty(len(rows), np.int64), [], []

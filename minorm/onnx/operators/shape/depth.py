@@ -1,4 +1,4 @@
-"""DepthToSpace and SpaceToDepth: blocks of pixels become channels, and channels blocks of pixels.
+"""Read and convert DepthToSpace and SpaceToDepth, which turn channels into blocks of pixels and back.
 
 Mode DCR counts channels as (block row, block column, channel), CRD as (channel, block row, block column).
 """
@@ -13,7 +13,7 @@ from onnx import TensorProto
 from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads
-from minorm.onnx.operators.composing import few, part, shape_of
+from minorm.onnx.operators.composing import checked_count, part, shape_of
 from minorm.tensor.tensor import Tensor
 
 
@@ -63,12 +63,12 @@ def _image(x: Tensor) -> tuple[int, ...]:
     return x.shape
 
 
-# To other versions: mode CRD, whose channels stand in another order, came with 11 and 28
+# To other versions: mode CRD, with the channels in another order, came with 11 and 28
 
 
 @converts("DepthToSpace", 11, 1)
 def depth_to_space_1(d: NodeRewriter) -> None:
-    """The channels in the order of DCR, for any number of them."""
+    """Reorder any number of channels to the order of DCR."""
     if d.take("mode", "DCR") != "CRD":
         return
     x, block = d.input(0), d.get("blocksize")
@@ -83,11 +83,12 @@ def depth_to_space_1(d: NodeRewriter) -> None:
 @converts("SpaceToDepth", 28, 13)
 def space_to_depth_13(d: NodeRewriter) -> None:
     if d.take("mode", "DCR") == "CRD":
-        name, depth = d.output(0), few(d.length(d.input(0), 1) * d.get("blocksize") ** 2, "the number of channels")
+        name, block = d.output(0), d.get("blocksize")
+        depth = checked_count(d.length(d.input(0), 1) * block**2, "the number of channels")
         inner = d.divert(0)
-        d.after("Gather", inner, d.integers(_order(depth, d.get("blocksize")), "order"), to=name, axis=1)
+        d.after("Gather", inner, d.integers(_order(depth, block), "order"), to=name, axis=1)
 
 
 def _order(depth: int, block: int) -> list[int]:
-    """Where the channels of CRD (c, i, j) lie in DCR (i, j, c)."""
+    """Return the places of the channels of CRD (c, i, j) in DCR (i, j, c)."""
     return [int(n) for n in np.arange(depth).reshape(block**2, -1).T.reshape(-1)]

@@ -1,4 +1,4 @@
-"""Col2Im and CenterCropPad: images put together of windows, and cut or padded around their middle."""
+"""Read Col2Im, which adds windows up to an image, and CenterCropPad, which cuts or pads around the middle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("Col2Im", since=18, fixed=(1, 2))
 def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The windows (N, C * taps, count) added up at their places in (N, C, *image_shape)."""
+    """Add the windows (N, C * taps, count) up at their places in (N, C, *image_shape)."""
 
     def fold(x: Tensor, image_shape: Tensor, block_shape: Tensor) -> Tensor:
         image, block = integers(image_shape, "image_shape"), integers(block_shape, "block_shape")
@@ -56,7 +56,7 @@ def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("CenterCropPad", since=18, fixed=(1,))
 def read_center_crop_pad(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Along each axis the middle, or zeros around; an odd element is cut off, or put, behind."""
+    """Keep the middle of each axis, or pad it with zeros; an odd element is cut or added at the end."""
 
     def fit(x: Tensor, shape: Tensor) -> Tensor:
         axes = range(x.ndim) if node["axes"] is None else axes_of("CenterCropPad", tuple(node["axes"]), x)
@@ -70,7 +70,7 @@ def read_center_crop_pad(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
             if n < lengths[axis]:
                 index[axis] = slice(before, before + n)
             else:
-                last = 2 * (x.ndim - 1 - axis)  # `pad` counts axes from the last one
+                last = 2 * (x.ndim - 1 - axis)  # `pad` counts axes from the last
                 around[last : last + 2] = [before, n - lengths[axis] - before]
             lengths[axis] = n
         node.fits(lengths, x.dtype)

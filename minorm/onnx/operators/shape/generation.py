@@ -1,4 +1,4 @@
-"""Shape, Size, ConstantOfShape, Range, EyeLike: tensors that come of shapes and numbers, with no gradient."""
+"""Read Shape, Size, ConstantOfShape, Range and EyeLike, which make tensors without a gradient."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("EyeLike", since=9, fixed=EVERY)
 def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
-    """Ones on a diagonal, 0 elsewhere, in the shape of a matrix."""
+    """Make ones on a diagonal and 0 elsewhere, in the shape of a matrix."""
     dtype = None if node["dtype"] is None else element_type(node["dtype"], "dtype")
 
     def eye(x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def count(g: Graph, length: Length, dtype: Any) -> Value:
-    """0, 1, 2 ... to below a length, which follows a free axis."""
+    """Write 0, 1, 2 ... up to a length, which may follow a free axis."""
     if not isinstance(length, Size):
         return g.constant(np.arange(length, dtype=dtype))
     if not g.has("Range"):

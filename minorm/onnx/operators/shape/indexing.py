@@ -1,4 +1,4 @@
-"""x[1:3, None] is Slice, Squeeze and Unsqueeze; x[indices] is Gather; x.gather(axis, indices) is GatherElements."""
+"""Write x[1:3, None] as Slice, Squeeze, Unsqueeze, x[indices] as Gather, x.gather as GatherElements; and read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ints = Sequence[int]
 
 
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
-    """The index with `...` written out as full slices, one entry an axis of x (None entries take none)."""
+    """Expand `...` in an index to full slices, one entry per axis of x (a None entry takes no axis)."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [np.asarray(part) if isinstance(part, list) else part for part in parts]
     used = sum(part is not None and part is not Ellipsis for part in parts)
@@ -69,12 +69,12 @@ def write_getitem(g: Graph, x: Value, index: Any) -> Value:
 def write_unbind(g: Graph, x: Value, axis: int) -> tuple[Value, ...]:
     n = x.known_shape[axis]
     if isinstance(n, Size):
-        raise RuleNotApplicable("how many slices there are follows a free axis")
+        raise RuleNotApplicable("the number of slices follows a free axis")
     return tuple(write_getitem(g, x, (*(slice(None),) * axis, i)) for i in range(n))
 
 
 def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
-    """How many elements a slice takes of an axis, in every run."""
+    """Return the number of elements that a slice takes from an axis, in every run."""
     count = next((len(n.values) for n in (length, start, end) if isinstance(n, Size)), 1)
     runs = [[n.values[r] if isinstance(n, Size) else n for n in (length, start, end)] for r in range(count)]
     # An end of INT_MIN going backwards means "to the first element", which Python writes as None.
@@ -84,7 +84,7 @@ def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
 @lowers(ops.SetItem)
 def write_setitem(g: Graph, x: Value, value: Value, steps: Any, index: Any) -> Value:
     if steps or index is not Ellipsis:
-        raise RuleNotApplicable("a graph changes no part of a tensor; put it together by minorm.cat or minorm.where")
+        raise RuleNotApplicable("a graph cannot change a part of a tensor; build it with minorm.cat or minorm.where")
     if value.ndim > x.ndim:
         value = reshape(g, value, value.known_shape[value.ndim - x.ndim :])
     return expand(g, value, x.known_shape)
@@ -121,10 +121,10 @@ def _gather(g: Graph, x: Value, where: Value, axis: int) -> Value:
 
 @writes(MatrixDiagonal, "Gather", since=1)
 def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
-    """Of the matrices as rows, the elements that are one row and one column apart."""
+    """Flatten the matrices and gather the elements that are one row and one column apart."""
     *stack, rows, columns = x.known_shape
     if isinstance(rows, Size) or isinstance(columns, Size):
-        raise RuleNotApplicable("how long the diagonal is follows a free axis")
+        raise RuleNotApplicable("the length of the diagonal follows a free axis")
     places = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
     flat = reshape(g, x, (*stack, rows * columns))
     return g.add("Gather", flat, g.constant(places, np.int64, "indices"), shape=g.result.shape, axis=len(stack))
@@ -132,7 +132,7 @@ def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
 
 @writes(ops.Take, "GatherND", since=11)
 def write_take_several(g: Graph, x: Value, index: Any) -> Value:
-    """x[i, j] with arrays of numbers that are fixed, one for each of the first axes."""
+    """Write x[i, j] with fixed arrays of numbers, one for each of the first axes."""
     parts = _axis_by_axis(index, x.ndim)
     count = sum(isinstance(part, np.ndarray) for part in parts)
     fixed = all(isinstance(part, np.ndarray) and part.dtype != dtypes.bool for part in parts[:count])
@@ -154,10 +154,10 @@ def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
 
 @lowers(ops.rolled)
 def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
-    """Where the axis is free: the elements (i - step) mod n."""
+    """Write the elements (i - step) mod n of a free axis."""
     n = x.known_shape[axis]
     if not isinstance(n, Size):
-        raise RuleNotApplicable("along an axis of fixed length it picks places that are known")
+        raise RuleNotApplicable("along an axis of fixed length it picks known places")
     if not g.has("Mod"):
         raise RuleNotApplicable("there is no Mod before opset 10")
     moved = g.add("Sub", count(g, n, np.dtype(np.int64)), g.constant(step, np.int64, "step"))
@@ -183,7 +183,7 @@ def read_slice_10(node: Node) -> Callable[..., Tensor]:
 
 
 def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None) -> Tensor:
-    """x[start:end:step] along each of `axes`; bounds beyond the ends mean the ends."""
+    """Take x[start:end:step] along each of `axes`; bounds beyond the ends mean the ends."""
     places = range(len(starts)) if axes is None else axes_of("slice", tuple(axes), x)
     if axes is None and len(starts) > x.ndim:
         raise ValueError(f"starts is {starts}; expected at most one for each of {x.ndim} axes")
@@ -226,7 +226,7 @@ def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         axis = axis_of("gather", node["axis"], x)
         if any(m > n for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis):
             raise ValueError(
-                f"indices have shape {indices.shape}, x {x.shape}; expected no longer ones but along {axis}"
+                f"indices have shape {indices.shape}, x {x.shape}; expected lengths of at most x's except along {axis}"
             )
         n = x.shape[axis]
         outside = (indices.array < -n) | (indices.array >= n)

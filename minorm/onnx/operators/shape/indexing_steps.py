@@ -1,4 +1,4 @@
-"""Indices that count from the end, which Gather, Scatter and OneHot take since version 11; and how they scatter."""
+"""Convert Gather, Scatter and OneHot, whose indices may count from the end from version 11 on, and TopK."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minorm.onnx.operators.composing import BOOL, INT64, INTEGERS, one_number, s
 
 
 def _length(d: NodeRewriter, axis: int) -> str:
-    """The length of an axis of input 0, as a number of int64."""
+    """Write the length of an axis of input 0, as an int64 scalar."""
     axis += d.rank(d.input(0)) if axis < 0 else 0
     return d.emit("Gather", shape_of(d, d.input(0)), d.integers(axis, "axis"), kind=Kind(INT64, ()))
 
 
 def _positive(d: NodeRewriter, axis: int) -> None:
-    """Indices that the file does not fix get the length added where they are negative."""
+    """Make the indices positive; if the file does not fix them, add the length where they are negative."""
     indices = d.array(1)
     name = d.input(1)
     if indices is not None and (indices >= 0).all():
@@ -40,7 +40,7 @@ def _wrapped(d: NodeRewriter, indices: str, length: str) -> str:
         length = d.emit("Cast", length, elem=elem)
     if d.opset >= 9:
         negative = d.emit("Less", indices, d.constant(0, elem, "zero"))
-    else:  # Less takes floats alone
+    else:  # Less takes only floats
         negative = d.emit("Less", d.emit("Cast", indices, elem=11), d.constant(0, 11, "zero"))
     return d.emit("Add", indices, d.emit("Mul", d.emit("Cast", negative, elem=elem), length))
 
@@ -77,7 +77,7 @@ converts("ScatterND", 18, 16)(_less_reductions)
 
 @converts("OneHot", 9, 11)
 def one_hot_11(d: NodeRewriter) -> None:
-    """A negative index was outside: it becomes the depth, which still is."""
+    """Replace negative indices, which were out of range, with the depth, which still is."""
     _one_hot(d, lambda depth, negative, indices: d.emit("Where", negative, depth, indices))
 
 
@@ -125,12 +125,12 @@ def topk_1(d: NodeRewriter) -> None:
 
 @converts("TopK", 11, 10)
 def topk_largest(d: NodeRewriter) -> None:
-    """Always sorted, which is one of the orders that sorted=0 allows; the smallest are the largest of -x."""
+    """Always sort, as sorted=0 allows any order; find the smallest as the largest of -x."""
     d.drop("sorted")
     if d.take("largest", 1):
         return
     if d.elem(d.input(0)) not in FLOATS:
-        raise RuleNotApplicable("before opset 11 there are the largest alone")
+        raise RuleNotApplicable("before opset 11 TopK finds only the largest")
     d.feed(0, d.emit("Neg", d.input(0)))
     if d.output(0):
         name = d.output(0)

@@ -1,7 +1,7 @@
-"""Pad. 1: `paddings`; 2: `pads`; 11: pads and value are inputs; 18: axes are one; 19: mode wrap.
+"""Read and write Pad (1: `paddings`; 2: `pads`; 11: pads and value as inputs; 18: axes as an input; 19: mode wrap).
 
-Zeros and other constants are a Pad; reflect, edge and wrap pick elements of x again, axis by axis. Around free axes
-they are written as a Pad too.
+Padding with a constant is written as a Pad; reflect, edge and wrap pick elements of x again, axis by axis. Around free
+axes they are written as a Pad too.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value:
 
 @writes(F.pad, "Pad", since=2)
 def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
-    """Copies of the tensor's own elements around free axes; around axes of fixed length a Gather picks them.
+    """Write padding with copies of x's elements around free axes; around axes of fixed length a Gather picks them.
 
-    Negative numbers cut, for wrap before the copies are made, else after.
+    Negative numbers cut: before the copies for wrap, else after them.
     """
     if mode not in COPIES:
-        raise RuleNotApplicable(f"mode {mode} puts a value around")
+        raise RuleNotApplicable(f"mode {mode} pads with a value")
     if any(isinstance(n, Size) for n in pad):
-        raise RuleNotApplicable("how much is put around follows a free axis")
+        raise RuleNotApplicable("the amount of padding follows a free axis")
     if not dtypes.is_float(input.dtype):
-        raise RuleNotApplicable("runtimes put copies around floats")
+        raise RuleNotApplicable("runtimes pad only floats with copies")
     pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
     if not any(isinstance(n, Size) and any(pair) for n, pair in zip(input.known_shape, widths, strict=True)):
-        raise RuleNotApplicable("around axes of fixed length it picks places that are known")
+        raise RuleNotApplicable("around axes of fixed length it picks known places")
     more = [(max(low, 0), max(high, 0)) for low, high in widths]
     x = g.cast(input, dtypes.float32) if input.dtype in dtypes.HALVES else input
     if mode == "circular":
@@ -67,7 +67,7 @@ def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value
 
 
 def copies(g: Graph, x: Value, widths: Pairs, mode: str) -> Value:
-    """A Pad of elements of x."""
+    """Write a Pad with elements of x."""
     shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
     amounts = [low for low, _ in widths] + [high for _, high in widths]
     if not any(amounts):
@@ -78,7 +78,7 @@ def copies(g: Graph, x: Value, widths: Pairs, mode: str) -> Value:
 
 
 def _wrapped(g: Graph, x: Value, widths: Pairs) -> Value:
-    """Mode wrap; before 19, which does not have it, the end in front of x and the beginning behind it."""
+    """Write mode wrap; before 19, which introduced it, concatenate x's end, x and x's beginning."""
     if g.has("Pad", 19):
         return copies(g, x, widths, "wrap")
     for axis, (low, high) in enumerate(widths):
@@ -92,7 +92,7 @@ def _wrapped(g: Graph, x: Value, widths: Pairs) -> Value:
 
 
 def _cut(g: Graph, x: Value, widths: Pairs) -> Value:
-    """x without what negative widths take away."""
+    """Cut x by the negative widths."""
     for axis, (low, high) in enumerate(widths):
         if min(low, high) < 0:
             low, high = min(low, 0), min(high, 0)
@@ -106,7 +106,7 @@ def _part(g: Graph, x: Value, axis: int, start: int, end: int, length: Length) -
 
 
 def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
-    """widths[i] = (before, after) elements of `value` around axis i, in the form of the opset."""
+    """Write padding with `value`, widths[i] = (before, after) around axis i, in the form of the opset."""
     shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
     if not g.has("Pad", 11):
         numbers = [int(low) for low, _ in widths] + [int(high) for _, high in widths]
@@ -117,7 +117,7 @@ def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: floa
 
 
 def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: float) -> tuple[Value, Pairs]:
-    """x, and the padding that its windows are to have; where that follows a free axis, x has it already, as a Pad."""
+    """Return x and the padding of its windows; padding that follows a free axis is added to x now, as a Pad."""
     if not any(isinstance(n, Size) for pair in padding for n in pair):
         return x, [(int(low), int(high)) for low, high in padding]
     return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
@@ -148,7 +148,7 @@ def _mode(node: Node) -> str:
 
 
 def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
-    """x with so many elements before (the first half of `amounts`) and after each of `axes`; negative ones cut."""
+    """Pad x before each of `axes` by the first half of `amounts`, after it by the second; negative numbers cut."""
     if len(amounts) != 2 * len(axes):
         raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
     widths = [(0, 0)] * x.ndim
@@ -163,11 +163,11 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
     for axis, (low, high) in enumerate(widths):
         if (low, high) == (0, 0):
             continue
-        if mode == "wrap":  # negative numbers cut first: what is left is what repeats
+        if mode == "wrap":  # negative numbers cut first, and the rest repeats
             x = along(x, axis, min(low, 0), min(high, 0), mode)
             low, high = max(low, 0), max(high, 0)
         if x.shape[axis] == 0:
-            raise ValueError(f"mode {mode} repeats elements of axis {axis}, which has none")
+            raise ValueError(f"mode {mode} repeats elements of axis {axis}, which is empty")
         node.fits((x.shape[axis] + max(low, 0) + max(high, 0),), np.int64)
         x = along(x, axis, low, high, mode)
     return x
@@ -198,7 +198,7 @@ def pad_attributes(d: NodeRewriter) -> None:
 
 @converts("Pad", 18, 13)
 def pad_every_axis(d: NodeRewriter) -> None:
-    """Nothing around the axes that are not named."""
+    """Add zero padding for the axes that are not named."""
     if not d.input(3):
         return
     rank = d.rank(d.input(0))

@@ -1,8 +1,9 @@
-"""Resize and Upsample: every axis on its own, by a matrix (linear, cubic) or by picking elements (nearest).
+"""Read and write Resize and Upsample, axis by axis, as a matrix product (linear, cubic) or by picking elements
+(nearest).
 
-Element i of the result looks at a coordinate x of the input (`coordinates`). What it takes there are the elements j
-near x, each with weight kernel(j - x), the weights of a row adding up to one: a matrix of `resized` by `length`.
-Elements beyond the ends are those at the ends, or, with exclude_outside, none.
+Element i of the result looks at a coordinate x of the input (`coordinates`). There it takes the elements j near x, each
+with weight kernel(j - x), and the weights of a row add up to one: a matrix of `resized` by `length`. Elements beyond
+the ends equal those at the ends, or are left out with exclude_outside.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from minorm.ops.resizing import ROUNDINGS, coordinates, matrix, reach
 from minorm.tensor.combining import where
 from minorm.tensor.tensor import Tensor
 
-SMALL = 1 << 18  # elements of a matrix that is kept for the next run
+SMALL = 1 << 18  # a matrix of at most this many elements is kept for the next run
 COORDINATES = (
     "half_pixel",
     "half_pixel_symmetric",
@@ -40,17 +41,17 @@ COORDINATES = (
 
 
 def _up(x: Any) -> Any:
-    """Version 10 has no word on rounding; its node test, which onnxruntime follows, rounds up where an axis shrinks."""
+    """Round up; version 10 leaves rounding open, and its node test, as onnxruntime, rounds up where an axis shrinks."""
     return np.ceil(x)
 
 
 def scaled(n: int, scale: float | np.floating[Any]) -> int:
-    """How long n elements become. The product is a float32, as runtimes compute it: 5 times float32(2.6) is 13."""
+    """Return the scaled length of n elements, computed in float32 as in runtimes: 5 times float32(2.6) is 13."""
     return math.floor(np.float32(n) * np.float32(scale))
 
 
 class Sampling:
-    """What the attributes of a node say about how to look at an axis."""
+    """How to resample an axis, from the attributes of a node."""
 
     def __init__(self, node: Node) -> None:
         resize = node.operator == "Resize" and node.since >= 11
@@ -77,10 +78,11 @@ class Sampling:
         self.weights = functools.partial(
             _weights, self.coordinates, self.mode, self.a, self.antialias, self.exclude_outside
         )
-        self.kept = functools.lru_cache(maxsize=16)(self.weights)  # of no method: a cycle would hold the node
+        # of no method, which would make a cycle that keeps the node alive
+        self.kept = functools.lru_cache(maxsize=16)(self.weights)
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
-        """x with each of `axes` brought to a length: `sizes`, or `scaled` lengths."""
+        """Resize each of `axes` of x to a length: `sizes`, or `scaled` lengths."""
         axes = tuple(range(x.ndim)) if self.axes is None else axes_of("resize", tuple(self.axes), x)
         if len(sizes or scales) != len(axes) or (self.kind == "tf_crop_and_resize" and len(roi) != 2 * len(axes)):
             raise ValueError(f"scales, sizes or roi has a wrong length; expected a number for each of axes {axes}")
@@ -95,7 +97,7 @@ class Sampling:
             if min(m, x.shape[axis]) < 1 and m != x.shape[axis]:
                 raise ValueError(f"the result would have {m} elements of {x.shape[axis]}; expected at least 1 of 1")
             shape[axis] = m
-            self.node.fits((m, 4), dtypes.float64)  # the coordinates, and what is computed of them
+            self.node.fits((m, 4), dtypes.float64)  # the coordinates, and arrays computed from them
         self.node.fits(shape, x.dtype)
         crops, beyond = self.kind == "tf_crop_and_resize", np.zeros((), np.bool_)
         compute = dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64
@@ -103,7 +105,7 @@ class Sampling:
         for i, (axis, m, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
             n = x.shape[axis]
             region = (roi[i], roi[i + len(axes)]) if crops else (0.0, 1.0)
-            if n and (crops or (m, scale) != (n, 1)):  # an axis that keeps its length, as batch and channels do, stays
+            if n and (crops or (m, scale) != (n, 1)):  # an axis that keeps its length, such as batch or channels, stays
                 y = self._along(y, axis, n, m, scale, region)
             if crops:
                 at = self.coordinates(n, m, scale, *region)
@@ -122,12 +124,12 @@ class Sampling:
 
     def _along(self, x: Tensor, axis: int, n: int, m: int, scale: float, region: tuple[float, float]) -> Tensor:
         if self.mode == "nearest":
-            # In float32, as runtimes do: 1.5 / float32(0.6) is 2.5 there, so that what is meant to be a half is one.
+            # In float32, as runtimes do: 1.5 / float32(0.6) is 2.5 there, so that an intended half is exact.
             at = self.coordinates(n, m, scale, *region, dtype=np.float32 if max(n, m) < 1 << 22 else np.float64)
             rounding = _up if self.shrinks_up and scale < 1 else ROUNDINGS[self.rounding]
             return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
         span = reach(self.mode, scale, self.antialias)
-        self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # the matrix, twice; distances and weights
+        self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # the matrix twice, distances and weights
         self.node.works(x.numel(), m)
         key = n, m, scale, region, x.dtype
         weights = Tensor((self.kept if m * n <= SMALL else self.weights)(*key)).to(x.device)
@@ -147,7 +149,7 @@ def _weights(
     region: tuple[float, float],
     dtype: Any,
 ) -> Any:
-    """What each of m results takes of each of n elements, (n, m)."""
+    """Return the weight of each of n elements in each of m results, (n, m)."""
     rows = matrix(mode, places(n, m, scale, *region), n, scale, a, antialias, exclude_outside)
     return np.ascontiguousarray(rows.T.astype(dtype))
 
@@ -195,12 +197,13 @@ def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: sampling.resize(x, node["scales"], None, ())
 
 
-# A writer: what minorm.functional.interpolate computes, in the words of the operator.
+# Writing: minorm.functional.interpolate in the operator's attributes
 
 
 def _fitting(n: Length, m: Length, scale: float) -> float:
-    """The scale, or the float32 next to it with which runtimes make m elements of n: 2.3 times 50 rounds to 114 here,
-    and to 115 there. A free axis has no such scale for all its lengths.
+    """Return the scale, or the nearest float32 with which runtimes make m elements from n.
+
+    2.3 times 50 rounds to 114 here, and to 115 in runtimes. A free axis has no such float32 for all its lengths.
     """
     near = np.float32(scale)
     while isinstance(n, int) and isinstance(m, int) and scaled(n, near) != m:

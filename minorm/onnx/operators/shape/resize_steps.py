@@ -1,6 +1,7 @@
-"""Upsample and Resize: 7 scales as an attribute, 9 as an input; 10 Resize; 11 coordinates, sizes; 18 axes.
+"""Convert Upsample and Resize (7: scales as an attribute; 9: as an input; 10: Resize; 11: coordinates, sizes; 18:
+axes).
 
-Before 11 a coordinate is i / scale, `nearest` rounds down, and up along an axis that shrinks.
+Before 11 a coordinate is i / scale, and `nearest` rounds down, but up along an axis that shrinks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def upsample_attribute(d: NodeRewriter) -> None:
 
 @converts("Upsample", 9, 10)
 def resize_10(d: NodeRewriter) -> None:
-    if d.get("mode", "nearest") == "bilinear":  # never in the text, but in files
+    if d.get("mode", "nearest") == "bilinear":  # not in the specification, but in files
         d.set("mode", "linear")
     d.node.op_type = "Resize"
 
@@ -46,7 +47,7 @@ def upsample(d: NodeRewriter) -> None:
 
 @converts("Resize", 10, 11)
 def resize_11(d: NodeRewriter) -> None:
-    """Where an axis shrinks, `nearest` rounded up, which is of all axes now."""
+    """Choose one rounding for all axes, where `nearest` rounded up only along an axis that shrinks."""
     d.set("coordinate_transformation_mode", "asymmetric")
     if d.get("mode", "nearest") == "nearest":
         scales = d.array(1)
@@ -66,7 +67,7 @@ def resize_before_11(d: NodeRewriter) -> None:
     if same and mode == "nearest":
         same = rounding == ("floor" if (scales >= 1).all() else "ceil" if (scales <= 1).all() else "")
     elif mode == "nearest" and not d.input(3) and scales is not None and scales.size:
-        # Of a whole scale the nearest element is the same one.
+        # With a whole scale the nearest element is the same.
         whole = ((scales >= 1) & (scales == np.round(scales))).all()
         same = whole and kind == "half_pixel" and rounding.startswith("round")
     if not same:
@@ -82,7 +83,7 @@ def resize_before_11(d: NodeRewriter) -> None:
 
 
 def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
-    """Where the lengths are fixed: a matrix product along each axis, or elements picked."""
+    """Write a matrix product along each axis, or pick elements, if the lengths are fixed."""
     x, elem = d.input(0), d.elem(d.input(0))
     before, after = d.shape(x), d.kind(d.output(0)).shape
     scales = d.array(2)
@@ -90,7 +91,7 @@ def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
         raise RuleNotApplicable("before opset 11 it takes scales that are fixed")
     if elem not in FLOATS or kind == "tf_crop_and_resize" or after is None or len(after) != len(before):
         raise RuleNotApplicable(
-            f"before opset 11 coordinates are i / scale, of fixed scales; these are {kind} ({mode})"
+            f"before opset 11 coordinates are i / scale with fixed scales; these are {kind} ({mode})"
         )
     y = cast(d, x, FLOAT) if elem in HALVES else x
     for axis, (n, m) in enumerate(zip(before, after, strict=True)):
@@ -114,7 +115,7 @@ def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
 
 
 def _product(d: NodeRewriter, x: str, axis: int, weights: str) -> str:
-    """x times a matrix along an axis."""
+    """Multiply x by a matrix along an axis."""
     kind = Kind(d.kind(x).elem, (None,) * d.rank(x))
     order = [*range(d.rank(x))]
     order[axis], order[-1] = order[-1], order[axis]
@@ -126,7 +127,7 @@ def _product(d: NodeRewriter, x: str, axis: int, weights: str) -> str:
 
 @converts("Resize", 11, 13)
 def resize_13(d: NodeRewriter) -> None:
-    """Empty tensors stood for inputs that are left out."""
+    """Remove empty tensors, which stood for inputs that are left out."""
     for place in (2, 1):
         array = d.array(place)
         if array is not None and not array.size:
@@ -148,7 +149,7 @@ def resize_wants_all(d: NodeRewriter) -> None:
 
 @converts("Resize", 18, 13)
 def resize_every_axis(d: NodeRewriter) -> None:
-    """Axes that are not named keep their length."""
+    """Add the axes that are not named, which keep their length."""
     if d.take("antialias", 0):
         raise RuleNotApplicable("before opset 18 there is no antialias")
     if d.take("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -157,7 +158,7 @@ def resize_every_axis(d: NodeRewriter) -> None:
     if axes is None:
         return
     if d.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        raise RuleNotApplicable("before opset 18 a roi is of all axes")
+        raise RuleNotApplicable("before opset 18 a roi needs all axes")
     x, rank = d.input(0), d.rank(d.input(0))
     axes = [axis + rank if axis < 0 else axis for axis in axes]
     for place, elem in ((2, FLOAT), (3, INT64)):

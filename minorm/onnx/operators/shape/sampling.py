@@ -1,4 +1,4 @@
-"""GridSample and AffineGrid. 20: volumes, and "linear" and "cubic" for what was "bilinear" and "bicubic"."""
+"""Read and write GridSample and AffineGrid (20: volumes; "linear" and "cubic" instead of "bilinear" and "bicubic")."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_grid_sample_16(
     g: Graph, input: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool
 ) -> Value:
     if input.ndim != 4:
-        raise RuleNotApplicable("GridSample takes x of another rank than 4 from opset 20 on")
+        raise RuleNotApplicable("GridSample takes x of a rank other than 4 from opset 20 on")
     return _write(g, input, grid, mode, padding_mode, align_corners)
 
 

@@ -1,4 +1,4 @@
-"""GridSample, RoiAlign and DFT."""
+"""Convert GridSample, RoiAlign and DFT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
 
 @converts("GridSample", 16, 20)
 def grid_sample_20(d: NodeRewriter) -> None:
-    """The modes got names that say nothing of how many axes there are."""
+    """Rename the modes to those that do not name the number of axes."""
     if d.has("mode"):
         d.set("mode", MODES.get(d.get("mode"), d.get("mode")))
 

@@ -1,4 +1,4 @@
-"""ScatterElements, ScatterND, and Scatter, the older name of ScatterElements.
+"""Read and write ScatterElements, ScatterND, and Scatter, the older name of ScatterElements.
 
 11: indices may count from the end. 16: add and mul. 18: min and max.
 """

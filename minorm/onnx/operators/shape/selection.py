@@ -1,4 +1,4 @@
-"""TopK, OneHot, Hardmax, GatherND, Trilu, CumSum and CumProd: elements chosen by their values or places."""
+"""Read and write TopK, OneHot, Hardmax, GatherND, Trilu, CumSum and CumProd."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _top(node: Node, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     axis = axis_of("top", node["axis"], x)
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"k is {k}; expected 0 to {x.shape[axis]}, the length of axis {axis}; x has shape {x.shape}")
-    node.fits((2, *x.shape), dtypes.int64)  # the order, and what is sorted: of a weight nobody asks otherwise
+    node.fits((2, *x.shape), dtypes.int64)  # the order and the sorted values, as weights are not asked for elsewhere
     places = TopPlaces.apply(x, count=k, axis=axis, largest=bool(node.get("largest", 1)))
     return x.gather(axis, places), places
 
@@ -57,7 +57,7 @@ def write_top_places(g: Graph, x: Value, count: int, axis: int, largest: bool) -
     return places
 
 
-# One at a place, 0 elsewhere
+# Ones at places, 0 elsewhere
 
 
 @reads("OneHot", since=9, fixed=(0, 1))  # 11: indices may count from the end
@@ -77,7 +77,7 @@ def read_one_hot(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return one_hot
 
 
-@reads("Hardmax", since=1, fixed=EVERY)  # before 13 the axes from `axis` on are one
+@reads("Hardmax", since=1, fixed=EVERY)  # before 13 the axes from `axis` on count as one
 def read_hardmax(node: Node) -> Callable[[Tensor], Tensor]:
     def hardmax(x: Tensor) -> Tensor:
         axis = axis_of("hardmax", node["axis"], x)
@@ -143,7 +143,7 @@ def read_cumsum(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 @lowers(CumSum)
 def lower_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
-    """A product with a triangle of ones, as long as the axis, in float64 where x is of integers."""
+    """Write a product with a triangle of ones as long as the axis, in float64 for integers."""
     n = x.known_shape[axis]
     if isinstance(n, Size) or n > 4096:
         raise RuleNotApplicable(
@@ -177,7 +177,7 @@ def read_cumprod(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def cumprod(x: Tensor, axis: Tensor) -> Tensor:
         dim = axis_of("cumprod", int(axis.item()), x)
         y = x.flip(dim) if reverse else x
-        if exclusive:  # the first product is that of nothing
+        if exclusive:  # the first product is empty
             n = y.shape[dim]
             y = cat([y.new_ones(y.narrow(dim, 0, min(1, n)).shape), y.narrow(dim, 0, max(0, n - 1))], dim)
         y = CumProd.apply(y, axis=dim)

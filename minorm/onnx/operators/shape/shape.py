@@ -1,4 +1,4 @@
-"""Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze, Unsqueeze: elements move, no more."""
+"""Read and write Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze, Unsqueeze: elements move."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and ba
 
 
 def reshape(g: Graph, x: Value, shape: Shape) -> Value:
-    """x under another shape. A free length is written as 0 (as in x) or -1 (whatever is left) where that says it."""
+    """Write x in another shape; a free length becomes 0 (as in x) or -1 (the rest) if that determines it."""
     if 0 in shape:  # an empty axis; in a target, 0 means "as in x" unless allowzero says otherwise
         if not g.has("Reshape", 14):
             raise RuleNotApplicable("Reshape gives empty shapes (allowzero) from opset 14 on")
@@ -41,7 +41,7 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshape_as(g: Graph, x: Value, like: Value) -> Value:
-    """x under the shape of another value, which says it itself where several lengths are free."""
+    """Write x in the shape of another value, which a Shape node reads if several lengths are free."""
     shape = like.known_shape
     free = [n for i, n in enumerate(shape) if isinstance(n, Size) and x.known_shape[i : i + 1] != (n,)]
     if len(free) < 2:
@@ -58,7 +58,7 @@ def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor:
-    """x under another shape, in which 0 means "as in x" unless allowzero, and -1 "whatever is left"."""
+    """Reshape x; in the shape, 0 means "as in x" unless allowzero, and -1 means "the rest"."""
     if not allowzero:
         shape = [x.shape[i] if n == 0 and i < x.ndim else n for i, n in enumerate(shape)]
     return x.reshape(tuple(shape))
@@ -76,7 +76,7 @@ def read_reshape_5(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def transpose(g: Graph, x: Value, order: Sequence[int]) -> Value:
-    """Result axis i is axis order[i] of x."""
+    """Write a Transpose in which result axis i is axis order[i] of x."""
     return g.add("Transpose", x, shape=tuple(x.known_shape[i] for i in order), perm=list(order))
 
 
@@ -86,7 +86,7 @@ def write_permute(g: Graph, x: Value, order: tuple[int, ...]) -> Value:
 
 
 def expand(g: Graph, x: Value, shape: Shape) -> Value:
-    """x stretched to `shape`; before Expand existed (8), by repeating its axes of length 1."""
+    """Write x broadcast to `shape`; before Expand existed (8), repeat its axes of length 1."""
     shape = tuple(shape)
     if x.shape == shape:
         return x
@@ -99,7 +99,7 @@ def expand(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def full(g: Graph, number: float, shape: Shape, dtype: Any) -> Value:
-    """`number` repeated to `shape`, as a constant where the shape is fixed."""
+    """Write `number` repeated to `shape`, as a constant if the shape is fixed."""
     if any(isinstance(n, Size) for n in shape):
         return expand(g, g.constant(number, dtype), shape)
     return g.constant(np.full([int(n) for n in shape], number, dtype))
@@ -160,7 +160,7 @@ def read_concat(node: Node) -> Callable[..., Tensor]:
     return concat
 
 
-# Split. 13: the lengths are an input. 18: or their number is given, and the last may be shorter.
+# Split. 13: the lengths are an input. 18: a number of parts is possible, and the last may be shorter.
 
 
 @reads("Split", since=1, fixed=(1,))
@@ -225,7 +225,7 @@ def slice_(
     steps: Sequence[int],
     shape: Shape,
 ) -> Value:
-    """x[start:end:step] along some axes. 10: bounds are inputs, and steps exist."""
+    """Write x[start:end:step] along some axes (10: bounds are inputs, and steps exist)."""
     if not axes:
         return x
     if g.has("Slice", 10):
@@ -242,7 +242,7 @@ def slice_(
 
 
 def _every(g: Graph, x: Value, axis: int, part: slice) -> Value:
-    """x[part] along one axis of fixed length, where Slice has no steps."""
+    """Write x[part] along one axis of fixed length, for opsets in which Slice has no steps."""
     length = x.known_shape[axis]
     if isinstance(length, Size):
         raise RuleNotApplicable(
@@ -260,7 +260,7 @@ def write_flip(g: Graph, x: Value, axes: tuple[int, ...]) -> Value:
 
 
 def squeeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
-    """x without these axes of length 1. 13: the axes are an input."""
+    """Write x without these axes of length 1 (13: the axes are an input)."""
     shape = tuple(n for i, n in enumerate(x.known_shape) if i not in axes)
     if not axes:
         return x
@@ -270,7 +270,7 @@ def squeeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 
 
 def unsqueeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
-    """x with axes of length 1 at these places of the result. 13: the axes are an input."""
+    """Write x with axes of length 1 at these places of the result (13: the axes are an input)."""
     rest = iter(x.known_shape)
     shape = tuple(1 if i in axes else next(rest) for i in range(x.ndim + len(axes)))
     if not axes:
@@ -281,7 +281,7 @@ def unsqueeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 
 
 def channels(g: Graph, x: Value, vector: Value) -> Value:
-    """A vector of C numbers shaped (C, 1, ...), to broadcast along axis 1 of x."""
+    """Reshape a vector of C numbers to (C, 1, ...), to broadcast along axis 1 of x."""
     return reshape(g, vector, (*vector.known_shape, *(1,) * (x.ndim - 2)))
 
 

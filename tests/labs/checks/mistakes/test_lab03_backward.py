@@ -19,7 +19,7 @@ MEANS = "    mean_g = g.mean(axis=axes, keepdims=True)\n    mean_gx = (g * xhat)
 FORMULA = "    return rstd * (g - mean_g - xhat * mean_gx)\n"
 SUMS = "return (dy * xhat).sum(axis=axes), dy.sum(axis=axes)"
 XHAT = "xhat = ((x4 - k) - d) * rstd"
-PARAMETERS = "parameter_sums(nest, dy4 * xhat).astype(x.dtype), parameter_sums(nest, dy4).astype(x.dtype)"
+PARAMETERS = "parameter_sums(nest, dy4 * xhat), parameter_sums(nest, dy4)"
 MADE: dict[str, list[tuple[str, str]]] = {
     "MeanIsConstant": [(END, "    return dc\n")],
     "MeanIsAdded": [(END, "    return dc + dc.mean(axis=axes, keepdims=True)\n")],
@@ -77,7 +77,7 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "NothingSubtracted": [(XHAT, "xhat = x4 * rstd")],
     "ScaleSummedFromG": [(PARAMETERS, PARAMETERS.replace("dy4", "g"))],
     "ScaleFromX": [(PARAMETERS, PARAMETERS.replace("dy4 * xhat", "x4 * dy4"))],
-    "SumsSwapped": [(PARAMETERS, "parameter_sums(nest, dy4).astype(x.dtype), parameter_sums(nest, dy4 * xhat).astype(x.dtype)")],
+    "SumsSwapped": [(PARAMETERS, "parameter_sums(nest, dy4), parameter_sums(nest, dy4 * xhat)")],
 }  # fmt: skip
 
 

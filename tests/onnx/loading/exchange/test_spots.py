@@ -121,7 +121,7 @@ def test_what_reads_tensors_alone_is_no_layer(graph_of: Any) -> None:
     ]
     proto = graph_of(nodes, {"x": (FLOAT, ["n", 3])}, ["y"], {"w": drawn(2, 3)})
     for name in ("turn", "/turn/Transpose", "t"):
-        with pytest.raises(ValueError, match=rf"replace: '{name}' reads tensors of the file alone"):
+        with pytest.raises(ValueError, match=rf"replace: '{name}' reads only tensors of the file"):
             found(proto, name)
     with pytest.raises(TypeError, match=r"replace: the name is 3; expected a str: model.replace\('fc', layer\)"):
         found(proto, 3)  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ def test_integers_of_the_file_stay(one_node: Any) -> None:
 @pytest.mark.parametrize(("attribute", "code"), [("output_dtype", 8), ("output_dtype", 77), ("saturate", 0)])
 def test_types_that_minorm_has_not(one_node: Any, attribute: str, code: int) -> None:
     x, scale = np.ones(2, np.float32), np.float32(1)
-    message = r"output_dtype is (STRING|77), which minorm has not|saturate is 0; minorm cuts off"
+    message = r"output_dtype is (STRING|77), which minorm does not have|saturate is 0; minorm cuts off"
     with pytest.raises(mo.LoadError, match=message):
         mo.load(one_node("QuantizeLinear", [x, scale], 21, held=(1,), **{attribute: code}))
 

@@ -38,7 +38,7 @@ def test_volumes(proved: Any, rng: np.random.Generator, mode: str, opset: int) -
     x = mn.tensor(rng.normal(size=(2, 3, 3, 5, 4)).astype(np.float32))
     grid = mn.tensor(rng.normal(size=(2, 2, 3, 1, 3)).astype(np.float32))
     if 16 <= opset < 20:
-        with pytest.raises(mo.ExportError, match="GridSample takes x of another rank than 4 from opset 20 on"):
+        with pytest.raises(mo.ExportError, match="GridSample takes x of a rank other than 4 from opset 20 on"):
             mo.export(lambda x, g: F.grid_sample(x, g, mode), (x, grid), None, opset_version=opset)
     elif opset >= 20:
         proved(lambda x, g: F.grid_sample(x, g, mode), x, grid, opset=opset)

@@ -1,4 +1,4 @@
-"""A layer moves in among the modules below a loaded graph, where those that it makes superfluous move out."""
+"""Put a layer among the modules below a loaded graph, and remove the modules that it makes superfluous."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from minorm.nn.attributes import MODULE, Attributes
 from minorm.onnx.graph.node_layers import Layer
 
 
-def move_in(root: Module, layer: Module, wished: str, gone: Collection[int], lost: Collection[int]) -> str:
-    """Put the layer at a dotted path below `root`, or near it where that is taken; returns the path.
+def insert_layer(root: Module, layer: Module, wished: str, gone: Collection[int], lost: Collection[int]) -> str:
+    """Put the layer at a dotted path below `root`, or near it if that is taken; return its path.
 
-    gone    id() of modules that the graph no longer runs
-    lost    id() of tensors that it no longer reads
+    gone    the ids of modules that the graph no longer runs
+    lost    the ids of tensors that it no longer reads
     """
     for place in [place for place in root.modules() if isinstance(place, Layer)]:
         place.uses = {name: tensor for name, tensor in place.uses.items() if id(tensor) not in lost}
@@ -23,9 +23,9 @@ def move_in(root: Module, layer: Module, wished: str, gone: Collection[int], los
     empty: set[int] = set()
     for _, child in root._own(MODULE):
         _find_empty(child, gone, running, empty)
-    parent, name, path = _door(root, wished, empty)
+    parent, name, path = _slot_for(root, wished, empty)
     if parent._kinds.get(name) == MODULE:
-        vars(parent)[name] = layer  # in the old one's place in the order
+        vars(parent)[name] = layer  # keeps the old module's place in the order
     else:
         Attributes._register(parent, name, layer, MODULE, "replace")
     _clear(root, empty - {id(module) for module in layer.modules()})
@@ -33,7 +33,7 @@ def move_in(root: Module, layer: Module, wished: str, gone: Collection[int], los
 
 
 def _find_empty(module: Any, gone: Collection[int], running: Collection[int], empty: set[int]) -> None:
-    """Add the modules that hold nothing any more, and compute nothing."""
+    """Add to `empty` the modules that no longer hold or compute anything."""
     children = [child for _, child in module._own(MODULE)]
     for child in children:
         _find_empty(child, gone, running, empty)
@@ -42,8 +42,8 @@ def _find_empty(module: Any, gone: Collection[int], running: Collection[int], em
         empty.add(id(module))
 
 
-def _door(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
-    """The module to put a layer in, the name there, and the path. Modules on the way are no longer empty."""
+def _slot_for(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
+    """Return the module to put a layer in, the name there, and the path; take modules on the way out of `empty`."""
     parent, reached = root, ""
     *above, name = wished.split(".")
     for part in above:
@@ -69,7 +69,7 @@ def _is_free(parent: Module, name: str) -> bool:
 
 
 def _clear(module: Any, empty: Collection[int]) -> None:
-    """Take out the empty ones below."""
+    """Remove the empty modules below."""
     for name, child in list(module._own(MODULE)):
         if id(child) in empty:
             del vars(module)[name]

@@ -14,7 +14,7 @@ from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from minorm.labs.lab import SECONDS, Check
 from minorm.labs.scores import Outcome
-from tests.labs.checks import ways_lab02, ways_lab03, ways_lab06
+from tests.labs.checks.ways import ways_lab02, ways_lab03, ways_lab06
 from tests.labs.conftest import changed
 
 WAYS: dict[int, Any] = {2: ways_lab02, 3: ways_lab03, 6: ways_lab06}
@@ -25,6 +25,8 @@ EARNED = {
     "6.1": {"errors in ulp"},
     "6.4": {"float32 in float64"},
 }
+
+LONG = {("3.1", "loops"), ("3.1", "finite differences about the mean")}
 
 
 def outcomes(number: int, task: str, text: str) -> list[Outcome]:
@@ -43,7 +45,9 @@ def pairs(name: str) -> Any:
     for number, ways in WAYS.items():
         honest = [(task, *way) for task, written in ways.HONEST.items() for way in written]
         rows = honest if name == "HONEST" else ways.CHEATS
-        found += [pytest.param(number, *row, id=f"{row[0]} {row[1]}") for row in rows]
+        for row in rows:
+            marks = pytest.mark.slow if row[:2] in LONG else ()
+            found.append(pytest.param(number, *row, id=f"{row[0]} {row[1]}", marks=marks))
     return found
 
 
