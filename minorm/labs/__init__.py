@@ -84,6 +84,6 @@ One of your own lies in another folder, under shorter names (see own); all else 
 8. minorm/labs/checks/variants/labNN_name.py, if the lab varies: `V = Variants(...)`, a table of names and values, each
    with the pieces of the solution's text that say it. `Lab(..., variants=V)`; checks, planted bugs and mistakes read
    `V.eps` when they run. A check must fail where the plain lab's value is written. Where mistakes are known,
-   `translated` turns the plain lab's arguments and answers into the variant's. tests/labs/varied/test_all_variants.py tries
-   all labs that vary; it fails where a piece is not in the text any more.
+   `translated` turns the plain lab's arguments and answers into the variant's. tests/labs/varied/test_all_variants.py
+   tries all labs that vary; it fails where a piece is not in the text any more.
 """
