@@ -64,9 +64,7 @@ def test_a_name_that_means_two_lengths_is_left_out(graph_of: Any) -> None:
     old = graph_of(nodes, {"x": (F32, ["n", 1, "h", "w"])}, ["y"])
     old.graph.value_info.append(helper.make_tensor_value_info("p", 1, ["a", 1, "a", "b"]))
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "c", "n"]))
-    said = (
-        r"convert: value 'p' has shape \(5, 1, 12, 18\), declared is \(a, 1, a, b\) with a = 5, b = 18; the file"
-    )
+    said = r"convert: value 'p' has shape \(5, 1, 12, 18\), declared is \(a, 1, a, b\) with a = 5, b = 18; the file"
     with pytest.warns(UserWarning, match=said):
         new = mo.convert(old, opset_version=13, verify=True)
     assert not new.graph.value_info
