@@ -116,9 +116,9 @@ def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
     x, g = rng.standard_normal((2, 3, 32))
     xhat, rstd = _xhat(x, (1,), 1e-3)
     right = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * (g * xhat).mean(axis=1, keepdims=True))
-    got = student.three_terms(g, xhat, rstd, (1,))
+    got = student.three_terms(g, xhat, third(rstd), (1,))
     close(got, right, "three_terms, to 12 digits", rtol=1e-12, atol=1e-12)
-    _backward_pass(student, "three_terms", (), (g, xhat, rstd), ((1,),))
+    _backward_pass(student, "three_terms", (), (g, xhat, third(rstd)), ((1,),))
 
 
 @LAB.check("3.2", "the formula against finite differences", points=2, visible=True)
