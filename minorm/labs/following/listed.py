@@ -53,7 +53,7 @@ def places(shape: tuple[int, ...], axis: int) -> tuple[Any, Any]:
     axis %= len(shape)
     columns = np.arange(np.prod(shape) // shape[axis]).reshape(shape[:axis] + shape[axis:][1:])
     rows = np.moveaxis(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - 1)), 0, axis)
-    return tuple(np.ascontiguousarray(np.broadcast_to(p, shape)) for p in (rows, np.expand_dims(columns, axis)))
+    return np.broadcast_to(rows, shape), np.broadcast_to(np.expand_dims(columns, axis), shape)
 
 
 def is_view_index(index: Any) -> bool:
