@@ -34,7 +34,7 @@ def test_softmax_wants_an_axis_there_is(name):
     x = mn.ones(2, 3)
     with pytest.raises(IndexError, match=rf"{name}: dim=2 is out of range for shape \(2, 3\); expected -2 to 1"):
         getattr(F, name)(x, 2)
-    with pytest.raises(TypeError, match=f"{name}: dim is None; expected the int of the axis"):
+    with pytest.raises(TypeError, match=f"{name}: dim is None; expected an int, the axis"):
         getattr(F, name)(x, None)
 
 

@@ -203,7 +203,7 @@ PROBABILITIES = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
 SCORES = {
     "cross_entropy": "scores, because the loss computes the softmax; leave the softmax out of the model",
     "nll_loss": "log-probabilities, the output of log_softmax; or use cross_entropy on the scores",
-    "binary_cross_entropy_with_logits": "scores, of which it computes the sigmoid itself; leave the sigmoid out of the "
+    "binary_cross_entropy_with_logits": "scores, because the loss computes the sigmoid; leave the sigmoid out of the "
     "model, or use binary_cross_entropy",
 }
 

@@ -63,7 +63,6 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
 
 def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
     """What the function does with x: in float32, by its own formula, and as where nothing is looked at."""
-    x = np.moveaxis(x, 0, V.axis)  # in the same order of memory for both calls
     follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
     answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
     verdicts.no_variance(follow, what)
@@ -73,9 +72,12 @@ def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower
 
 
 def _data(rng: np.random.Generator, rows: int) -> list[Any]:
-    """A table of three columns, and one column, without an axis for it where the values lie along axis 0."""
-    one = (rows,) if V.axis == 0 else (rows, 1)
-    return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in ((rows, 3), one)]
+    """A table of three columns, and one column without an axis for it where the values lie along axis 0.
+
+    The values along axis 0, as formulas want them; `along` puts them where the variant has them.
+    """
+    shapes = ((rows, 3), (rows,)) if V.axis == 0 else ((rows, 3), (rows, 2, 2))
+    return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in shapes]
 
 
 def _sums(x: Any) -> Any:
@@ -85,20 +87,20 @@ def _sums(x: Any) -> Any:
 
 def _naive_is_naive(student: Any, rng: np.random.Generator) -> None:
     for x in _data(rng, 21):
-        follow, what = _followed(student, "naive", x)
+        follow, what = _followed(student, "naive", along(x))
         square = (x.astype(np.float64) ** 2).sum(axis=0)
         verdicts.formed(follow, [square, square / len(x)], what, "the mean of x^2")
 
 
 def _two_passes(student: Any, rng: np.random.Generator) -> None:
     for x in _data(rng, 21):
-        follow, what = _followed(student, "two_pass", x)
+        follow, what = _followed(student, "two_pass", along(x))
         verdicts.formed(follow, [x - x.mean(axis=0, dtype=np.float64)], what, "x - mean for each x", rtol=1e-3)
 
 
 def _one_after_the_other(student: Any, rng: np.random.Generator) -> None:
     for x in _data(rng, 21):
-        follow, what = _followed(student, "welford", x)
+        follow, what = _followed(student, "welford", along(x))
         verdicts.one_pass(follow, len(x), x[0].size, what)
         counts = np.arange(2, len(x) + 1)
         running = np.array([np.ravel(_sums(x[:count])) for count in counts])
@@ -108,12 +110,12 @@ def _one_after_the_other(student: Any, rng: np.random.Generator) -> None:
 
 def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
     for x, pieces in zip(_data(rng, 23), (4, 5), strict=True):
-        follow, what = _followed(student, "chan", x, pieces=pieces)
+        follow, what = _followed(student, "chan", along(x), pieces=pieces)
         cut = np.array_split(x, pieces)
-        ends = np.cumsum([len(piece) for piece in cut])
+        ends = np.cumsum([len(part) for part in cut])
         verdicts.blocks_apart(follow, ends.tolist(), what, "pieces by themselves, and then their n, mean and M")
-        each, merged = np.array([_sums(piece) for piece in cut]), np.array([_sums(x[:end]) for end in ends])
-        counts = [np.reshape(n, (-1, *[1] * (x.ndim - 1))) for n in ([len(piece) for piece in cut], ends)]
+        each, merged = np.array([_sums(part) for part in cut]), np.array([_sums(x[:end]) for end in ends])
+        counts = [np.reshape(n, (-1, *[1] * (x.ndim - 1))) for n in ([len(part) for part in cut], ends)]
         verdicts.formed(follow, [each, each / counts[0]], what, "M of each piece", rtol=1e-3)
         words = "M of the first two pieces together, of the first three, ..."
         verdicts.formed(follow, [merged, merged / counts[1]], what, words, rtol=1e-3)
@@ -122,18 +124,17 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
 def _merges_states(student: Any, rng: np.random.Generator) -> None:
     """Means and sums alone, float32, with no data behind them."""
     follow, what = Follower(), "combine of two states in float32"
-    drawn = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
-    states = [piece(*state) for state in drawn]
-    held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in drawn]
+    states = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
+    held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in states]
     answer = follow.call(student, "combine", *held)
     verdicts.no_variance(follow, what)
     verdicts.types(follow, ["float32"], what)
-    verdicts.same_answer(answer, student.call("combine", tuple(states), {}), what)
+    verdicts.same_answer(answer, student.call("combine", tuple(piece(*state) for state in states), {}), what)
 
 
 def _around_k(student: Any, rng: np.random.Generator) -> None:
     for x in _data(rng, 21):
-        follow, what = _followed(student, "shifted", x)
+        follow, what = _followed(student, "shifted", along(x))
         wide = x.astype(np.float64)
         verdicts.formed(follow, [wide - wide[: V.first].mean(axis=0)], what, "x - k for each x", rtol=1e-3)
 

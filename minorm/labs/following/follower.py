@@ -4,7 +4,7 @@
     x = follow.array(numbers, rows=True)
     var = follow.call(student, "welford", x)
 
-`rows`: of this array it also sees which values along axis 0, or another one, an operation reads.
+`rows`: of this array it also sees which values along axis 0, or along `axis`, an operation reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.labs.calling.objects import FOLLOW, Followed
 from minorm.labs.calling.student import Failure
 from minorm.labs.following import numpy_operations
 from minorm.labs.following.followed import dtype_named
-from minorm.labs.following.listed import Buffer, Event, Value, is_view_index, shown, with_axes
+from minorm.labs.following.listed import Buffer, Event, Value, is_view_index, places, shown, with_axes
 
 MOST = 200_000  # operations
 LONGEST = 5_000_000  # numbers that are written down
@@ -30,6 +30,7 @@ MOVING = {
     "copy", "copyto", "fill", "flatten", "hstack", "index", "ravel", "repeat", "reshape", "roll", "stack", "take",
     "tile", "vstack", "view",
 }  # fmt: skip
+AXES = {"broadcast_to", "expand_dims", "flip", "moveaxis", "squeeze", "swapaxes", "transpose"}  # other views
 COPYING = {"array", "asanyarray", "asarray", "ascontiguousarray", "copy", "astype"}
 
 
@@ -48,15 +49,16 @@ class Follower:
     values: list[Value] = field(default_factory=list)
     answers: list[Value] = field(default_factory=list)
     _buffers: dict[int, tuple[Any, Buffer]] = field(default_factory=dict)
-    _data: list[tuple[int, int, int, int, Buffer]] = field(default_factory=list)  # of arrays whose rows are seen
+    _data: list[tuple[int, int, Any, Any]] = field(default_factory=list)  # of arrays whose rows are seen
     _written: int = 0
 
     def array(self, numbers: Any, rows: bool = False, axis: int = 0) -> Followed:
-        """A copy of these numbers, as the student's function gets them; rows lie along this axis."""
-        own = np.array(np.moveaxis(numbers, axis, 0), order="C") if np.ndim(numbers) else np.array(numbers)
-        value = self._held(np.moveaxis(own, 0, axis) if own.ndim else own, data=True)
+        """A copy of these numbers, as the student's function gets them."""
+        own = np.array(numbers, order="C")
+        value = self._held(own, data=True)
         if rows:
-            self._see_rows(own, value)
+            row, column = places(own.shape, axis)
+            self._see_rows(own, value, row, column)
         return self._named(value)
 
     def call(self, student: Any, name: str, *args: Any, **options: Any) -> Any:
@@ -215,24 +217,22 @@ class Follower:
     def _kind(self, name: str, outputs: list[Value], given: list[Value]) -> str:
         if name in MAKING:
             return "made"
-        if name not in MOVING and name not in (
-            "transpose",
-            "swapaxes",
-            "moveaxis",
-            "squeeze",
-            "expand_dims",
-            "broadcast_to",
-        ):
+        if name not in MOVING and name not in AXES:
             views = name in ("split", "array_split", "hsplit", "vsplit", "atleast_1d", "atleast_2d", "diagonal")
             return "view" if views else "computed"
         return "view" if all(any(o.buffer is g.buffer for g in given) for o in outputs) else "moved"
 
     # Rows of the data
 
-    def _see_rows(self, array: Any, value: Value) -> None:
+    def _see_rows(self, array: Any, value: Value, row: Any, column: Any) -> None:
+        """row, column: of each number; kept in memory as the array is, so that a view of it is a view of them."""
         start = array.__array_interface__["data"][0]
-        step = array.strides[0] if array.ndim else array.itemsize
-        self._data.append((start, start + array.nbytes, step, array.itemsize, value.buffer))
+        flat = []
+        for found in (row, column):
+            flat.append(np.empty(array.size, f"i{array.itemsize}"))
+            np.ndarray(array.shape, flat[-1].dtype, flat[-1], 0, array.strides)[...] = found
+        row, column = flat
+        self._data.append((start, start + array.nbytes, row, column))
         value.buffer.rows = True
         value.rows, value.columns = self._rows_of(array)
 
@@ -241,20 +241,29 @@ class Follower:
         if len(given) == len(outputs) == 1 and given[0].buffer.rows and given[0].rows is not None:
             source, copy = given[0].value, outputs[0].value
             whole = isinstance(copy, np.ndarray) and copy.ndim and source.nbytes == _root(source).nbytes
-            if whole and copy.shape == source.shape and copy.dtype == source.dtype and copy.flags.c_contiguous:
-                self._see_rows(copy, outputs[0])
+            dense = copy.nbytes == _root(copy).nbytes and min(copy.strides, default=0) >= 0
+            if whole and dense and copy.shape == source.shape and copy.dtype == source.dtype:
+                self._see_rows(copy, outputs[0], *self._places_of(source))
+
+    def _places_of(self, array: Any) -> tuple[Any, Any]:
+        """The row and the column of each number of the data's; empty for another array."""
+        low, high = np.lib.array_utils.byte_bounds(array)
+        for start, end, row, column in self._data:
+            if start <= low and high <= end:
+                if array.itemsize != row.itemsize:  # bits in other portions: all of them
+                    return row, column
+                offset = array.__array_interface__["data"][0] - start
+                one, other = (np.ndarray(array.shape, p.dtype, p, offset, array.strides) for p in (row, column))
+                return one, other
+        return np.zeros(0), np.zeros(0)
 
     def _rows_of(self, array: Any) -> tuple[tuple[int, int] | None, tuple[int, int]]:
         if not isinstance(array, np.ndarray) or not array.size:
             return None, (0, 0)
-        low, high = np.lib.array_utils.byte_bounds(array)
-        for start, end, step, size, _ in self._data:
-            if start <= low and high <= end:
-                first, last = (low - start) // step, (high - 1 - start) // step
-                width = step // size
-                columns = ((low - start) % step // size, (high - 1 - start) % step // size)
-                return (first, last), columns if first == last else (0, width - 1)
-        return None, (0, 0)
+        row, column = self._places_of(array)
+        if not row.size:
+            return None, (0, 0)
+        return (int(row.min()), int(row.max())), (int(column.min()), int(column.max()))
 
     # Answers
 

@@ -48,6 +48,14 @@ class Event:
         return any(value.buffer.depends for value in self.outputs)
 
 
+def places(shape: tuple[int, ...], axis: int) -> tuple[Any, Any]:
+    """For each number its place along this axis, and its place among the numbers that have the same."""
+    axis %= len(shape)
+    columns = np.arange(np.prod(shape) // shape[axis]).reshape(shape[:axis] + shape[axis:][1:])
+    rows = np.moveaxis(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - 1)), 0, axis)
+    return np.broadcast_to(rows, shape), np.broadcast_to(np.expand_dims(columns, axis), shape)
+
+
 def is_view_index(index: Any) -> bool:
     """Whether an index gives a view, or one number."""
     parts = index if isinstance(index, tuple) else (index,)

@@ -24,9 +24,9 @@ ROUNDED: Verdict = lambda follow: verdicts.rounded_once(follow, "float32", "floa
 WORK: Verdict = lambda follow: verdicts.work(follow, X.size, "f")  # noqa: E731
 
 
-def followed(function: Callable[[Any], Any], x: Any) -> Follower:
+def followed(function: Callable[[Any], Any], x: Any, axis: int = 0) -> Follower:
     follow = Follower()
-    follow.call(Here(SimpleNamespace(f=function), Beside("")), "f", follow.array(x, rows=True))
+    follow.call(Here(SimpleNamespace(f=function), Beside("")), "f", follow.array(x, rows=True, axis=axis))
     return follow
 
 
@@ -85,6 +85,35 @@ def columns(x: Any) -> Any:
 )  # fmt: skip
 def test_verdicts(function: Callable[[Any], Any], x: Any, verdict: Verdict, words: str) -> None:
     follow = followed(function, x)
+    if not words:
+        verdict(follow)
+        return
+    with pytest.raises(Wrong) as raised:
+        verdict(follow)
+    assert words in raised.value.got
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict", "words"),
+    [
+        (lambda x: running_sum(x.T), ONE_PASS, ""),
+        (lambda x: running_sum(np.moveaxis(x, 1, 0)), ONE_PASS, ""),
+        (lambda x: running_sum(np.array(x.T)), ONE_PASS, ""),
+        (lambda x: running_sum(x.T.copy()), ONE_PASS, ""),
+        (lambda x: running_sum(np.ascontiguousarray(x).T), ONE_PASS, ""),
+        (lambda x: sum(x.copy()[:, i] for i in range(12)), ONE_PASS, ""),
+        (lambda x: np.array([running_sum(row) for row in x]), ONE_PASS, ""),
+        (lambda x: x.sum(axis=-1), ONE_PASS, ".sum read values 0 to 11 of x at once"),
+        (lambda x: x[0] + x[1], ONE_PASS, "+ read values 0 to 11 of x at once"),
+        (lambda x: x.copy().ravel()[3:6].sum(), ONE_PASS, ".sum read values 3 to 5 of x at once"),
+        (lambda x: running_sum(np.flip(x.T, 0)), ONE_PASS, "read value 10 after value 11"),
+        (lambda x: running_sum(np.flip(x.T, 0).copy()), ONE_PASS, "read value 10 after value 11"),
+        (lambda x: sum(part.mean(1) for part in np.array_split(x, 3, axis=1)), PIECES, ""),
+        (lambda x: x[:, 3:8].mean(1), PIECES, ".mean read values 3 to 7 of x at once"),
+    ],
+)  # fmt: skip
+def test_values_along_the_last_axis(function: Callable[[Any], Any], verdict: Verdict, words: str) -> None:
+    follow = followed(function, np.ascontiguousarray(X.T), axis=-1)
     if not words:
         verdict(follow)
         return

@@ -25,9 +25,10 @@ OUTSIDE = "eps outside the root"
 
 def _root_texts(name: str, words: str) -> tuple[str, ...]:
     """Of a root_mean_square that gives the logarithm."""
-    unit = "exponent.astype(x.dtype)" + ("" if name == "log2" else f" * float(np.{name}(2))")
+    exponent = "exponent.astype(x.dtype)"
+    unit = exponent if name == "log2" else f"{exponent} * x.dtype.type(np.{name}(2))"
     return (
-        f"Return {words}, so that a row of zeros gives minus infinity.",
+        f"Return {words}, so that a row of zeros gives minus infinity; give e the type of x before you add it.",
         f"{name} of sqrt(mean(x^2)) over",
         (
             "root = np.sqrt((scaled * scaled).mean(axis=-1, keepdims=True))\n"
