@@ -44,7 +44,9 @@ def close() -> Callable[[], None]:
                 undo.append((where, name, getattr(where, name)))
                 setattr(where, name, _refusing(f"minorm's normalization ({name})"))
     loaded = {name: sys.modules.get(name) for name in (*PACKAGES, *filter(_is_foreign, list(sys.modules)))}
-    sys.modules.update({name: ClosedPackage(name) for name in loaded})
+    for name in loaded:
+        sys.modules.pop(name, None)  # without its submodules, `import torch.nn` asks the closed package, and raises
+    sys.modules.update({name: ClosedPackage(name) for name in PACKAGES})
 
     def reopen() -> None:
         for where, name, function in undo:
