@@ -93,8 +93,7 @@ def laid_out(x: Any, dtype: Any) -> Any:
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """Return y of shape (N, groups * O, *output), after the epilogue; `b` is None or has a number per output
-    channel."""
+    """Return y, (N, groups * O, *output), after the epilogue; `b` is None or has one number per output channel."""
     _, _, *out = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     dtype = compute_type(x.dtype)

@@ -46,8 +46,7 @@ NUMPY = Kernels()
 
 
 class Memory(NamedTuple):
-    """The arrays for backward, of all steps: pre-activations, the gates' values, one more (e), and the states
-    before."""
+    """The arrays for backward, of all steps: pre-activations, gates, one more value (e), and earlier states."""
 
     a: Any
     v: Any
