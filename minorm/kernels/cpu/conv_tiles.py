@@ -21,7 +21,7 @@ kernels: Any = minorm_ext.kernels("conv")
 TILE_COST, ROW_COST, IMAGE_COST = 100.0, 400.0, 2000.0  # for a tile of one channel, for a row of tiles, for an image
 SUMS_COST = 1.3  # the factor for the gradient for the weights, which also transforms dy and adds up along vectors
 KERNEL_COST = 250.0  # to transform a kernel, and to read it where it is used
-WORTH = 1.05  # the loss with AVX-512 that the gain with AVX2 is worth
+WORTH = 1.05  # the loss accepted with AVX-512 for the gain with AVX2
 
 # The number of tiles at a time. For results the tiles must stay in the second cache. The gradient for the weights takes
 # more tiles, because it adds up its sums along vectors at the end of each piece.

@@ -47,8 +47,7 @@ class BoundKernels:
         self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol, but uint16 has
 
     def is_one_pass(self) -> bool:
-        """Does an activation run in the same pass? Yes if the loops read x as it is stored; else it takes a second
-        pass."""
+        """Does an activation run in the same pass? Yes if the loops read x as it is stored, else in a second pass."""
         return _takes_activations(self.stored, self.computed)
 
     def forward(

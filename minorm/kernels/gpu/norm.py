@@ -1,8 +1,8 @@
 """The normalization kernels on CuPy arrays: the functions of kernels/protocol.py.
 
-Which kernels run, and with what arguments, is decided once for a nest and its types, by norm_forward.py and
-norm_backward.py on the arithmetic of norm_plan.py. BoundKernels keeps what was decided for one nest, equation and type,
-so that a call costs little more than its launches. The functions of the protocol, at the end, are one call of it each.
+norm_forward.py and norm_backward.py choose the kernels and their arguments once for a nest and its types, by the
+arithmetic of norm_plan.py. BoundKernels keeps these plans for one nest, equation and type, so that a call costs little
+more than its launches. The functions of the protocol, at the end, each call BoundKernels once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLOAT64 = dtypes.float64
 
 
 class BoundKernels:
-    """The functions of kernels/protocol.py for one nest, equation and pair of types, without these arguments."""
+    """The functions of kernels/protocol.py, bound to one nest, equation and pair of types."""
 
     __slots__ = ("computed", "dtype", "equation", "nest", "plans", "stored")
 
@@ -35,7 +35,7 @@ class BoundKernels:
         self.plans: dict[Any, Any] = {}
 
     def _plan(self, make: Any, *how: Any) -> Any:
-        """What `make` decides for this nest and these types."""
+        """Return the plan that `make` makes for this nest and these types, and keep it."""
         key = make, *how
         found = self.plans.get(key)
         if found is None:
@@ -51,7 +51,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """y and the statistics; `running` is updated in the same launches."""
+        """Return y and the statistics; update `running` in the same launches."""
         s, b, parameter = types_of(self.computed, s, b)
         y, stats = memory.empty_like(x), memory.empty((4, self.nest.rows), _FLOAT64)
         kept, of_running = running_of(running, self.nest.columns)
@@ -95,7 +95,7 @@ class BoundKernels:
         y: Array | None = None,
         dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db; and dresidual, if it is given."""
+        """Return dx, ds and db; fill dresidual if it is given."""
         s, _, parameter = types_of(self.computed, s, None)
         dx = memory.empty_like(x) if needs[0] else None
         both = memory.empty((2, self.nest.param_size), self.computed) if needs[1] else None
@@ -139,7 +139,7 @@ class BoundKernels:
         return dx
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Statistics that are given."""
+        """Return a given mean and var as Statistics."""
         covered = mean.dtype in dtypes.FLOATS and var.dtype == mean.dtype
         if not (covered and mean.flags.c_contiguous and var.flags.c_contiguous):
             return Statistics.given(mean, var, self.equation, self.computed)
