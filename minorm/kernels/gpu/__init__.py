@@ -1,1 +1,1 @@
-"""The gpu backend: our kernels for CuPy arrays. modules.py imports its modules; sources and plans need no CuPy."""
+"""The gpu backend: our kernels for CuPy arrays. modules.py imports the rest; source.py and launch.py need no CuPy."""
