@@ -39,29 +39,29 @@ class BoundBackend:
         self.dtype = {} if dtype is None else {"dtype": dtype}
 
     def forward(self, x: Array, s: Array | None, b: Array | None, **given: Any) -> tuple[Array, Statistics]:
-        """y and the statistics."""
+        """Return y and the statistics."""
         return self.norm.forward(self.nest, x, s, b, self.equation, **self.dtype, **given)
 
     def backward(
         self, dy: Array, x: Array, stats: Statistics, s: Array | None, needs: tuple[bool, bool], **given: Any
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db."""
+        """Return dx, ds and db."""
         return self.norm.backward(self.nest, dy, x, stats, s, self.equation, needs, **self.dtype, **given)
 
     def moments(self, x: Array, **mask: Array) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         return self.norm.moments(self.nest, x, self.equation.centered, **self.dtype, **mask)
 
     def apply(self, x: Array, stats: Statistics, s: Array | None, b: Array | None, **given: Any) -> Array:
-        """y."""
+        """Return y."""
         return self.norm.apply(self.nest, x, stats, s, b, **self.dtype, **given)
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None, **mask: Array) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         return self.norm.grad_sums(self.nest, dy, x, stats, s, **self.dtype, **mask)
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics, **mask: Array) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         return self.norm.grad_params(self.nest, dy, x, stats, **self.dtype, **mask)
 
     def grad_input(
@@ -74,7 +74,7 @@ class BoundBackend:
         sum_gx: Array | None,
         **mask: Array,
     ) -> Array:
-        """dx."""
+        """Return dx."""
         return self.norm.grad_input(self.nest, dy, x, stats, s, sum_g, sum_gx, **self.dtype, **mask)
 
     def statistics(self, mean: Array, var: Array) -> Statistics:

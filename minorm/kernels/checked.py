@@ -90,7 +90,7 @@ class CheckedBackend:
         return None if dx is None else _like(dx, x, "backward: dx"), ds, db
 
     def apply(self, nest: Nest, x: Array, *others: Any, **options: Any) -> Array:
-        """y."""
+        """Return y."""
         return _like(self.__getattr__("apply")(nest, x, *others, **options), x, "apply: y")
 
 

@@ -33,7 +33,7 @@ class MaskedBackend:
         self.norm = norm
 
     def moments(self, nest: Nest, x: Array, centered: bool, *, mask: Array, **dtype: Any) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         return self._moments(nest, x, centered, mask, counts(nest, mask), dtype)[1:]
 
     def apply(
@@ -46,14 +46,14 @@ class MaskedBackend:
     def grad_sums(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, *, mask: Array, **dtype: Any
     ) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self.norm.grad_sums(nest, dy, x, stats, s, **dtype)
 
     def grad_params(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, *, mask: Array, **dtype: Any
     ) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self.norm.grad_params(nest, dy, x, stats, **dtype)
 
@@ -85,7 +85,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array, Statistics]:
-        """y and the statistics."""
+        """Return y and the statistics."""
         n = counts(nest, mask)
         x, k, d, var = self._moments(nest, x, equation.centered, mask, n, dtype)
         with np.errstate(divide="ignore"):
@@ -106,7 +106,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db."""
+        """Return dx, ds and db."""
         dx = ds = db = None
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         if needs[0]:

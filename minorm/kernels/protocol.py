@@ -61,7 +61,7 @@ class Statistics:
 
     @classmethod
     def of(cls, k: Array, d: Array, var: Array, rstd: Array, xp: Any = np, count: Array | None = None) -> Statistics:
-        """Put four vectors together."""
+        """Put four vectors together in one block."""
         return cls(xp.stack([k, d, var, rstd]).astype(np.float64, copy=False), count)
 
     @classmethod

@@ -96,7 +96,7 @@ class Axis:
         return max(ends, default=0) + 1
 
     def span(self, residue: int) -> tuple[int, int]:
-        """Return the begin and end of the source in its packed phase; zeros come before and after."""
+        """Return the start and end of the source in its packed phase; zeros come before and after."""
         end = -((residue - self.low - self.source) // self.step)
         return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
 

@@ -34,7 +34,7 @@ Phases = tuple[Phase, Phase, Phase]
 
 
 def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool) -> Any:
-    """Return the places of these phases' results in y, or their begins in the plane, in memory order."""
+    """Return the places of these phases' results in y, or where they begin in the plane, in memory order."""
     at: Any = np.zeros((1, 1, 1), np.intp)
     for i, (axis, phase, count) in enumerate(zip(axes, phases, counts, strict=True)):
         start, step = (phase.start, phase.step) if results else (0, axis.step)
@@ -83,7 +83,7 @@ class Cut:
 
 
 class _Tables:
-    """The tables of all phases, one behind the other, with the begin of each phase's parts."""
+    """The tables of all phases, one behind the other, with the start of each phase's parts."""
 
     def __init__(self) -> None:
         self.phases: list[Ints] = []

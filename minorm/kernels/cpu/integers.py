@@ -64,14 +64,14 @@ class Weights:
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """As reference.integer_matmul."""
+    """Like reference.integer_matmul."""
     return prepare_matmul(a, b, a_zero, b_zero, bias, how)(a)
 
 
 def prepare_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Callable[[Any], Any]:
-    """integer_matmul as a function of arrays that are like a."""
+    """Return integer_matmul as a function of arrays like a."""
     check_bytes("integer_matmul", a=a, b=b)
     check_matrices(a.shape, b.shape)
     columns = b.shape[-1]
@@ -103,14 +103,14 @@ def prepare_matmul(
 def integer_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """As reference.integer_conv."""
+    """Like reference.integer_conv."""
     return prepare_conv(x, w, x_zero, w_zero, form, bias, how)(x)
 
 
 def prepare_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Callable[[Any], Any]:
-    """integer_conv as a function of arrays that are like x."""
+    """Return integer_conv as a function of arrays like x."""
     check_bytes("integer_conv", x=x, w=w)
     shape = checked("integer_conv", x.shape, w.shape, *form)
     w_zero = zeros("integer_conv", "w_zero", w_zero, len(w))
@@ -200,7 +200,7 @@ def _short_conv(
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
-    """As reference.requantize."""
+    """Like reference.requantize."""
     axis %= sums.ndim
     count = sums.shape[axis]
     if sums.dtype not in (int32, float32) or not sums.size or not _is_finite(how) or how.scale.size not in (1, count):
@@ -211,7 +211,7 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
-    """As reference.add."""
+    """Like reference.add."""
     check_bytes("add", a=a, b=b)
     if a.shape != b.shape or not a.size or not all(LEAST <= factor <= MOST for factor in factors[:2]):
         return reference.add(a, b, factors, how)
@@ -221,7 +221,7 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """As reference.quantize."""
+    """Like reference.quantize."""
     y = empty(x.shape, dtype)
     ends = np.iinfo(dtype)
     kernels.bytes_of(plain(x), float(scale.item()), 0 if zero is None else int(zero.item()), ends.min, ends.max, y)
@@ -229,7 +229,7 @@ def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
 
 
 def dequantize(q: Any, scale: Any, zero: Any) -> Any:
-    """As reference.dequantize."""
+    """Like reference.dequantize."""
     y = empty(q.shape, float32)
     kernels.floats_of(plain(q), q.dtype == int8, 0 if zero is None else int(zero.item()), float(scale.item()), y)
     return y

@@ -93,7 +93,7 @@ class BoundKernels:
         return self._gradients(self.code, dy, x, stats, s, None, needs, origin, mask, relu)
 
     def moments(self, x: Array, mask: Array | None = None) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         block = np.empty((4, self.nest.rows), _FLOAT64)
         masked = None if mask is None else (mask, np.empty(self.nest.rows))
         self._fill(self.code, x, None, None, None, block, True, masked)
@@ -119,13 +119,13 @@ class BoundKernels:
     def grad_sums(
         self, dy: Array, x: Array, stats: Statistics, s: Array | None, mask: Array | None = None
     ) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         sums = np.empty((2, self.nest.rows), _FLOAT64)
         self._gradients(self.pieces, dy, x, stats, s, sums, (False, False), _COMPUTE, mask)
         return sums[0], sums[1]
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics, mask: Array | None = None) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         return self._gradients(self.pieces, dy, x, stats, None, None, (False, True), _ABSENT, mask)[1:]
 
     def grad_input(
@@ -261,7 +261,7 @@ def backward(
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """k, d, var."""
+    """Return k, d and var."""
     return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x, mask)
 
 
@@ -289,14 +289,14 @@ def grad_sums(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
-    """sum_g, sum_gx."""
+    """Return sum_g and sum_gx."""
     return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s, mask)
 
 
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
-    """ds, db."""
+    """Return ds and db."""
     return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats, mask)
 
 

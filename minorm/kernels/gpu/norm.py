@@ -63,7 +63,7 @@ class BoundKernels:
         return y, Statistics(stats)
 
     def moments(self, x: Array) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         stats = memory.empty((4, self.nest.rows), _FLOAT64)
         self._plan(norm_forward.moments, launch.is_aligned(x), self.equation)(x, stats)
         return stats[0], stats[1], stats[2]
@@ -105,7 +105,7 @@ class BoundKernels:
         return (dx, None, None) if both is None else (dx, memory.owned(both[1]), memory.owned(both[0]))
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         s, _, parameter = types_of(self.computed, s, None)
         sums = memory.empty((2, self.nest.rows), _FLOAT64)
         run = self._plan(norm_backward.row_sums, parameter, launch.is_aligned(x, dy, s))
@@ -113,7 +113,7 @@ class BoundKernels:
         return sums[0], sums[1]
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         return self.backward(dy, x, stats, None, (False, True))[1:]
 
     def grad_input(
@@ -171,12 +171,12 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics."""
+    """Return y and the statistics."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, activation, residual)
 
 
 def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-    """k, d, var."""
+    """Return k, d and var."""
     return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x)
 
 
@@ -206,19 +206,19 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """dx, ds, db."""
+    """Return dx, ds and db."""
     return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, y, dresidual)
 
 
 def grad_sums(
     nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
 ) -> tuple[Array, Array]:
-    """sum_g, sum_gx."""
+    """Return sum_g and sum_gx."""
     return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s)
 
 
 def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
-    """ds, db."""
+    """Return ds and db."""
     return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats)
 
 

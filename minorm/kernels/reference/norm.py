@@ -79,7 +79,7 @@ def grad_sums(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
-    """sum_g, sum_gx."""
+    """Return sum_g and sum_gx."""
     g = _g(nest, dy, s, dtype, mask)
     return _sum(g), _sum(g * _xhat(nest, x, stats, dtype, mask))
 
@@ -87,7 +87,7 @@ def grad_sums(
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
-    """ds, db."""
+    """Return ds and db."""
     dy4 = _g(nest, dy, None, dtype, mask)
     ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats, dtype, mask)), parameter_sums(nest, dy4)
     return ds.astype(dy4.dtype), db.astype(dy4.dtype)

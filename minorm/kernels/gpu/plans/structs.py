@@ -1,4 +1,4 @@
-"""Makes each struct once that kernels take by value.
+"""Structs that kernels take by value; each is made once.
 
 For a structured array, CuPy would read the description at every launch, which takes the host 5 to 8 microseconds. For a
 Struct it reads only the address.

@@ -5,8 +5,8 @@
 //     turn    the same if y and x have different innermost axes: by tiles through shared memory
 //     fill    y[i] = value
 //
-// If the type stays, the bits are copied, by a type T = S of the same size. A cast widens and rounds once. ADD: y[to]
-// += x[from].
+// If the type stays, the bits are copied, by a type T = S of the same size. A cast widens and rounds once. With ADD, x
+// is added to y.
 #include "types.cuh"
 
 __device__ inline double wide(double v) { return v; }

@@ -6,8 +6,8 @@ namespace narrow {
 __device__ inline float bell(float x) { return exp2f(x * x * -0.72134752044f); }
 
 struct gelu {
-    // Phi(x), e = bell(x): Phi(-a) = e * q(t), t = 1 / (1 + 0.31 a); q minimizes the largest relative error for 0 < a <
-    // 15.
+    // Phi(x), e = bell(x): Phi(-a) = e * q(t), t = 1 / (1 + 0.31 a). The coefficients of q
+    // minimize its largest relative error for 0 < a < 15.
     static __device__ float phi(float x, float e) {
         const float t = __fdividef(1.0f, fmaf(0.31f, fabsf(x), 1.0f));
         float q = -0.073928704246f;
