@@ -1,7 +1,7 @@
-"""An activation for kernels that know none: the operations that it stands for, one after the other.
+"""Adds an activation to a backend without one, by separate operations after the normalization.
 
-Forward y = max(norm(x) + residual, 0). Backward dy is 0 where y <= 0; so it is the gradient of the residual, and what
-the backward pass of norm gets.
+Forward y = max(norm(x) + residual, 0). Backward sets dy to 0 where y <= 0. The result is the gradient of the residual,
+and the dy for the backward pass of norm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = Any
 
 
 class ActivatedBackend:
-    """The functions of kernels/protocol.py with `activation`, on a backend whose functions have none."""
+    """Adds `activation` to the functions of a backend that lacks it; see kernels/protocol.py."""
 
     def __init__(self, norm: Any) -> None:
         self.norm = norm
@@ -27,20 +27,20 @@ class ActivatedBackend:
     def apply(
         self, nest: Nest, x: Array, *others: Any, activation: str, residual: Array | None = None, **options: Any
     ) -> Array:
-        """What the activation makes of y + residual."""
+        """Return the activation of y + residual."""
         return activated(self.norm.apply(nest, x, *others, **options), activation, residual)
 
     def forward(
         self, nest: Nest, x: Array, *others: Any, activation: str, residual: Array | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """The same, and the statistics."""
+        """Return the activation of y + residual, and the statistics."""
         y, stats = self.norm.forward(nest, x, *others, **options)
         return activated(y, activation, residual), stats
 
     def backward(
         self, nest: Nest, dy: Array, x: Array, *others: Any, y: Array, dresidual: Array | None = None, **options: Any
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db; and dresidual, if it is given."""
+        """Return dx, ds and db; fill dresidual if it is given."""
         dy = activation_grad(dy, y)
         if dresidual is not None:
             dresidual[...] = dy
@@ -55,5 +55,5 @@ def activated(y: Array, activation: str, residual: Array | None) -> Array:
 
 
 def activation_grad(dy: Array, y: Array) -> Array:
-    """The gradient of y + residual."""
+    """Return the gradient of y + residual: dy, but 0 where the activation's result y is 0 or less."""
     return select.backend(dy).elementwise.relu_grad(dy, y)

@@ -1,7 +1,7 @@
-"""The activations and their slopes: maps of one or two arrays, as the kernels of cpu/ and of gpu/ know them by name.
+"""The activations and their slopes, for the kernels of cpu/ and gpu/: each is a map of one or two arrays with a name.
 
-`Activations(map)` has them all; map(name, fallback, a, b, option) gives a new array, and leads what its kernels do not
-take to the fallback, which is the reference's function of that name.
+`Activations(map)` has them all. map(name, fallback, a, b, option) returns a new array. For arrays that its kernels do
+not take, it calls the fallback, the reference's function of that name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GELU = {"none": "gelu", "tanh": "gelu_tanh"}  # by `approximate`
 
 
 class Activations:
-    """x -> y, and (dy, x or y) -> dx."""
+    """The activations x -> y, and their gradients (dy, x or y) -> dx."""
 
     def __init__(self, map: Callable[..., Any]) -> None:
         self._map = map

@@ -1,11 +1,11 @@
-"""Sums over some axes: neighbouring axes merge, and what is left is summed from the inside out, an axis at a time.
+"""Sums over some axes: merges neighbouring axes, then sums one axis at a time, from the innermost to the outermost.
 
     x (32, 64, 56, 56) over (0, 2, 3)        32 added, 64 kept, 3136 added
     first                                    2048 batches, 3136 rows, 1 column     -> 32 x 64
     then                                     1 batch, 32 rows, 64 columns          -> 64
 
-Each stage sums the middle axis of (batches, rows, columns); that covers every set of axes of an array without gaps,
-whatever the order of its axes in memory. The kernels of cpu/ and of gpu/ sum a stage; the rest is here.
+Each stage sums the middle axis of (batches, rows, columns). Such stages cover every set of axes of an array without
+gaps, in any order of memory. The kernels of cpu/ and gpu/ sum one stage; this module does the rest.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Total = Callable[[Any, frozenset[int], bool], Any]
 
 
 class Sums:
-    """The functions of reference/sums.py; total(x, summed, mean) adds up or averages floats over the axes `summed`.
+    """The functions of reference/sums.py, by total(x, summed, mean), which adds or averages floats over axes.
 
-    It gets an array that has elements and gives the kept axes in their order, in any shape, of x's type.
+    `total` gets an array that is not empty. It returns the axes that are not in `summed`, in their order, in any shape,
+    in x's type.
     """
 
     def __init__(self, total: Total) -> None:
@@ -47,7 +48,7 @@ class Sums:
         if x.size == 0 or x.dtype not in dtypes.FLOATS:
             return reference.sum_to(x, shape)
         total = self._total(x, _stretched(x.shape, shape), False)
-        return total if total.shape == shape else total.reshape(shape)  # a view would be copied once more for p.grad
+        return total if total.shape == shape else total.reshape(shape)  # p.grad would need another copy of a view
 
 
 @functools.lru_cache(maxsize=4096)
@@ -57,14 +58,14 @@ def _shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tup
 
 @functools.lru_cache(maxsize=4096)
 def _stretched(shape: tuple[int, ...], small: tuple[int, ...]) -> frozenset[int]:
-    """The axes along which an array of shape `small` is repeated in `shape`."""
+    """Return the axes along which an array of shape `small` is repeated in `shape`."""
     lead = len(shape) - len(small)
     return frozenset(range(lead)) | {i + lead for i, n in enumerate(small) if n == 1}
 
 
 @functools.lru_cache(maxsize=4096)
 def stages(shape: tuple[int, ...], summed: frozenset[int]) -> tuple[Stage, ...]:
-    """How a C-ordered array of this shape is summed: the last of its merged summed axes first."""
+    """Return the stages that sum a C-ordered array of this shape: after merging, the last summed axis comes first."""
     loops: list[tuple[int, bool]] = []
     for axis, length in enumerate(shape):
         if length == 1:
@@ -82,10 +83,10 @@ def stages(shape: tuple[int, ...], summed: frozenset[int]) -> tuple[Stage, ...]:
 def in_memory_order(
     total: Total, x: Any, summed: frozenset[int], mean: bool, order: list[int], plain: Callable[[Any], Any]
 ) -> Any:
-    """`total` of an x that is not in C order: its axes in `order`, as they lie in memory, and the result's back again.
+    """Call `total` for an x that is not in C order: transpose x to memory order, and transpose the result back.
 
-    An axis of step 0, along which x holds the same numbers again and again as in the gradient of a sum, is not walked.
-    plain(y) is y in C order.
+    `order` has the axes in memory order. An axis of step 0 repeats the same numbers, as in the gradient of a sum: the
+    sum reads them once. plain(y) returns y in C order.
     """
     repeated = [axis for axis in summed if x.strides[axis] == 0 and x.shape[axis] > 1]
     kept = [axis for axis in order if axis not in summed]

@@ -1,8 +1,8 @@
-"""The functions of kernels/protocol.py for one nest, equation and type, without these arguments.
+"""Binds the functions of kernels/protocol.py to one nest, equation and type: calls then pass arrays only.
 
-A NormCall (minorm/normalization/call.py) asks for them once, when it is made: what is bound here is the same at every
-call, and what a function still takes is arrays. `BoundBackend` does that for any object with the functions of the
-protocol, which get these arguments back; our own kernels bind in their own way, `bind` in kernels/cpu/norm.py and
+A NormCall (minorm/normalization/call.py) binds them once, when it is made: the bound arguments are the same at every
+call, and a bound function takes arrays only. `BoundBackend` binds any object with the functions of the protocol and
+passes these arguments on. Our own kernels bind in their own way, by `bind` in kernels/cpu/norm.py and
 kernels/gpu/norm.py.
 """
 
@@ -20,16 +20,16 @@ Array = Any
 
 
 def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
-    """The functions of a backend for these loops, for x stored in one type and computed in another, None as usual."""
-    bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # what is handed in is no module here
+    """Return a backend's functions for these loops, for x of type `stored`, computed in `dtype` (None as usual)."""
+    bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # a user's backend is no module here
     return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
 
 
 class BoundBackend:
-    """A backend whose functions get the nest, the equation and the type from here.
+    """Calls a backend's functions with its own nest, equation and type.
 
-    Arrays that may be absent (mask, running, activation with residual, y with dresidual) are given by name, and handed
-    on only where they are: a backend need not know what it is not asked for.
+    Optional arguments (mask, running, activation with residual, y with dresidual) go by name, and only if the caller
+    gave them: a backend need not know arguments that it never gets.
     """
 
     __slots__ = ("dtype", "equation", "nest", "norm", "stored")
@@ -39,29 +39,29 @@ class BoundBackend:
         self.dtype = {} if dtype is None else {"dtype": dtype}
 
     def forward(self, x: Array, s: Array | None, b: Array | None, **given: Any) -> tuple[Array, Statistics]:
-        """y and the statistics."""
+        """Return y and the statistics."""
         return self.norm.forward(self.nest, x, s, b, self.equation, **self.dtype, **given)
 
     def backward(
         self, dy: Array, x: Array, stats: Statistics, s: Array | None, needs: tuple[bool, bool], **given: Any
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db."""
+        """Return dx, ds and db."""
         return self.norm.backward(self.nest, dy, x, stats, s, self.equation, needs, **self.dtype, **given)
 
     def moments(self, x: Array, **mask: Array) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         return self.norm.moments(self.nest, x, self.equation.centered, **self.dtype, **mask)
 
     def apply(self, x: Array, stats: Statistics, s: Array | None, b: Array | None, **given: Any) -> Array:
-        """y."""
+        """Return y."""
         return self.norm.apply(self.nest, x, stats, s, b, **self.dtype, **given)
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None, **mask: Array) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         return self.norm.grad_sums(self.nest, dy, x, stats, s, **self.dtype, **mask)
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics, **mask: Array) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         return self.norm.grad_params(self.nest, dy, x, stats, **self.dtype, **mask)
 
     def grad_input(
@@ -74,10 +74,10 @@ class BoundBackend:
         sum_gx: Array | None,
         **mask: Array,
     ) -> Array:
-        """dx."""
+        """Return dx."""
         return self.norm.grad_input(self.nest, dy, x, stats, s, sum_g, sum_gx, **self.dtype, **mask)
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Statistics that are given."""
+        """Return a given mean and var as Statistics."""
         computed = self.dtype.get("dtype") or dtypes.compute_type(self.stored)
         return Statistics.given(mean, var, self.equation, computed)

@@ -1,7 +1,7 @@
-"""A backend handed in, as `nn.BatchNorm2d(8, backend=mine)`: what it returns is looked at before it is used.
+"""Checks the results of a user's backend, as in `nn.BatchNorm2d(8, backend=mine)`, before they are used.
 
-Our own kernels are trusted. A student's forward that forgets the statistics, or returns y in another type, gets an
-error here that says so, and not one from the middle of the library, or none.
+Our own kernels are trusted. If a student's forward forgets the statistics, or returns y in another type, the error here
+says so. Without the check the error would come from the middle of the library, or not at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """What normalizes x: what is handed in, or our own for this kind of array; with `mask` or `activation` if asked."""
+    """Return the user's backend, or ours for this kind of array; add mask and activation if the call needs them."""
     if backend is None:
         norm = select.backend(x).norm
     else:
@@ -36,7 +36,7 @@ def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: st
 
 
 class CheckedBackend:
-    """The backend with its results checked: TypeError for the wrong kind of thing, ValueError for a wrong shape."""
+    """A backend with checks: TypeError for a result of the wrong kind, ValueError for one of the wrong shape."""
 
     def __init__(self, backend: Any) -> None:
         if isinstance(backend, type):
@@ -44,11 +44,11 @@ class CheckedBackend:
         self._held: Callable[[], Any] = lambda: backend
 
     def checked(self) -> Any:
-        """What was handed in."""
+        """Return the user's backend itself."""
         return self._held()
 
     def loosen(self, gone: Callable[[Any], object]) -> None:
-        """Hold the backend weakly from now on; when it dies `gone` is called."""
+        """Hold the backend by a weak reference from now on; call `gone` when it dies."""
         self._held = weakref.ref(self._held(), gone)
 
     def __getattr__(self, name: str) -> Any:
@@ -64,7 +64,7 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """y and the statistics; `running` is updated here, so that a forward of one's own need not know of it."""
+        """Return y and the statistics. `running` is updated here, so a user's forward need not know of it."""
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(
@@ -81,7 +81,7 @@ class CheckedBackend:
         return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
-        """dx, ds and db, each None where nobody needs it."""
+        """Return dx, ds and db, each None if it is not needed."""
         found = self.__getattr__("backward")(nest, dy, x, *others, **options)
         dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
         for name, value in (("ds", ds), ("db", db)):
@@ -90,12 +90,12 @@ class CheckedBackend:
         return None if dx is None else _like(dx, x, "backward: dx"), ds, db
 
     def apply(self, nest: Nest, x: Array, *others: Any, **options: Any) -> Array:
-        """y."""
+        """Return y."""
         return _like(self.__getattr__("apply")(nest, x, *others, **options), x, "apply: y")
 
 
 def _parts(found: Any, names: Sequence[str], function: str) -> Sequence[Any]:
-    """The results, as many as there are names."""
+    """Return the results; raise TypeError unless there is one for each name."""
     if not isinstance(found, (tuple, list)) or len(found) != len(names):
         got = f"{len(found)} things" if isinstance(found, (tuple, list)) else _kind(found)
         raise TypeError(f"backend.{function}: it returns {got}; expected {len(names)}: {', '.join(names)}")
@@ -103,14 +103,14 @@ def _parts(found: Any, names: Sequence[str], function: str) -> Sequence[Any]:
 
 
 def _like(value: Any, x: Array, what: str) -> Array:
-    """The array, if it has x's shape and type."""
+    """Return the array; raise ValueError unless it has x's shape and type."""
     if getattr(value, "shape", None) != x.shape or value.dtype != x.dtype:
         raise ValueError(f"backend.{what} is {_kind(value)}, x is {_kind(x)}; expected x's shape and type")
     return value
 
 
 def _kind(value: Any) -> str:
-    """`float32(2, 3)` for an array, else the name of its type."""
+    """Describe a value for a message: `float32(2, 3)` for an array, else the name of its type."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}{tuple(value.shape)}"
     return "None (is there a return?)" if value is None else f"{type(value).__name__}"

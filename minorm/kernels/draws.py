@@ -1,6 +1,6 @@
-"""Uniform numbers on any device, the same on each: a kernel makes them where they shall be, from blocks of a generator.
+"""Uniform random numbers, the same on every device: a kernel computes them on the device from blocks of a generator.
 
-A generator that does not count, as those of NumPy but Philox, draws on the CPU, and what it drew is copied.
+A generator without a counter, such as NumPy's other than Philox, draws on the CPU, and the numbers are copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORD = 32  # bits that an element of dropout takes
 def uniform(
     shape: tuple[int, ...], dtype: Any, device: Any = None, generator: Any = None, low: float = 0.0, high: float = 1.0
 ) -> Any:
-    """u * (high - low) + low, u on [0, 1): an array of float32 or float64, computed in that; device None is the CPU."""
+    """u * (high - low) + low with u on [0, 1), in float32 or float64, computed in that type; device None is the CPU."""
     with devices.on(device) as xp:
         blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8, xp is np)
         if blocks is None:
@@ -35,9 +35,9 @@ def uniform(
 
 
 def take_blocks(generator: Any, count: int, bits: int = WORD, on_host: bool = True) -> Any:
-    """Enough blocks for so many elements of so many bits each, as `random.take_blocks` gives them.
+    """Take blocks for `count` elements of `bits` bits each from the generator, by `random.take_blocks`.
 
-    While a CUDA graph is captured a GPU gets a slot for them: the capture draws nothing, each replay draws its own.
+    While a CUDA graph is captured, a GPU gets a slot for them: the capture draws nothing, and each replay draws anew.
     """
     count = -(-count * bits // BLOCK)
     recording = None if on_host else capture.recording()

@@ -1,10 +1,10 @@
-"""What becomes of a convolution's sums before they are stored: the normalization and the bounds that follow it.
+"""The epilogue of a convolution: normalizes its sums and clamps them before they are stored.
 
     y = clamp(((sum - k) - d) * factor + offset)        factor = rstd * s, offset = b
 
-One table has all of it, COLUMNS numbers a channel, so that a kernel needs one pointer; `applied` is the same formula on
-results that are there already. Either gives the bits of one operation after the other: BatchNorm in evaluation, then
-Relu or Clip. Absent parts leave a number as it is, NaN included.
+One table has COLUMNS numbers for each channel, so that a kernel needs one pointer. `applied` computes the same formula
+on stored results. Both give the bits of separate operations: BatchNorm in evaluation, then Relu or Clip. Absent parts
+leave a number as it is, NaN included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from minorm.kernels.protocol import Statistics
 
 Array = Any
-COLUMNS = 7  # k, d, factor, offset; what is less than `below` becomes low, what is more than high becomes high
+COLUMNS = 7  # k, d, factor, offset, below, low, high: numbers < below become low, numbers > high become high
 
 
 def epilogue(
@@ -28,7 +28,7 @@ def epilogue(
     low: float | None = None,
     high: float | None = None,
 ) -> Array:
-    """The table (channels, COLUMNS) in the type that sums are computed in; s, b and stats have a number a channel."""
+    """Return the table (channels, COLUMNS) in the type of the sums; s, b and stats have one number for each channel."""
     table = np.zeros_like(np.empty(0) if stats is None else stats.block, dtype, shape=(channels, COLUMNS))
     table[:, 2], table[:, 3], table[:, 4:6], table[:, 6] = 1, -0.0, -np.inf, np.inf
     if stats is not None:
@@ -39,7 +39,7 @@ def epilogue(
         table[:, 3] = b.reshape(-1)
     if low is not None:
         table[:, 4:6] = low
-        if high is None:  # as Relu does, which makes 0 of -0; Relu6 and Clip, which have both bounds, keep -0
+        if high is None:  # like Relu, which turns -0 into 0; Relu6 and Clip, which have both bounds, keep -0
             table[:, 4] = np.nextafter(table[:, 4], table.dtype.type(np.inf))
     if high is not None:
         table[:, 6] = high
@@ -47,7 +47,7 @@ def epilogue(
 
 
 def applied(y: Array, table: Array) -> Array:
-    """The epilogue of results (N, channels, *spatial); 16-bit floats are rounded once more."""
+    """Apply the epilogue to stored results (N, channels, *spatial); 16-bit floats are rounded once more."""
     shape = (1, len(table), *[1] * (y.ndim - 2))
     k, d, factor, offset, below, low, high = (column.reshape(shape) for column in table.T)
     v = ((y.astype(table.dtype, copy=False) - k) - d) * factor + offset
@@ -56,7 +56,7 @@ def applied(y: Array, table: Array) -> Array:
 
 
 def check_epilogue(operation: str, table: Array | None, channels: int, dtype: Any) -> None:
-    """ValueError unless it is None or the table of so many channels in this type."""
+    """Raise ValueError unless the table is None or has a row for each channel and this type."""
     if table is not None and (table.shape != (channels, COLUMNS) or table.dtype != dtype):
         raise ValueError(
             f"{operation}: epilogue has shape {table.shape} and dtype {table.dtype}; expected ({channels}, {COLUMNS}) "

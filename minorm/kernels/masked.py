@@ -1,13 +1,14 @@
-"""A mask for kernels that know none: its False places are filled, what comes out is corrected, and there set to 0.
+"""Adds a mask to a backend without one: fills the False places, corrects the results, and sets them to 0 there.
 
-Of the N elements of a row n count, r = N / n. The others get a fill f, one number of x's type a row: the first element
-that counts. The kernel's moments of the filled row are k, d and v; those of the elements that count are
+Of the N elements of a row n count, r = N / n. The others are filled with f, one number of x's type for each row: its
+first element that counts. The kernel's moments of the filled row are k, d and v. The elements that count have
 
     delta = r * ((k - f) + d)        mean = f + delta        var = max(0, r * v - (1 - 1 / r) * delta^2)
 
-where f is close to the data, so that nothing cancels however far that lies from 0. If it is not, delta^2 > 4 * var,
-f was an outlier: the row is filled again, with f + delta. Without a mean (RMSNorm) f = 0 and var = r * v. In backward
-dy is 0 in the False places; so they add nothing to the sums, which the kernel divides by N, and r makes n of that.
+Since f is close to the data, nothing cancels, however far the data lies from 0. If delta^2 > 4 * var, f was an outlier,
+and the row is filled again, with f + delta. Without a mean (RMSNorm) f = 0 and var = r * v. In backward dy is 0 in the
+False places, so they add nothing to the sums. The kernel divides the sums by N, and the factor r turns that into a
+division by n.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ Array = Any
 
 
 class MaskedBackend:
-    """The functions of kernels/protocol.py with `mask`, on a backend whose functions have none."""
+    """Adds `mask` to the functions of a backend that lacks it; see kernels/protocol.py."""
 
     def __init__(self, norm: Any) -> None:
         self.norm = norm
 
     def moments(self, nest: Nest, x: Array, centered: bool, *, mask: Array, **dtype: Any) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         return self._moments(nest, x, centered, mask, counts(nest, mask), dtype)[1:]
 
     def apply(
@@ -45,14 +46,14 @@ class MaskedBackend:
     def grad_sums(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, *, mask: Array, **dtype: Any
     ) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self.norm.grad_sums(nest, dy, x, stats, s, **dtype)
 
     def grad_params(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, *, mask: Array, **dtype: Any
     ) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self.norm.grad_params(nest, dy, x, stats, **dtype)
 
@@ -84,7 +85,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array, Statistics]:
-        """y and the statistics."""
+        """Return y and the statistics."""
         n = counts(nest, mask)
         x, k, d, var = self._moments(nest, x, equation.centered, mask, n, dtype)
         with np.errstate(divide="ignore"):
@@ -105,7 +106,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db."""
+        """Return dx, ds and db."""
         dx = ds = db = None
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         if needs[0]:
@@ -119,7 +120,7 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """x filled, and k, d and var of its elements that count; of none they are 0."""
+        """Return the filled x, and k, d and var of its elements that count; they are 0 for a row without any."""
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:
             filled = _fill(nest, x, mask, 0)
@@ -149,7 +150,7 @@ class MaskedBackend:
         mask: Array,
         dtype: dict[str, Any],
     ) -> Array:
-        """dx of x and dy that are filled, and of sums that are not yet divided."""
+        """Return dx for filled x and dy, and for sums that are not yet divided."""
         if sum_g is not None or sum_gx is not None:
             r = nest.columns / namespace(x).maximum(stats.count, 1)
             sum_g, sum_gx = (None if of is None else of * r for of in (sum_g, sum_gx))
@@ -157,7 +158,7 @@ class MaskedBackend:
 
 
 def _first(nest: Nest, x: Array, mask: Array) -> Array:
-    """The first element of each row that counts, in float64; of a row without any, its first."""
+    """Return each row's first element that counts, or its first element if none counts, in float64."""
     xp = namespace(x)
     x4, m4 = four(nest, x), four(nest, mask)
     outer, inner, _, columns = m4.shape
@@ -167,7 +168,7 @@ def _first(nest: Nest, x: Array, mask: Array) -> Array:
 
 
 def _fill(nest: Nest, x: Array, mask: Array, value: Any) -> Array:
-    """x with this number in the places where the mask is False: one, or one a row."""
+    """Return x with this number, or one number for each row, in the places where the mask is False."""
     if not isinstance(value, int):
         most = float(dtypes.largest(x.dtype))  # a running mean may lie beyond float16
         value = kept(nest, value.clip(-most, most).astype(x.dtype))

@@ -1,4 +1,4 @@
-"""Which order of memory a result has: NumPy's elementwise functions keep that of their arguments, CuPy's do not."""
+"""Keeps the memory order of arguments in results: NumPy's elementwise functions do so by themselves, CuPy's do not."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Array = Any
 
 
 def in_order(formula: Callable[..., Array], *arrays: Array) -> Array:
-    """formula(*arrays), an elementwise one, in the order of memory of the first argument that is not in C order.
+    """Return formula(*arrays), elementwise, in the memory order of the first argument that is not in C order.
 
-    CuPy gives results in C order, in whatever order the arguments lie. So it gets views of them whose axes lie from the
-    longest step to the shortest, and the result is turned back.
+    CuPy returns results in C order, whatever the order of the arguments. So the formula gets views with the axes sorted
+    from the longest step to the shortest, and the result is transposed back.
     """
     if type(arrays[0]) is np.ndarray:
         return formula(*arrays)
@@ -28,7 +28,7 @@ def in_order(formula: Callable[..., Array], *arrays: Array) -> Array:
 
 
 def in_order_along(axis: int, formula: Callable[..., Array], *arrays: Array) -> Array:
-    """formula(*arrays, axis), of arrays of one shape, along an axis of theirs; in the order of memory as `in_order`."""
+    """Return formula(*arrays, axis) for arrays of one shape, in the memory order that `in_order` chooses."""
     if type(arrays[0]) is np.ndarray:
         return formula(*arrays, axis)
     order = _order(arrays)
@@ -39,7 +39,7 @@ def in_order_along(axis: int, formula: Callable[..., Array], *arrays: Array) -> 
 
 
 def _order(arrays: Sequence[Array]) -> list[int] | None:
-    """The axes of the result from the longest step to the shortest; None where C order will do."""
+    """Return the axes of the result from the longest step to the shortest; None if C order will do."""
     if all(a.flags.c_contiguous for a in arrays):
         return None
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
@@ -52,12 +52,12 @@ def _order(arrays: Sequence[Array]) -> list[int] | None:
 
 
 def memory_order(x: Array) -> list[int]:
-    """The axes from the longest step to the shortest."""
+    """Return the axes from the longest step to the shortest."""
     return sorted(range(x.ndim), key=lambda axis: (-x.strides[axis], axis))
 
 
 def is_dense(x: Any) -> bool:
-    """Do the elements lie without gaps, in whatever order of the axes (channels-last is one)?"""
+    """Do the elements lie without gaps, in any order of the axes, such as channels-last?"""
     return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
 
 

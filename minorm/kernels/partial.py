@@ -1,11 +1,10 @@
-"""A backend from some functions of one's own: what is not given is the reference's.
+"""Builds a backend from a few of your functions; the reference supplies the others.
 
     nn.BatchNorm2d(8, backend=PartialBackend(moments=mine))
 
-The functions are those of minorm/kernels/protocol.py. Given moments or apply, forward is put together of the two;
-given grad_sums, grad_params or grad_input, backward is put together of these. A function that is given stands for
-itself: with forward given, moments and apply are not called in training. They get `dtype` only where a layer or a
-function was asked for a compute_dtype.
+The functions are those of minorm/kernels/protocol.py. forward calls moments and apply; backward calls grad_sums,
+grad_input and grad_params. Your own forward or backward replaces the whole: with your forward, training does not call
+moments and apply. The functions get `dtype` only if the user asked a layer or a function for a compute_dtype.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAMES = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward"
 
 
 class PartialBackend:
-    """A backend for normalization layers; TypeError for a function that the protocol does not have."""
+    """A backend for normalization layers; raises TypeError for a function that the protocol does not have."""
 
     def __init__(self, **functions: Callable[..., Any]) -> None:
         for name, function in functions.items():
@@ -50,7 +49,7 @@ class PartialBackend:
     def forward(
         self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, **dtype: Any
     ) -> tuple[Array, Statistics]:
-        """moments, rstd, apply."""
+        """Call moments, compute rstd, and call apply."""
         found = self.moments(nest, x, equation.centered, **dtype)
         if not isinstance(found, (tuple, list)) or len(found) != 3:
             got = f"{len(found)} things" if isinstance(found, (tuple, list)) else f"{type(found).__name__}"
@@ -71,7 +70,7 @@ class PartialBackend:
         needs: tuple[bool, bool] = (True, True),
         **dtype: Any,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """grad_sums and grad_input, then grad_params."""
+        """Call grad_sums and grad_input for dx, then grad_params for ds and db."""
         dx = ds = db = None
         if needs[0]:
             sum_g, sum_gx = self.grad_sums(nest, dy, x, stats, s, **dtype)

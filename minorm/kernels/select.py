@@ -1,4 +1,4 @@
-"""Arrays choose the backend: NumPy's run on the CPU kernels, CuPy's on the GPU kernels."""
+"""Chooses the backend by the array: the CPU kernels for NumPy's arrays, the GPU kernels for CuPy's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _backends: dict[type, Any] = {np.ndarray: cpu}  # by the type of array
 
 
 def backend(array: Any) -> Any:
-    """The backend package for this array: modules norm, conv, pool, matmul, sums, elementwise, random and others."""
+    """Return the array's backend: a package with modules norm, conv, pool, matmul, sums, random and others."""
     try:
         return _backends[type(array)]
     except KeyError:
@@ -21,10 +21,10 @@ def backend(array: Any) -> Any:
 
 
 def _backend_of(array: Any) -> Any:
-    """The same for a type met for the first time: NumPy's scalars and subclasses, and CuPy's array."""
+    """Return the backend for a type seen for the first time: NumPy's scalars and subclasses, and CuPy's array."""
     found: Any = cpu
     if not is_host(array):
-        from minorm.kernels.gpu import modules as gpu  # it imports CuPy: that takes a second, and is not everywhere
+        from minorm.kernels.gpu import modules as gpu  # slow, and CuPy may not be installed
 
         found = gpu
     _backends[type(array)] = found
@@ -32,27 +32,27 @@ def _backend_of(array: Any) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """True for an array of NumPy or of CuPy; numbers, NumPy's scalars among them, are none."""
+    """Is this an array of NumPy or CuPy? Numbers, including NumPy's scalars, are not arrays."""
     return isinstance(value, np.ndarray) or not is_host(value)
 
 
 def as_array(value: Any) -> Any:
-    """`value` itself if it is an array, else a NumPy array of it: kernels give scalars for results without axes."""
+    """Return `value` as an array: kernels return NumPy scalars for results without axes."""
     return value if is_array(value) else np.asarray(value)
 
 
 def contiguous(array: Any) -> Any:
-    """The array itself if it lies in row-major order, else a copy that does; np.ascontiguousarray refuses CuPy's."""
+    """Return the array itself if it is row-major, else a row-major copy; np.ascontiguousarray refuses CuPy's arrays."""
     return array if array.flags.c_contiguous else backend(array).copying.copy(array, "C")
 
 
 def overlap(a: Any, b: Any) -> bool:
-    """Do two arrays lie in one stretch of memory, as an array and a view of it do?"""
+    """Do two arrays share memory, as an array and a view of it do?"""
     return bool(namespace(a).may_share_memory(a, b)) if type(a) is type(b) else False
 
 
 def same(a: Any, b: Any) -> bool:
-    """Are two arrays on one device the same elements in memory, in the same order?"""
+    """Do two arrays on one device have the same elements in memory, in the same order?"""
     if a.shape != b.shape or a.strides != b.strides or type(a) is not type(b):
         return False
     return a.ctypes.data == b.ctypes.data if is_host(a) else a.data.ptr == b.data.ptr

@@ -1,4 +1,4 @@
-"""Variance by other formulas: what a deployment computes, so that its error can be reproduced and seen.
+"""Computes the variance by other formulas, as deployments do, to reproduce and show their errors.
 
     None       ours: sums about a shift k near the mean, in float64 where it matters; no error shows
     two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows what rounding the mean to the type does:
@@ -9,9 +9,10 @@
                that read x once. Shows cancellation: at a mean of 1e4 and a standard deviation of 1 float32 holds no
                digit of the variance, which may be 0 or negative; y is NaN where var + eps < 0
 
-All of it runs in the type computed in, float32 for float32 and the 16-bit types; sums are NumPy's, in pairs. What
-follows the moments is as always, and so gradients are those of docs/maths.md with the mean and variance found here.
-These are tools for looking, of arrays and not of kernels: welford takes one step of Python for each element of a row.
+All formulas run in the type computed in, float32 for float32 and the 16-bit types; sums are NumPy's, in pairs. The
+steps after the moments are the usual ones, so gradients are those of docs/maths.md with the mean and variance found
+here. These are tools for study, written with arrays and not as kernels: welford takes one step of Python for each
+element of a row.
 
 Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; Welford 1962.
 """
@@ -40,7 +41,7 @@ def two_pass(rows: Array) -> tuple[Array, Array]:
 
 
 def welford(rows: Array) -> tuple[Array, Array]:
-    """The same by a mean that moves with every element."""
+    """The mean and variance of each row by Welford's formula, which updates both with every element."""
     mean, m2 = np.zeros_like(rows[:, 0]), np.zeros_like(rows[:, 0])
     for i in range(rows.shape[1]):
         x = rows[:, i]
@@ -51,7 +52,7 @@ def welford(rows: Array) -> tuple[Array, Array]:
 
 
 def onnx(rows: Array) -> tuple[Array, Array]:
-    """mean and mean(x^2) - mean^2."""
+    """mean and mean(x^2) - mean^2 of each row."""
     mean = rows.mean(1)
     return mean, np.square(rows).mean(1) - np.square(mean)
 
@@ -67,7 +68,7 @@ class VarianceBackend(PartialBackend):
         self.name = name
 
     def by_formula(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-        """mean, 0, var: a mean of the type computed in, with nothing beside it."""
+        """Return mean, 0 and var: the mean is one number of the type computed in, so d is 0."""
         if not centered:
             return norm.moments(nest, x, centered, dtype)
         rows = norm.four(nest, x).reshape(nest.rows, nest.columns)
@@ -79,12 +80,12 @@ class VarianceBackend(PartialBackend):
     def forward(
         self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, **dtype: Any
     ) -> tuple[Array, Statistics]:
-        """As any backend's; what a negative variance gives is no news."""
+        """Run the forward pass without warnings about the NaN of a negative variance."""
         with np.errstate(invalid="ignore"):
             return super().forward(nest, x, s, b, equation, **dtype)
 
     def backward(self, *args: Any, **options: Any) -> tuple[Array | None, Array | None, Array | None]:
-        """Likewise."""
+        """Run the backward pass without these warnings."""
         with np.errstate(invalid="ignore"):
             return super().backward(*args, **options)
 
@@ -93,7 +94,7 @@ _BACKENDS = {name: VarianceBackend(name) for name in FORMULAS}
 
 
 def backend_of(operation: str, variance: Any, backend: Any) -> Any:
-    """The backend for a `variance` that was asked for, or the one that was handed in; raise for both and for others."""
+    """Return the backend for `variance`, or the user's `backend`; raise ValueError for both, or for an unknown name."""
     if variance is None:
         return backend
     if not isinstance(variance, str) or variance not in FORMULAS:

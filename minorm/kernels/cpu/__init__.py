@@ -1,4 +1,4 @@
-"""Backend cpu: the compiled kernels; in a wheel that was built without them, the reference in their place."""
+"""The cpu backend: the compiled kernels, or the reference in a wheel that was built without them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Several maps one after the other, in one pass: a block of elements takes all of them while it is in the first cache.
+"""Computes a chain of maps in one pass: a block of elements goes through all maps while it is in the first cache.
 
-Operands have the result's shape, or are one number, or a row that repeats along the last axis. What is anything else,
-or lies in memory in another order, takes one map after the other, to the same bits.
+Operands have the result's shape, or are one number, or a row that repeats along the last axis. With other operands, or
+another memory order, each map takes a separate pass, with the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _kernels: Any = minorm_ext.kernels("elementwise")
 
 
 def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """The result of the last link, of this shape; see kernels/reference/chain.py."""
+    """Return the result of the last link, of this shape; see kernels/reference/chain.py."""
     dtype = operands[0].dtype
     size, row = prod(shape), shape[-1] if shape else 1
     pairs, period = [], 1
@@ -53,16 +53,17 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
 
 
 def _is_in_rows(x: Any) -> bool:
-    """Do its elements lie row by row, if perhaps with gaps? Then NumPy's results do too."""
+    """Do the elements lie row by row, perhaps with gaps? Then NumPy's results do too."""
     strides = x.strides
     return all(a >= b > 0 for a, b in itertools.pairwise(strides))
 
 
 @functools.lru_cache(maxsize=256)
 def _steps(links: tuple[Link, ...], operands: int) -> tuple[tuple[Any, ...], int]:
-    """The links as the kernel takes them, and how many scratch arrays they need: one may be used again when it is read.
+    """Return the links in the kernel's form, and the number of scratch arrays; one may be used again after its last
+    read.
 
-    Never for the result of the link that reads it: the loops want to write where they do not read.
+    A link never writes its result into an array that it reads.
     """
     last = {source: i for i, link in enumerate(links) for source in (link.a, link.b)}
     place = {source: source for source in range(operands)}

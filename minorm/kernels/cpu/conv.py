@@ -1,7 +1,7 @@
-"""Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference where nothing is to compute.
+"""Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference for empty arrays.
 
 minorm_ext/products adds bfloat16 up in the order of a processor's tiles (docs/maths-narrow-types.md). Depthwise
-convolutions of bfloat16, and all of float16, are widened to float32. Either is rounded once, and once more by an
+convolutions of bfloat16, and all of float16, are widened to float32. Both are rounded once, and once more by an
 epilogue.
 """
 
@@ -28,13 +28,13 @@ _maps: Any = minorm_ext.kernels("elementwise")
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
-MOST_PHASES = 4096  # of a gradient whose plan is made in a second or two; with strides beyond, most of it is zeros
+MOST_PHASES = 4096  # of a gradient, whose plan takes a second or two; with larger strides most of it is zeros
 
 
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py, before y is stored."""
+    """y = W * x + b, followed by the epilogue of minorm/kernels/epilogue.py before y is stored."""
     if x.dtype in HALVES:
         tiles = by_tiles(x, w, w.shape, groups)
         if tiles and b is not None and b.dtype != x.dtype:
@@ -66,7 +66,7 @@ def grad_input(
     b: Any = None,
     accumulate: Any = None,
 ) -> Any:
-    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution; then plus `accumulate`."""
+    """dx = W^T * dy + b + accumulate; only the forward pass of a transposed convolution has a bias b."""
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
     phases = math.prod(min(s, n) for s, n in zip(stride, x_shape[2:], strict=True))
     tiles = by_tiles(dy, w, w.shape, groups)
@@ -111,7 +111,7 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, Any]]:
-    """The shape of y, and what was chosen for each of the three sums, for numbers of so many bytes; 2 is bfloat16."""
+    """Return the shape of y, and the choice for each of the three sums. An itemsize of 2 means bfloat16."""
     how = stride, padding, dilation, groups
     if itemsize == 2 and tuple(w_shape[:2]) != (groups, 1):
         return tiled.ways(x_shape, w_shape, *how)
@@ -119,7 +119,7 @@ def ways(
 
 
 def grad_bias(dy: Any) -> Any:
-    """db: dy summed over everything but the channels."""
+    """Return db: dy summed over all axes but the channels."""
     return sum_axes(dy, (0, *range(2, dy.ndim)))
 
 
@@ -146,7 +146,7 @@ def _correlate_tiled(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: 
 
 
 def _finished(y: Any, dtype: Any, table: Any) -> Any:
-    """The epilogue of sums in this 16-bit type, or in float32, which are rounded to it first."""
+    """Apply the epilogue to sums of this 16-bit type, or of float32, which are rounded to that type first."""
     out = y if y.dtype == dtype else empty(y.shape, dtype)
     planes = y.shape[0] * y.shape[1]
     size = math.prod(y.shape[2:])
@@ -155,10 +155,10 @@ def _finished(y: Any, dtype: Any, table: Any) -> Any:
 
 
 def _covers(a: Any, b: Any) -> bool:
-    """Is there something to compute, of a type that the kernel knows?"""
+    """Are the arrays not empty, and of one type that the kernel knows?"""
     return a.dtype in (float32, float64) and a.dtype == b.dtype and a.size > 0 and b.size > 0
 
 
 def _wide(x: Any) -> Any:
-    """A 16-bit array in float32."""
+    """Return a 16-bit array in float32."""
     return None if x is None else x.astype(float32)

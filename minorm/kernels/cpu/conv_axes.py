@@ -1,12 +1,12 @@
-"""The sum of a convolution along one axis: which place of the source meets which result with which tap.
+"""Describes a convolution's sum along one axis: the place in the source that each tap of each result reads.
 
 Forward, backward for the input, and transposed convolutions are the same sum. Number the results m = 0, 1, ...; tap t
 of result m reads the padded source at
 
     m * step + shift[t]          padded index = source index + low
 
-Forward, step is the stride and shift = t * dilation. For the gradient the results fall into `stride` phases, each with
-the taps that reach it, and step is 1: results of a phase stand at start, start + stride, ...
+In forward, step is the stride and shift = t * dilation. In the gradient step is 1, and the results fall into `stride`
+phases, each with the taps that reach it: the results of a phase are at start, start + stride, ...
 """
 
 from __future__ import annotations
@@ -73,35 +73,35 @@ class Axis:
         return self.low == 0 and self.step == 1 and self.reach() <= self.source
 
     def strip(self, count: int) -> Axis:
-        """At most `count` results of every phase."""
+        """Return the axis with at most `count` results of every phase."""
         return replace(self, phases=tuple(replace(p, count=min(p.count, count)) for p in self.phases))
 
     def meets(self, phase: Phase) -> Any:
-        """(results, taps) of the phase: is it the source that they meet, or padding?"""
+        """Return an array (results, taps) of the phase: True where a tap reads the source, False for padding."""
         at = np.arange(phase.count)[:, None] * self.step + [shift for _, shift in phase.taps] - self.low
         return (at >= 0) & (at < self.source)
 
     def reach(self) -> int:
-        """How much of the padded source is read."""
+        """Return the length of the padded source that is read."""
         ends = [(p.count - 1) * self.step + shift for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def residues(self) -> set[int]:
-        """The phases of the source that some tap reads: places modulo step."""
+        """Return the phases of the source that some tap reads: places modulo step."""
         return {shift % self.step for phase in self.phases for _, shift in phase.taps} or {0}
 
     def packed(self) -> int:
-        """How much of each phase of the source is read."""
+        """Return the length of each source phase that is read."""
         ends = [p.count - 1 + shift // self.step for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def span(self, residue: int) -> tuple[int, int]:
-        """Where the source begins and ends in its packed phase; zeros are before and after."""
+        """Return the start and end of the source in its packed phase; zeros come before and after."""
         end = -((residue - self.low - self.source) // self.step)
         return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
 
     def pitch(self) -> int:
-        """The length of a packed row: what is read of it beyond may be the next row, where that begins with zeros."""
+        """Return the length of a packed row; a read beyond it may reach into the next row if that begins with zeros."""
         spans = [self.span(residue) for residue in self.residues()]
         begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
         return max(end, self.packed() - begin, *(phase.count for phase in self.phases))
@@ -111,19 +111,19 @@ Axes = tuple[Axis, Axis, Axis]  # d, h, w
 
 
 def forward(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Axes:
-    """The axes of y = W * x."""
+    """Return the axes of y = W * x."""
     rows = zip(x_shape[2:], w_shape[2:], stride, padding, dilation, strict=True)
     return _three([Axis.forward(*row) for row in rows])
 
 
 def gradient(dy_shape: Ints, w_shape: Ints, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Axes:
-    """The axes of dx = W^T * dy."""
+    """Return the axes of dx = W^T * dy."""
     rows = zip(x_shape[2:], w_shape[2:], stride, padding, dilation, dy_shape[2:], strict=True)
     return _three([Axis.gradient(*row) for row in rows])
 
 
 def _three(axes: list[Axis]) -> Axes:
-    """Three axes, whatever the rank; where nothing happens along any, a plane is one line of pixels."""
+    """Return three axes for any rank; if all axes are trivial, a plane is one line of pixels."""
     one = Axis.forward(1, 1, 1, (0, 0), 1)
     if all(axis.trivial() for axis in axes):
         pixels = int(np.prod([axis.source for axis in axes]))
@@ -133,16 +133,16 @@ def _three(axes: list[Axis]) -> Axes:
 
 
 def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
-    """Every choice of one phase an axis, where it has results."""
+    """Return every choice of one phase for each axis, without phases that have no results."""
     choices = itertools.product(*(axis.phases for axis in axes))
     return [(d, h, w) for d, h, w in choices if d.count and h.count and w.count]
 
 
 def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
-    """(number of the weight, shift along every axis) for every tap of these phases, in the order they are added up in.
+    """Return (number of the weight, shift along every axis) for every tap of these phases, in the order of the sum.
 
-    That is down the columns, as a kernel that takes results below each other needs it: one order for every layout, or
-    the bits of a sum would depend on which one an instruction set prefers.
+    The order is down the columns, since one kernel takes results below each other. All layouts use this order.
+    Otherwise the bits of a sum would depend on the layout that an instruction set prefers.
     """
     result = []
     for taps in itertools.product(*(phase.taps for phase in phases)):
@@ -152,13 +152,13 @@ def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
 
 
 def _order(phases: tuple[Phase, ...]) -> list[int]:
-    """The places of all taps of these phases, rows first, in the order of their columns."""
+    """Return the positions of all taps of these phases (listed row by row), sorted by columns."""
     shifts = list(itertools.product(*([shift for _, shift in phase.taps] for phase in phases)))
     return sorted(range(len(shifts)), key=lambda i: shifts[i][::-1])
 
 
 def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
-    """(d, h, w, tap): does the tap, in the order of `taps_of`, meet the source?"""
+    """Return an array (d, h, w, tap): does the tap, in the order of `taps_of`, read the source?"""
     d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
     result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]
     return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])[..., _order(phases)]

@@ -1,19 +1,21 @@
-"""How a convolution is laid out in vectors: three ways to fill the lanes, and the tables that describe them.
+"""Lays out a convolution in vectors: three ways to fill the lanes, and the tables that describe them.
 
-The kernel (minorm_ext/conv/conv.pyx) knows one thing: add up taps, each a shifted read of the source. What is packed
-how, and which shift belongs to which tap, is told here. conv_axes.py has the sum along one axis; conv_plan.py chooses.
+The kernel (minorm_ext/conv/conv.pyx) only adds up taps; each tap is a shifted read of the source. This module decides
+how the source is packed, and the shift of each tap. conv_axes.py has the sum along one axis; conv_plan.py chooses the
+layout.
 
 Lines. Every row of the source is packed with the zeros of its padding behind it, row after row, so that a plane is one
-long line. A tap is the same shift everywhere, and vectors run across the ends of rows; what they compute between two
-rows is thrown away. A step above 1 would tear the lanes apart, so then the source is packed in phases, every step-th
-row and column, and a tap reads the phase that it falls into.
+long line. A tap has the same shift everywhere, and vectors run across the ends of rows; the results between two rows
+are thrown away. With a step above 1 the lanes would not be neighbours. Then the source is packed in phases, every
+step-th row and column, and a tap reads its phase.
 
-Rows. The same, but vectors start with the rows of the result and are written where they belong, with no unpacking; the
-last one of a row overlaps the one before. For results at least as wide as a vector. Where there is no padding either,
-the source is read where it is.
+Rows. The same, but vectors start with the rows of the result and are stored in place, without unpacking; the last
+vector of a row overlaps the one before. This layout is for results at least as wide as a vector. Without padding, the
+source is read in place too.
 
-Images. A vector is one pixel of as many images as it has lanes. Nothing is thrown away, taps that meet only padding are
-left out, and any step is as good as 1; the price is to transpose on the way in and out. For small planes.
+Images. A vector is one pixel of several images, one for each lane. Nothing is thrown away, taps that read only padding
+are left out, and any step is as good as 1. The price is a transposition on the way in and out. This layout is for small
+planes.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ from minorm.kernels.cpu.conv_axes import Axes, Ints, Phase, all_meet, combinatio
 QUAD: int = minorm_ext.kernels("conv").VECTORS  # vectors that the kernel computes at a time
 CACHE = 512 << 10  # bytes that a job may pack: about half of a core's second cache
 
-# What moving data costs, in units of one multiply-add of vectors; measured, and only their size matters.
+# The costs of moving data, in units of one multiply-add of vectors; measured, and only the magnitude matters.
 ROW_COST = 6.0  # to start a row
 VECTOR_COST = 3.0  # to copy a vector of it
 TRANSPOSE_COST = 8.0  # to transpose a vector
-TALL = (3, 5)  # rows of depthwise kernels that the kernel has a loop of its own for
-OVERFLOW_COST = 1.15  # times as much where the packed data overflow the second cache
+TALL = (3, 5)  # rows of depthwise kernels for which the kernel has a special loop
+OVERFLOW_COST = 1.15  # the factor if the packed data overflow the second cache
 
 Rows = list[tuple[int, ...]]
 
@@ -72,7 +74,7 @@ class Tables:
     out: float = 0.0
 
     def add_vectors(self, position: Any, place: Any, taps: Rows, meets: Any) -> None:
-        """Put the vectors of one combination of phases in quads, each with the taps that any vector of it meets."""
+        """Put the vectors of one combination of phases in quads, each with the taps that any of its vectors reads."""
         count = len(position)
         order = np.minimum(np.arange(-(-count // QUAD) * QUAD), count - 1)
         known: dict[bytes, tuple[int, int]] = {}
@@ -92,7 +94,7 @@ class Tables:
         self.ranges = [(tap[0], min(a, b), b) for tap, a, b in found]
 
     def cost(self, channels: int, outputs: int, packed: int) -> float:
-        """A guess at the time of the sum, in multiply-adds of vectors; `packed` bytes of a segment, if not direct."""
+        """Estimate the time of the sum in multiply-adds of vectors; `packed` bytes of a segment, if not direct."""
         work = self.work * channels * outputs * (OVERFLOW_COST if packed > 2 * CACHE else 1)
         return self.segments * (work + self.into * channels + self.out * outputs)
 
@@ -109,11 +111,11 @@ class Plane:
         self.phases: dict[Ints, int] = {}  # those that some tap reads, in the order they are packed
 
     def line(self, d: Any, h: Any, w: Any) -> Any:
-        """The place of a pixel in a phase."""
+        """Return the place of a pixel in a phase."""
         return (d * self.height + h) * self.pitch + w
 
     def taps(self, phases: tuple[Phase, ...], kernel: Ints) -> Rows:
-        """(shift, number of the weight) of every tap."""
+        """Return (shift, number of the weight) of every tap."""
         result: Rows = []
         for number, shift in taps_of(phases, kernel):
             steps, residues = zip(
@@ -124,7 +126,7 @@ class Plane:
         return result
 
     def describe(self, tables: Tables, lanes: int) -> None:
-        """Tell how the plane is filled, once all taps are known."""
+        """Add the rows that fill the plane to the tables, once all taps are known."""
         d, h, w = self.axes
         for residues, phase in self.phases.items():
             begin, end = (0, self.pitch) if self.cut else w.span(residues[2])
@@ -152,9 +154,9 @@ def _round_up(count: int, multiple: int) -> int:
 
 
 def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axes, Tables]:
-    """The axes of a strip that fits the cache; `numbers`: bytes of one pixel in all channels. evenly: all alike.
+    """Return the axes of a strip that fits the cache. numbers: bytes of a pixel in all channels; evenly: equal strips.
 
-    A plane is cut along the first axis that has some results; of strips that are alike, that is not w.
+    A plane is cut along the first axis with more than one result, but equal strips are not cut along w.
     """
     along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
     if evenly:
@@ -176,7 +178,7 @@ def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axe
 
 
 def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) -> Tables:
-    """Lanes are neighbouring pixels, across the ends of rows."""
+    """Return the tables of lines: lanes are neighbouring pixels, across the ends of rows."""
     axes, tables = _in_strips(axes, images, numbers, False)
     plane = Plane(axes, lanes, tables.along == 2)
     for phases in combinations(axes):
@@ -198,9 +200,9 @@ def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) ->
 
 
 def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int, alone: bool = False) -> Tables:
-    """Lanes are neighbouring pixels of one row of results, which is at least as long as a vector.
+    """Return the tables of rows: lanes are neighbouring pixels of one row of results, at least as long as a vector.
 
-    alone: every result is computed from one channel and for one only.
+    alone: each group has one channel and one result.
     """
     whole = all(axis.whole() for axis in axes)
     if whole:
@@ -244,7 +246,7 @@ def _is_grid(taps: Rows, kernel: Ints, pitch: int) -> bool:
 
 
 def by_images(axes: Axes, kernel: Ints, lanes: int, images: int) -> Tables:
-    """Lanes are images; a segment is a group of them."""
+    """Return the tables of images: lanes are images, and a segment is a group of images."""
     depth, height, width = (axis.reach() for axis in axes)
 
     def at(d: Any, h: Any, w: Any) -> Any:

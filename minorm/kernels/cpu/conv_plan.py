@@ -1,7 +1,7 @@
-"""Which way a convolution goes, and how its work is cut: decided once for the shapes, and kept for the next call.
+"""Chooses the algorithm of a convolution and cuts its work, once for the shapes, and keeps the plan for the next call.
 
-By Winograd's tiles where they pay (conv_tiles.py), else by shifted reads in the layout that should be fastest.
-Shapes are checked here too, so that a known plan costs no second check.
+It takes Winograd's tiles if they pay (conv_tiles.py), else shifted reads in the layout that should be fastest. Shapes
+are checked here too, so that a known plan needs no second check.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ FIRST_CACHE = 24 << 10  # bytes of gradients that the kernel reads again for eve
 LINE = 4 << 20  # bytes of a line that may be packed as a whole
 PARTIAL = 8 << 20  # bytes of weight gradients that wait to be added up
 JOB = 200e3  # multiply-adds of vectors that are worth a job
-CHUNKS = 16  # of images, into which the gradient for the weights is cut at most, whatever the number of threads
-PARTS = 4  # of channels, if there are not as many chunks: every part packs all gradients again
+CHUNKS = 16  # of images, at most, for the gradient for the weights, with any number of threads
+PARTS = 4  # of channels, if there are fewer chunks than this: every part packs all gradients again
 LARGEST = 5e8  # multiply-adds of a segment that a job should do at most: it cannot be interrupted
-LONG = 64  # vectors that a weight's sum should run over at a time
+LONG = 64  # vectors that a weight's sum should cover at a time
 
 
 def best(
     axes: Axes, kernel: Ints, images: int, channels: int, outputs: int, itemsize: int, weights: bool = False
 ) -> Tables:
-    """The way that should be fastest. Channels are those of a group; weights: results are read, not written."""
+    """Return the fastest layout by estimate. Channels are those of a group; weights: results are read, not written."""
     lanes = kernels.lanes(itemsize, weights)
     numbers = itemsize * (channels + outputs if weights else channels)
     found = [layout.by_lines(axes, kernel, lanes, images, numbers)]
     width = axes[2].result
     forward = all(phase.step == 1 for axis in axes for phase in axis.phases)
-    packed = weights or not all(axis.whole() for axis in axes)  # what is not can be cut into jobs anywhere
+    packed = weights or not all(axis.whole() for axis in axes)  # without packing, jobs can be cut anywhere
     long = packed and axes[0].result == axes[1].result == 1 and numbers * width > LINE
     if forward and width >= lanes and not (weights and width % lanes) and not long:
         alone = channels == outputs == 1 and not weights
@@ -67,7 +67,7 @@ def chosen(
     itemsize: int,
     weights: bool = False,
 ) -> dict[str, int] | Tables:
-    """The sizes of Winograd's tiles where these pay, else the layout of the shifted reads. Nothing else chooses."""
+    """Return the sizes of Winograd's tiles if they pay, else the layout of shifted reads. All choices are here."""
     found = conv_tiles.sizes(axes, kernel, images, groups, channels, outputs, itemsize, weights)
     return best(axes, kernel, images, channels, outputs, itemsize, weights) if found is None else found
 
@@ -82,7 +82,7 @@ def _planned(
     itemsize: int,
     weights: bool = False,
 ) -> Any:
-    """The kernel's Winograd or Layout, with how the work is cut; for the weights that must depend on shapes alone."""
+    """Return the kernel's Winograd or Layout, with the work in jobs; for the weights, shapes alone decide the jobs."""
     tables = chosen(axes, kernel, images, groups, channels, outputs, itemsize, weights)
     if isinstance(tables, dict):
         return kernels.Winograd(tables)
@@ -126,7 +126,7 @@ def _planned(
 
 
 def _kernel_of(w_shape: Ints) -> Ints:
-    """The lengths of the kernel along d, h, w."""
+    """Return the lengths of the kernel along d, h, w."""
     return (1,) * (5 - len(w_shape)) + tuple(w_shape[2:])
 
 
@@ -134,7 +134,7 @@ def _kernel_of(w_shape: Ints) -> Ints:
 def forward(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> Any:
-    """The way of y = W * x, and the shape of y."""
+    """Return the plan of y = W * x, and the shape of y."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
@@ -152,7 +152,7 @@ def grad_input(
     groups: int,
     itemsize: int,
 ) -> Any:
-    """The way of dx = W^T * dy."""
+    """Return the plan of dx = W^T * dy."""
     checked("conv.grad_input", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes, kernel = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[0] // groups, w_shape[1]
@@ -170,7 +170,7 @@ def grad_weight(
     groups: int,
     itemsize: int,
 ) -> Any:
-    """The way of dW = dy * x."""
+    """Return the plan of dW = dy * x."""
     checked("conv.grad_weight", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
@@ -180,7 +180,7 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, dict[str, int] | Tables]]:
-    """The shape of y, and what was chosen for each of the three sums: for who wants to look, not for the kernels."""
+    """Return the shape of y, and the choice for each of the three sums: for `minorm.explain`, not for kernels."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)

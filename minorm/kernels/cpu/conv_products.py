@@ -1,10 +1,10 @@
-"""Convolutions of bfloat16 and of integers as products: the tables for minorm_ext/products/plan.pxd.
+"""Builds the tables of convolutions of bfloat16 and integers as products, for minorm_ext/products/plan.pxd.
 
-A *plane* has the channels of each place of the padded source side by side. A result begins at a place of it (`rows`),
-and the taps and channels of its sum lie at the same distances from there for all results of a phase (`steps`). The
-gradient for the weights has these distances as its columns, and its depth runs over the results.
+A *plane* has the channels of each place of the padded source side by side. A result begins at a place of the plane
+(`rows`). The taps and channels of its sum lie at fixed distances from there, the same for all results of a phase
+(`steps`). For the gradient for the weights, these distances are the columns, and the depth runs over the results.
 
-What decides bits follows from shapes alone: the order of taps, how many images form a depth, and the chunks.
+The choices that affect bits depend on shapes alone: the order of taps, the number of images in a depth, and the chunks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Phases = tuple[Phase, Phase, Phase]
 
 
 def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool) -> Any:
-    """Where the results of these phases stand in y, or begin in the plane, in the order of memory."""
+    """Return the places of these phases' results in y, or where they begin in the plane, in memory order."""
     at: Any = np.zeros((1, 1, 1), np.intp)
     for i, (axis, phase, count) in enumerate(zip(axes, phases, counts, strict=True)):
         start, step = (phase.start, phase.step) if results else (0, axis.step)
@@ -44,21 +44,21 @@ def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool
 
 
 def _taps(phases: Phases, kernel: Ints, plane: Ints) -> Iterator[tuple[int, int]]:
-    """(number, distance in the plane) of each tap, in the order of memory."""
+    """Yield (number, distance in the plane) of each tap, in memory order."""
     for taps in itertools.product(*(phase.taps for phase in phases)):
         numbers, shifts = zip(*taps, strict=True)
         yield int(np.ravel_multi_index(numbers, kernel)), int(np.dot(shifts, (plane[1] * plane[2], plane[2], 1)))
 
 
 class Cut:
-    """How images are cut into strips, or put together: the extents of a plane, and the results along each axis."""
+    """Cuts images into strips, or puts images together: has the extents of a plane, and the results along an axis."""
 
     def __init__(self, axes: Axes, images: int, channels: int, weights: bool) -> None:
         self.axes = axes
         self.along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
         whole = max((phase.count for phase in axes[self.along].phases), default=0)
         across = math.prod(axis.result for i, axis in enumerate(axes) if i != self.along)
-        unit = BLOCK // math.gcd(BLOCK, across) if weights else 1  # blocks of a long depth do not end within a strip
+        unit = BLOCK // math.gcd(BLOCK, across) if weights else 1  # strips end with whole blocks of a long depth
         self.count = max(1, whole)
         while self.count > unit and self.cells(channels) > PLANE:
             self.count = -(-self.count // (2 * unit)) * unit
@@ -83,7 +83,7 @@ class Cut:
 
 
 class _Tables:
-    """The tables of all phases, one behind the other, and for each phase where its parts begin."""
+    """The tables of all phases, one behind the other, with the start of each phase's parts."""
 
     def __init__(self) -> None:
         self.phases: list[Ints] = []
@@ -97,7 +97,7 @@ class _Tables:
         self.depths = self.most_rows = self.taken = 0  # depths in whole blocks; taken: taps of all results
 
     def add(self, along: int, inner: int, depth: int, **parts: Any) -> None:
-        """A phase with so many results along the axis that strips are cut along, and across it."""
+        """Add a phase with `along` results on the axis of the strips, and `inner` results on the other axes."""
         rows, places, steps, runs, taps = (sum(map(len, self.parts[name])) for name in self.parts)
         count = len(parts["taps"])
         self.phases.append((along, inner, rows, places, steps, runs, depth, taps, count, self.depths))
@@ -142,14 +142,14 @@ def _add_phase(
 def _planned(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, weights: bool = False
 ) -> Any:
-    """The kernel's Convolution."""
+    """Return the kernel's Convolution."""
     return kernels.Convolution(*tables_of(axes, kernel, images, groups, channels, outputs, kernels.COLUMNS, weights))
 
 
 def tables_of(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, width: int, weights: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tables and the sizes that a kernel takes, whose panels have so many columns."""
+    """Return the tables and the sizes for a kernel whose panels have `width` columns."""
     cut, tables = Cut(axes, images, channels, weights), _Tables()
     result = tuple(axis.result for axis in axes)
     for phases in conv_axes.combinations(axes):
@@ -189,7 +189,7 @@ def tables_of(
 
 
 def _depth(places: Any, cut: Cut, zeros: int) -> Any:
-    """(where in dy, where in the plane) for each step of a weight's depths. One that ends within a block has zeros."""
+    """Return (place in dy, place in the plane) for each step of a weight's depths; zeros fill up the last block."""
     results = len(places) // cut.fit * cut.together
     pairs = np.stack([np.arange(len(places)), places], axis=1).reshape(-1, results, 2)
     missing = cut.padded - results if cut.strips == 1 else 0
@@ -198,7 +198,7 @@ def _depth(places: Any, cut: Cut, zeros: int) -> Any:
 
 
 def _runs(steps: Any) -> Any:
-    """What block.h calls runs, for each block of these steps."""
+    """Return the runs (see block.h) of each block of these steps."""
     whole = len(steps) // BLOCK * BLOCK
     apart = np.diff(steps[:whole].reshape(-1, BLOCK, 2), axis=1)
     neighbours = (apart[..., 0] == 1).all(axis=1)
@@ -210,7 +210,7 @@ def _runs(steps: Any) -> Any:
 def _columns(
     axes: Axes, kernel: Ints, plane: Ints, channels: int, width: int
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """(where in the plane, how many) for each panel of columns, and which weight of an output each column is.
+    """Return (place in the plane, number of columns) for each panel, and the number of each column's weight.
 
     Taps that follow each other in the plane are one run of columns.
     """
@@ -235,7 +235,7 @@ def _columns(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> tuple[Ints, dict[str, Cut]]:
-    """The shape of y, and how images are cut for each of the three sums: for who wants to look."""
+    """Return the shape of y, and the cut of images for each of the three sums, for `minorm.explain`."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)
@@ -248,13 +248,13 @@ def ways(
 
 
 def kernel_of(w_shape: Ints) -> Ints:
-    """The lengths of the kernel along d, h, w; one line where nothing happens along any."""
+    """Return the lengths of the kernel along d, h, w."""
     return (1,) * (5 - len(w_shape)) + tuple(w_shape[2:])
 
 
 @functools.lru_cache(maxsize=256)
 def forward(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """The plan of y = W * x, and the shape of y."""
+    """Return the plan of y = W * x, and the shape of y."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     return _planned(axes, kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups), y_shape
@@ -264,7 +264,7 @@ def forward(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
 def grad_input(
     dy_shape: Ints, w_shape: Ints, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Any:
-    """The plan of dx = W^T * dy."""
+    """Return the plan of dx = W^T * dy."""
     checked("conv.grad_input", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation)
     return _planned(axes, kernel_of(w_shape), x_shape[0], groups, w_shape[0] // groups, w_shape[1])
@@ -274,7 +274,7 @@ def grad_input(
 def grad_weight(
     dy_shape: Ints, x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Any:
-    """The plan of dW = dy * x."""
+    """Return the plan of dW = dy * x."""
     checked("conv.grad_weight", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     return _planned(axes, kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups, weights=True)

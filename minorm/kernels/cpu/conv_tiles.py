@@ -1,11 +1,11 @@
-"""Winograd's F(2x2, 3x3): for which shapes it is chosen, and how their tiles are cut into jobs.
+"""Chooses Winograd's F(2x2, 3x3) for the shapes where it pays, and cuts the tiles into jobs.
 
-Results are computed in tiles of 2x2, each from a tile of 4x4 of the source, by 16 multiply-adds a pair of channels
-instead of 36 (minorm_ext/conv/winograd.pxd). What that saves must pay for transforming tiles, once a channel, and
-kernels, once a pair of channels; `pays` is that sum.
+Results are computed in tiles of 2x2, each from a 4x4 tile of the source, by 16 multiply-adds for each pair of channels
+instead of 36 (minorm_ext/conv/winograd.pxd). The saved time must exceed the time of transforming tiles, once for each
+channel, and kernels, once for each pair of channels; `pays` compares the two.
 
-Shapes alone decide, so that every instruction set takes the same way, to the same bits. MINORM_WINOGRAD=0 in the
-environment turns it off.
+Shapes alone decide, so that every instruction set takes the same algorithm, with the same bits. MINORM_WINOGRAD=0 in
+the environment turns it off.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from minorm.kernels.cpu.conv_axes import Axes, Axis, Ints
 
 kernels: Any = minorm_ext.kernels("conv")
 
-# Multiply-adds that take as long, measured with AVX-512, where transforms cost the most; only their size matters.
-TILE_COST, ROW_COST, IMAGE_COST = 100.0, 400.0, 2000.0  # to transform a tile of one channel, a row of them, and all
-SUMS_COST = 1.3  # times as much for the gradient for the weights, which transforms dy as well and adds up along vectors
+# Costs in multiply-adds, measured with AVX-512, where transforms cost the most; only the magnitude matters.
+TILE_COST, ROW_COST, IMAGE_COST = 100.0, 400.0, 2000.0  # for a tile of one channel, for a row of tiles, for an image
+SUMS_COST = 1.3  # the factor for the gradient for the weights, which also transforms dy and adds up along vectors
 KERNEL_COST = 250.0  # to transform a kernel, and to read it where it is used
-WORTH = 1.05  # what may be lost there for what is gained with AVX2
+WORTH = 1.05  # the loss accepted with AVX-512 for the gain with AVX2
 
-# How many tiles are taken at a time: results from those that stay in the second cache; the gradient for the weights
-# from more, for its sums are added up along vectors at the end of each piece.
+# The number of tiles at a time. For results the tiles must stay in the second cache. The gradient for the weights takes
+# more tiles, because it adds up its sums along vectors at the end of each piece.
 LEAST, MOST, MOST_SUMS = 512, 1024, 2048  # bytes of a row of tiles
-CACHE, CACHE_SUMS = 256 << 10, 8 << 20  # bytes of the tiles of all channels that are read, of all that are multiplied
+CACHE, CACHE_SUMS = 256 << 10, 8 << 20  # bytes of the tiles of all channels: those read, and all that are multiplied
 PIECES = 256  # divided by the channels, 4 at most: how many should be left for several threads
-CHUNKS = 16  # of pieces, into which the gradient for the weights is cut at most, whatever the number of threads
+CHUNKS = 16  # of pieces, at most, for the gradient for the weights, with any number of threads
 PARTIAL = 8 << 20  # bytes of their sums
 WAITING = 96  # outputs whose products wait to be put together
-WAITING_ALONE = 24  # the same of a single piece, whose jobs transform the kernels of so many and use them from cache
+WAITING_ALONE = 24  # the same for a single piece: a job transforms their kernels and uses them from the cache
 VECTOR = 16  # numbers in a vector, at most
 
 
 def pays(images: int, channels: int, outputs: int, result: Ints, tiles: Ints, weights: bool) -> bool:
-    """Is it faster? Channels are those of a group, result and tiles the heights and widths of an image."""
+    """Is Winograd faster? Channels are those of a group; result and tiles are heights and widths of an image."""
     rows, columns = tiles
     transforms = (TILE_COST * columns + ROW_COST) * rows + IMAGE_COST
     each = 16 * rows * columns + transforms * (SUMS_COST if weights else 1) * (1 / channels + 1 / outputs)
@@ -46,7 +46,7 @@ def pays(images: int, channels: int, outputs: int, result: Ints, tiles: Ints, we
 def sizes(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, itemsize: int, weights: bool
 ) -> dict[str, int] | None:
-    """What the kernel's Winograd is made of; None where it does not apply, or does not pay."""
+    """Return the sizes for the kernel's Winograd; None if it does not apply or does not pay."""
     if not minorm_ext.WINOGRAD or kernel != (1, 3, 3) or axes[0].result != 1 or not axes[0].trivial():
         return None
     top, left = (_low(axis) for axis in axes[1:])
@@ -70,7 +70,7 @@ def sizes(
     units = blocks if weights else min(blocks, (WAITING_ALONE if alone else WAITING) // kernels.BLOCK)
     waiting = min(outputs, units * kernels.BLOCK)
     pitch = _vectors(together * rows_together * columns)
-    # A vector more than it takes from a product to the next, lest the 16 of a tile share a set of the cache.
+    # One vector more than needed from one product to the next: the 16 of a tile must not share a set of the cache.
     steps = [count * pitch + VECTOR for count in (channels, waiting)]
     kernel_step = _vectors(channels * (waiting if alone else outputs)) + VECTOR
     transforms = _vectors(12 * together * (rows_together + 1) * (columns + 1)) + 16 * VECTOR  # lines, and rows of tiles
@@ -106,12 +106,12 @@ def sizes(
 
 
 def _vectors(count: int) -> int:
-    """Numbers in whole vectors."""
+    """Round a count of numbers up to whole vectors."""
     return -(-count // VECTOR) * VECTOR
 
 
 def _low(axis: Axis) -> int | None:
-    """The zeros before the source that the first result meets; None where its taps are no three neighbours."""
+    """Return the zeros before the source that the first result reads; None unless the taps are three neighbours."""
     if axis.step != 1 or len(axis.phases) != 1:
         return None
     shifts = sorted(shift for _, shift in axis.phases[0].taps)

@@ -1,8 +1,8 @@
 """The elementwise kernels, parallel and vectorised, for the four float types; anything else goes to the reference.
 
 The formulas are those of kernels/reference/elementwise.py, function by function. A kernel maps dense arrays of one
-layout; arrays in another layout (channels-last, a broadcast gradient) are brought into one here. 16-bit floats are
-widened to float32 and rounded once, a little at a time. Results do not depend on the number of threads.
+layout; this module copies arrays with different layouts (channels-last, a broadcast gradient) into one. 16-bit floats
+are widened to float32 and rounded once, block by block. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ LARGE = 1 << 14  # elements from which the reference writes into memory of the p
 
 
 def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
-    """A new array: operation `name` on dense float arrays of one layout. The rest is led to what covers it."""
+    """Return a new array: operation `name` on dense float arrays of one layout. Others go to `_map_other`."""
     dtype = a.dtype
     if (
         (dtype is _float32 or dtype is _float64)
-        and a.flags.carray  # is_plain, and writable as nearly all are: one look instead of a call
+        and a.flags.carray  # is_plain, and writable, as nearly all arrays are: cheaper than a call
         and (b is None or (b.dtype is dtype and b.shape == a.shape and b.flags.carray))
     ):
         out = _empty(a.shape, dtype)
@@ -66,13 +66,13 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: float | None) -> Any:
-    """`_map` for 16-bit floats, for other layouts, and for what only the reference knows."""
+    """Run `_map` for 16-bit floats and other layouts; other types and shapes go to the reference."""
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)
     if not same or dtype not in STORAGE:
         arguments = [argument for argument in (a, b, option) if argument is not None]
         return fallback(*arguments)
-    out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of what forward kept
+    out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of the array that forward kept
     order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
     a, b = (None if x is None else plain(x.transpose(order)) for x in (a, b))
     _run(_number[name], a, b, out.transpose(order), out.size, STORAGE[dtype], option or 0.0, _get_num_threads())
@@ -80,7 +80,7 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
 
 
 def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
-    """NumPy's own broadcasting or mixed arithmetic; a large result goes into memory of the pool."""
+    """Compute by NumPy, for operands that broadcast or differ in type; a large result goes into the pool's memory."""
     a, b = _whole_rows(a), _whole_rows(b)
     large = a if a.size >= b.size else b
     if large.size < LARGE or a.dtype != b.dtype or np.broadcast_shapes(a.shape, b.shape) != large.shape:
@@ -89,7 +89,7 @@ def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
 
 
 def _whole_rows(x: Any) -> Any:
-    """x, or a copy without gaps of many rows of few elements, for which NumPy takes as long as for long ones."""
+    """Return x, or a gapless copy if x has many short rows with gaps, which are slow in NumPy."""
     if x.size < LARGE or x.shape[-1] > FEW or x.flags.c_contiguous or any(a < b for a, b in pairwise(x.strides)):
         return x
     return plain(x)
@@ -145,7 +145,8 @@ def accumulate(total: Any, x: Any) -> None:
         total += x
 
 
-# Functions of one number, and powers. NumPy's have code of their own for some processors, and so other last bits there.
+# Functions of one number, and powers. NumPy's functions have special code for some processors, and so different last
+# bits there.
 
 
 def exp(x: Any) -> Any:
@@ -164,7 +165,7 @@ def log1p(x: Any) -> Any:
     return _map("log1p", reference.log1p, x)
 
 
-# Powers that are one rounding.
+# Powers with a single rounding.
 _EXACT: dict[float, Callable[[Any], Any]] = {1.0: copy, 2.0: lambda a: mul(a, a), -1.0: lambda a: 1 / a}
 
 

@@ -1,8 +1,7 @@
 """Products of 8-bit integers on the CPU: minorm_ext/products/integers.pyx, by AMX, VNNI or pairs of 16 bits.
 
-`prepare_matmul` and `prepare_conv` pack everything that stays the same once, the weights above all, and return a
-function of the rest. Convolutions whose sums are short, depthwise ones above all, are those of float32, which holds
-these sums exactly.
+`prepare_matmul` and `prepare_conv` pack the constant arguments once, above all the weights, and return a function of
+the input. Convolutions with short sums, above all depthwise ones, run in float32, which holds these sums exactly.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ __all__ = [
 kernels: Any = minorm_ext.kernels("integers")
 
 SHORT = (1 << 24) // 255**2  # products that float32 adds up exactly
-LEAST, MOST = 2.0**-12, 2.0**6  # quotients of scales with which float64 holds what a multiply-add rounds
+LEAST, MOST = 2.0**-12, 2.0**6  # quotients of scales for which float64 holds a multiply-add exactly
 LARGE = 1 << 24  # numbers of a packed plane
 
 
 class Weights:
-    """Weights as the kernels take them."""
+    """Weights in the kernels' form."""
 
     __slots__ = ("packed", "totals", "unsigned")
 
@@ -49,10 +48,11 @@ class Weights:
         self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
 
     def ends(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
-        """How the sums of each output become results, as the kernels take it; w_zero and bias: like totals, or one.
+        """Return the numbers that turn sums into results, in the kernels' form; w_zero and bias: like totals, or one
+        number.
 
-        The kernels sum up x w as both are stored; wanted is (x - zero) (w - w_zero), where the zero points are moved
-        with the numbers. So -zero * (what the column adds up to) is added, and -w_zero * (what the row adds up to).
+        The kernels sum up x w as both are stored, but the result is the sum of (x - zero) (w - w_zero), with zero
+        points moved like the numbers. So -zero * (sum of the column) and -w_zero * (sum of the row) are added.
         """
         shape = self.totals.shape
         moved = w_zero - 128 * self.unsigned
@@ -64,14 +64,14 @@ class Weights:
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """As reference.integer_matmul."""
+    """Like reference.integer_matmul."""
     return prepare_matmul(a, b, a_zero, b_zero, bias, how)(a)
 
 
 def prepare_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Callable[[Any], Any]:
-    """integer_matmul as a function of arrays that are like a."""
+    """Return integer_matmul as a function of arrays like a."""
     check_bytes("integer_matmul", a=a, b=b)
     check_matrices(a.shape, b.shape)
     columns = b.shape[-1]
@@ -103,14 +103,14 @@ def prepare_matmul(
 def integer_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """As reference.integer_conv."""
+    """Like reference.integer_conv."""
     return prepare_conv(x, w, x_zero, w_zero, form, bias, how)(x)
 
 
 def prepare_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Callable[[Any], Any]:
-    """integer_conv as a function of arrays that are like x."""
+    """Return integer_conv as a function of arrays like x."""
     check_bytes("integer_conv", x=x, w=w)
     shape = checked("integer_conv", x.shape, w.shape, *form)
     w_zero = zeros("integer_conv", "w_zero", w_zero, len(w))
@@ -145,10 +145,10 @@ def prepare_conv(
 
 
 def _packed_plane(kernel: Ints, form: Form, shape: Ints) -> tuple[list[tuple[int, int, int]], int, int]:
-    """As depthwise.h has it: (row, phase, place) of each of an even number of taps; its rows, and a phase's length."""
+    """Return depthwise.h's layout: (row, phase, place) of an even number of taps, the rows, and a phase's length."""
     (stride_h, stride_w), _, dilation, _ = form
     taps = [(h * dilation[0], *divmod(v * dilation[1], stride_w)[::-1]) for h, v in np.ndindex(*kernel)]
-    taps += taps[:1] * (len(taps) % 2)  # of an odd number, with a weight of 0
+    taps += taps[:1] * (len(taps) % 2)  # an odd number gets one more, with a weight of 0
     pitch = -(-shape[3] // (2 * kernels.LANES)) * 2 * kernels.LANES + max(place for *_, place in taps)
     return taps, (shape[2] - 1) * stride_h + max(h for h, *_ in taps) + 1, pitch
 
@@ -157,7 +157,7 @@ def _depthwise_conv(
     x_shape: Ints, w: Any, x_zero: int, w_zero: Any, form: Form, packed: tuple[Any, int, int], shape: Ints, bias: Any,
     how: Any, dtype: Any,
 ) -> Callable[[Any], Any]:  # fmt: skip
-    """One channel for each output: minorm_ext/products/depthwise.h."""
+    """Return the convolution with one channel for each output: minorm_ext/products/depthwise.h."""
     (stride_h, stride_w), ((low_h, _), (low_w, _)), _, groups = form
     taps, rows, pitch = packed
     places = np.array([(h * stride_w + phase) * pitch + place for h, phase, place in taps], np.int32)
@@ -177,14 +177,14 @@ def _depthwise_conv(
 
 
 def _is_short(w_shape: Ints, groups: int) -> bool:
-    """Whether a group's sums are so short that float32 holds them, and its cells would be nearly empty."""
+    """Are a group's sums so short that float32 holds them, and would its cells be nearly empty?"""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
 
 def _short_conv(
     w: Any, x_zero: int, w_zero: Any, form: Form, bias: Any, how: Requantization | None, dtype: Any
 ) -> Callable[[Any], Any]:
-    """By float32, which holds the products and their sums exactly."""
+    """Return the convolution by float32, which holds the products and their sums exactly."""
     kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
     ends = _ends(bias, how, len(w))
 
@@ -200,7 +200,7 @@ def _short_conv(
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
-    """As reference.requantize."""
+    """Like reference.requantize."""
     axis %= sums.ndim
     count = sums.shape[axis]
     if sums.dtype not in (int32, float32) or not sums.size or not _is_finite(how) or how.scale.size not in (1, count):
@@ -211,7 +211,7 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
-    """As reference.add."""
+    """Like reference.add."""
     check_bytes("add", a=a, b=b)
     if a.shape != b.shape or not a.size or not all(LEAST <= factor <= MOST for factor in factors[:2]):
         return reference.add(a, b, factors, how)
@@ -221,7 +221,7 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """As reference.quantize."""
+    """Like reference.quantize."""
     y = empty(x.shape, dtype)
     ends = np.iinfo(dtype)
     kernels.bytes_of(plain(x), float(scale.item()), 0 if zero is None else int(zero.item()), ends.min, ends.max, y)
@@ -229,7 +229,7 @@ def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
 
 
 def dequantize(q: Any, scale: Any, zero: Any) -> Any:
-    """As reference.dequantize."""
+    """Like reference.dequantize."""
     y = empty(q.shape, float32)
     kernels.floats_of(plain(q), q.dtype == int8, 0 if zero is None else int(zero.item()), float(scale.item()), y)
     return y
@@ -237,7 +237,7 @@ def dequantize(q: Any, scale: Any, zero: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, group: int) -> Any:
-    """The plan of a convolution: the tables of conv_products.py, with cells of `group` channels in their place."""
+    """Return the plan of a convolution: the tables of conv_products.py, with cells of `group` channels as channels."""
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // group)
     tables, sizes = conv_products.tables_of(
@@ -247,23 +247,23 @@ def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
 
 
 def _ends(bias: Any, how: Requantization | None, count: int) -> Any:
-    """How exact sums of so many outputs become results, as the kernels take it: zero points are in the sums."""
+    """Return the numbers that turn exact sums into results, in the kernels' form; the sums include the zero points."""
     offset = np.zeros(count, np.int32) if bias is None else np.ascontiguousarray(bias)
     return offset, None, _narrowed(how, count)
 
 
 def _narrowed(how: Requantization | None, count: int) -> Any:
-    """scale, zero, low and high, for so many outputs; None where they stay sums."""
+    """Return scale, zero, low and high for `count` outputs; None if the results are the sums."""
     if how is None:
         return None
     scale = how.scale.ravel()
     if scale.size not in (1, count):
-        scale = np.tile(scale, count // scale.size)  # of a stack of matrices
+        scale = np.tile(scale, count // scale.size)  # for a stack of matrices
     return np.ascontiguousarray(np.broadcast_to(scale, count), float32), how.zero, how.low, how.high
 
 
 def _is_light(w: Any, axis: int, unsigned: bool) -> bool:
-    """Whether the sizes of two neighbours along an axis, as they are stored, add up to 128 at most."""
+    """Do the absolute values of two neighbours along an axis, as they are stored, add up to 128 at most?"""
     size = np.abs(w.astype(np.int16) - 128 * unsigned)
     if size.max() <= 64:
         return True
@@ -273,7 +273,7 @@ def _is_light(w: Any, axis: int, unsigned: bool) -> bool:
 
 
 def _moved(x: Any) -> int:
-    """By how much x is moved up, to be stored in unsigned bytes."""
+    """Return the offset that moves x into unsigned bytes."""
     return 128 if x.dtype == int8 else 0
 
 

@@ -1,11 +1,11 @@
-"""Matrix products that give the same bits on any number of threads, whatever BLAS NumPy has; nothing here calls it.
+"""Matrix products with the same bits on any number of threads; they do not call NumPy's BLAS.
 
-A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: OpenBLAS gives other bits
-on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the shape
-alone. They take float32 and float64 of any steps. bfloat16 has separate kernels (minorm_ext/products/products.pyx),
-which add up in the order of a processor's matrix tiles: a result has the same bits on every processor
-(docs/maths-narrow-types.md). float16 is widened to float32 and rounded once. NumPy computes other types, and is exact
-there.
+A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: for 128x500 @ 500x800,
+OpenBLAS gives different bits on one thread and on two. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the
+shape alone. They take float32 and float64 with any strides. bfloat16 has separate kernels
+(minorm_ext/products/products.pyx), which add up in the order of a processor's matrix tiles: a result has the same bits
+on every processor (docs/maths-narrow-types.md). float16 is widened to float32 and rounded once. NumPy computes other
+types, and is exact there.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def matmul(a: Any, b: Any) -> Any:
     if a.ndim == 1:
         c = matmul(a[None, :], b)
         return c.reshape(c.shape[:-2] + c.shape[-1:])
-    if b.ndim == 2 and a.ndim > 2:  # a stack of matrices times one matrix is one product, or few
+    if b.ndim == 2 and a.ndim > 2:  # a stack of matrices times one matrix is one product, or a few
         shape, a = (*a.shape[:-1], b.shape[1]), _merged(a)
         return (_product(a, b, None) if a.ndim == 2 else _stacked(a, b)).reshape(shape)
     return _stacked(a, b)
 
 
 def _merged(a: Any) -> Any:
-    """The same elements with as few leading axes as a view can have: pixels of channels-first data are one axis."""
+    """Return a view with as few leading axes as possible: the pixels of channels-first data become one axis."""
     lengths = [a.shape[-2]]
     for axis in range(a.ndim - 3, -1, -1):
         if a.strides[axis] == a.strides[axis + 1] * a.shape[axis + 1]:
@@ -60,7 +60,7 @@ def _merged(a: Any) -> Any:
 
 
 def _stacked(a: Any, b: Any) -> Any:
-    """A product for each matrix of the stacks."""
+    """Multiply each pair of matrices of the stacks."""
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return _product(np.broadcast_to(a, lead + a.shape[-2:]), np.broadcast_to(b, lead + b.shape[-2:]), None)
 
@@ -110,7 +110,7 @@ def _covers(a: Any, b: Any) -> bool:
 
 
 def _other_types(function: Any, fallback: Any, first: Any, *others: Any) -> Any:
-    """float16 by way of float32, the rest by NumPy."""
+    """Compute float16 in float32, and other types by NumPy."""
     dtype = first.dtype
     if dtype in dtypes.HALVES and all(other is None or other.dtype == dtype for other in others):
         wide = [None if other is None else other.astype(_float32) for other in others]

@@ -1,12 +1,12 @@
-"""Output arrays come from a pool: a tensor that dies leaves its memory for the next one.
+"""Allocates output arrays from a pool, which reuses the memory of tensors that have died.
 
-    y = memory.empty(shape, dtype)     # np.empty, 64-byte aligned, seldom a fresh page
+    y = memory.empty(shape, dtype)     # np.empty, 64-byte aligned, rarely on fresh pages
     y = memory.empty_like(x)           # the same for x's shape, type and memory order
 
 A page of fresh memory is zeroed by the kernel at first touch, which costs up to ten times the arithmetic on a large
 tensor, and a training step asks for the same sizes again and again. The memory returns to the pool when the last array
-or view over it dies, in whatever thread that happens. At most `statistics()["limit_bytes"]` lie idle; what is over the
-limit, the longest unused first, goes back to the system, and `empty_cache()` gives all of it back.
+or view over it dies, in whatever thread that happens. At most `statistics()["limit_bytes"]` lie idle; memory over the
+limit goes back to the system, the longest unused first. `empty_cache()` gives all idle memory back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import minorm_ext
 
-_pool: Any = minorm_ext.kernels("memory", "baseline")  # which is the only one
+_pool: Any = minorm_ext.kernels("memory", "baseline")  # the only build of the pool
 
 empty = _pool.empty
 empty_like = _pool.empty_like
@@ -26,7 +26,7 @@ set_limit = _pool.set_limit
 
 
 def _memory_of_this_process() -> int:
-    """The bytes of memory that the machine, or the container this process runs in, has."""
+    """Return the bytes of memory of the machine, or of the container that this process runs in."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max") as file:

@@ -1,11 +1,11 @@
-"""The normalization kernels on NumPy arrays: allocate what minorm_ext/norm/norm.pyx fills, and say in which types.
+"""The normalization kernels on NumPy arrays: allocates the results that minorm_ext/norm/norm.pyx fills, and sets types.
 
 All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens them
-in registers, or up to 4096 at a time in the innermost cache, and rounds them once. A ReLU is in the same pass where
-they are widened in registers. See minorm/kernels/protocol.py for what each function computes.
+in registers, or up to 4096 at a time in the innermost cache, and rounds them once. A ReLU runs in the same pass if they
+are widened in registers. See minorm/kernels/protocol.py for what each function computes.
 
-`BoundKernels` is where they are computed: the loops, the equation and the types are packed into one struct when it is
-made, so that a call hands over arrays and little else. The functions of the protocol look one up.
+`BoundKernels` computes the functions: it packs the loops, the equation and the types into one struct when it is made,
+so that a call passes little more than arrays. The functions of the protocol look up a BoundKernels.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
 activations: tuple[str, ...] = ("relu",)
-_COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
+_COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # the origin of backward's sums
 _NO_LIMIT = -1.0
 
 
 class BoundKernels:
-    """The functions of kernels/protocol.py for one nest, equation and pair of types, without these arguments."""
+    """The functions of kernels/protocol.py, bound to one nest, equation and pair of types."""
 
     __slots__ = ("bits", "code", "computed", "equation", "nest", "pieces", "stored")
 
@@ -43,11 +43,11 @@ class BoundKernels:
         self.nest, self.equation, self.stored = nest, equation, stored
         self.computed = dtypes.compute_type(stored) if computed is None else computed
         self.code = _form(nest, equation, stored, self.computed)
-        self.pieces = _form(nest, Equation(), stored, self.computed)  # where statistics and sums come from elsewhere
-        self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol: its bits have
+        self.pieces = _form(nest, Equation(), stored, self.computed)  # for statistics and sums that are given
+        self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol, but uint16 has
 
     def is_one_pass(self) -> bool:
-        """Is an activation in the same pass? Where the loops read x as it is stored; else a second pass applies it."""
+        """Does an activation run in the same pass? Yes if the loops read x as it is stored, else in a second pass."""
         return _takes_activations(self.stored, self.computed)
 
     def forward(
@@ -60,7 +60,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """y and the statistics; `running` is updated when they are there."""
+        """Return y and the statistics; update `running` with them."""
         if activation is not None and not self.is_one_pass():
             y, stats = self.forward(x, s, b, running)
             return _activated(y, residual), stats
@@ -83,7 +83,7 @@ class BoundKernels:
         y: Array | None = None,
         dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db; and dresidual, if it is given."""
+        """Return dx, ds and db; fill dresidual if it is given."""
         if y is not None and (not self.is_one_pass() or (dresidual is not None and not needs[0])):
             dy, y = elementwise.relu_grad(dy, y), None
             if dresidual is not None:
@@ -93,7 +93,7 @@ class BoundKernels:
         return self._gradients(self.code, dy, x, stats, s, None, needs, origin, mask, relu)
 
     def moments(self, x: Array, mask: Array | None = None) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         block = np.empty((4, self.nest.rows), _FLOAT64)
         masked = None if mask is None else (mask, np.empty(self.nest.rows))
         self._fill(self.code, x, None, None, None, block, True, masked)
@@ -119,13 +119,13 @@ class BoundKernels:
     def grad_sums(
         self, dy: Array, x: Array, stats: Statistics, s: Array | None, mask: Array | None = None
     ) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         sums = np.empty((2, self.nest.rows), _FLOAT64)
         self._gradients(self.pieces, dy, x, stats, s, sums, (False, False), _COMPUTE, mask)
         return sums[0], sums[1]
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics, mask: Array | None = None) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         return self._gradients(self.pieces, dy, x, stats, None, None, (False, True), _ABSENT, mask)[1:]
 
     def grad_input(
@@ -146,7 +146,7 @@ class BoundKernels:
         return self._gradients(self.pieces, dy, x, stats, s, sums, (True, False), _GIVEN, mask)[0]
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Statistics that are given."""
+        """Return a given mean and var as Statistics."""
         kind = mean.dtype
         wide = var.dtype is kind and (kind is _FLOAT32 or kind is _FLOAT64)
         if not (wide and mean.flags.carray and var.flags.carray):
@@ -168,7 +168,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> None:
-        """Fill the block of statistics if `moments`, and y."""
+        """Fill y, and the block of statistics if `moments`."""
         computed = self.computed
         if s is not None and s.dtype is not computed:
             s = s.astype(computed, copy=False)
@@ -191,7 +191,7 @@ class BoundKernels:
         mask: Array | None,
         relu: tuple[Array, Array | None] | None = None,
     ) -> tuple[Array, Array, Array]:
-        """dx, ds, db, as far as they are needed, with the sums that are computed, given or absent."""
+        """Return dx, ds and db, each if it is needed; `origin` says whether the sums are computed, given or absent."""
         computed, masked = self.computed, None
         dx = empty_like(x) if needs[0] else None
         ds = db = None
@@ -209,7 +209,7 @@ class BoundKernels:
         return dx, ds, db
 
     def _raw(self, array: Array | None) -> Array | None:
-        """The array as the kernels read it."""
+        """Return the array in the form that the kernels read."""
         return array.view(np.uint16) if self.bits and array is not None else array
 
 
@@ -217,7 +217,7 @@ bind = functools.lru_cache(maxsize=4096)(BoundKernels)
 
 
 def _form(nest: Nest, equation: Equation, stored: Any, computed: Any) -> bytes:
-    """Form in minorm_ext/norm/nest.pxd."""
+    """Return the struct Form of minorm_ext/norm/nest.pxd."""
     numbers = STORAGE[stored], computed == _FLOAT32, equation.centered, equation.guard
     return nest.code + struct.pack("4qd", *numbers, equation.eps)
 
@@ -237,7 +237,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics; `running` is updated when they are there."""
+    """Return y and the statistics; update `running` with them."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, mask, activation, residual)
 
 
@@ -254,14 +254,14 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """dx, ds, db; and dresidual, if it is given."""
+    """Return dx, ds and db; fill dresidual if it is given."""
     return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, mask, y, dresidual)
 
 
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """k, d, var."""
+    """Return k, d and var."""
     return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x, mask)
 
 
@@ -289,14 +289,14 @@ def grad_sums(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
-    """sum_g, sum_gx."""
+    """Return sum_g and sum_gx."""
     return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s, mask)
 
 
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
-    """ds, db."""
+    """Return ds and db."""
     return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats, mask)
 
 
@@ -316,15 +316,15 @@ def grad_input(
 
 
 def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
-    """How the kernels would take these loops: Plan in minorm_ext/norm/plan.pxd, which `minorm.explain` prints.
+    """Return the kernels' plan for these loops: Plan in minorm_ext/norm/plan.pxd, which `minorm.explain` prints.
 
-    scale: is there one; other: is there a bias, or does backward fill the gradients of both.
+    scale: is there a scale? other: is there a bias, or does backward fill the gradients of both?
     """
     return _kernels.plan(_form(nest, Equation(), stored, computed), False, scale, other, _threads())
 
 
 def is_one_pass(x: Array, dtype: Any = None) -> bool:
-    """Is an activation in the same pass?"""
+    """Does an activation run in the same pass?"""
     return _takes_activations(x.dtype, dtypes.compute_type(x.dtype) if dtype is None else dtype)
 
 
@@ -333,7 +333,7 @@ def _takes_activations(stored: Any, computed: Any) -> bool:
 
 
 def _blend(running: Running, block: Array, nest: Nest) -> None:
-    """Update running statistics with the batch's: here, where they are small; NumPy looks at all else."""
+    """Update running statistics with the batch's: by the kernel if they are small enough, else in NumPy."""
     mean, var = running.mean, running.var
     limit = _NO_LIMIT if running.update_nonfinite else _limit(mean.dtype)
     rates = running.rates(nest.columns)
@@ -345,7 +345,7 @@ def _blend(running: Running, block: Array, nest: Nest) -> None:
 
 @functools.cache
 def _limit(dtype: Any) -> float:
-    """What the squares of k, d and var add up to at most, where the running values stay finite in any case."""
+    """Return the largest sum of squares of k, d and var for which the running values surely stay finite."""
     return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 

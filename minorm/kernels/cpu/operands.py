@@ -1,4 +1,4 @@
-"""Arrays as kernels take them: elements in C order, without gaps, each at a multiple of its size; and types."""
+"""Brings arrays into the kernels' form: in C order, without gaps, aligned; and has the kernels' numbers of types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.floa
 
 
 def is_plain(x: Any) -> bool:
-    """Can a kernel read it as it lies? Nearly always."""
+    """Can a kernel read the array without a copy? Nearly always."""
     flags = x.flags
     return bool(flags.c_contiguous and flags.aligned)
 
 
 def plain(x: Any) -> Any:
-    """The array itself, or a copy that a kernel can read."""
+    """Return the array itself, or a copy that a kernel can read."""
     flags = x.flags
     if flags.c_contiguous and flags.aligned:
         return x

@@ -1,4 +1,4 @@
-"""Pooling on the CPU: minorm_ext/pool/pool.pyx for float32 and float64, the reference for what no kernel knows.
+"""Pooling on the CPU: minorm_ext/pool/pool.pyx for float32 and float64, the reference for other types.
 
 16-bit floats are widened to float32 and rounded once.
 """
@@ -27,10 +27,10 @@ _kernel: Any = minorm_ext.kernels("pool")
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
-    """(y, place of each maximum in its plane, int32)."""
-    if x.dtype in HALVES or x.dtype in BYTES:  # which float32 holds exactly
+    """Return y, and the place of each maximum in its plane, in int32."""
+    if x.dtype in HALVES or x.dtype in BYTES:  # float32 holds them exactly
         y, indices = max_forward(x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
-        if x.dtype in BYTES:  # where a window lies in the padding alone: -inf
+        if x.dtype in BYTES:  # a window in the padding alone has -inf
             y = np.maximum(y, np.iinfo(x.dtype).min)
         return y.astype(x.dtype), indices
     if not _covers(x) or math.prod(x.shape[2:]) >= 1 << 31:
@@ -50,7 +50,7 @@ def max_backward(
     how: Any = None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Each dy goes to the place its maximum came from."""
+    """Add each dy to the place of its maximum."""
     if dy.dtype in HALVES:
         return max_backward(dy.astype(float32), indices, x_shape, how).astype(dy.dtype)
     if not _covers(dy):
@@ -72,7 +72,7 @@ def avg_forward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Any:
-    """The mean over every window."""
+    """Return the mean over every window."""
     if x.dtype in HALVES:
         wide = x.astype(float32)
         y = avg_forward(wide, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
@@ -97,7 +97,7 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Each dy, divided, goes to every place its window met."""
+    """Add each dy, divided, to every place of its window."""
     if dy.dtype in HALVES:
         dx = avg_backward(dy.astype(float32), x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
         return dx.astype(dy.dtype)
@@ -124,7 +124,7 @@ def _windows(
     divisor: int | None,
     dtype: Any,
 ) -> Any:
-    """The kernel's Windows; fewer than three axes are the last of three."""
+    """Return the kernel's Windows; fewer than three axes are the last of three."""
     kernel = reached(size, kernel, padding, dilation)
     axes: list[Ints] = [(1, 1, 1, 1, 0, 1)] * (3 - len(size))
     axes += [
@@ -148,12 +148,12 @@ def _windows(
 
 @functools.lru_cache(maxsize=256)
 def _lengths(source: int, results: int) -> Any:
-    """Windows of which only the sizes of the planes are asked."""
+    """Return Windows that only carry the sizes of the planes."""
     axis = (1, 1, 1, 1, 0, 1)
     axes = ((source, results, 1, 1, 0, 1), axis, axis)
     return _kernel.Windows(axes, np.zeros((1, 3), np.intp), np.zeros(1, np.int32), np.ones(1, np.float32))
 
 
 def _covers(x: Any) -> bool:
-    """Is there something to compute, of a type that the kernel knows?"""
+    """Is the array not empty, and of a type that the kernel knows?"""
     return x.dtype in (float32, float64) and x.size > 0

@@ -1,4 +1,4 @@
-"""Uniform numbers and dropout from the blocks of a counting generator: over all threads, in one pass."""
+"""Uniform random numbers and dropout from the blocks of a counter-based generator, in one pass by all threads."""
 
 from __future__ import annotations
 

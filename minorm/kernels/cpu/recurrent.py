@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU by the kernels: see kernels/reference/recurrent.py for what the arguments are.
+"""RNN, LSTM and GRU by the kernels; kernels/reference/recurrent.py explains the arguments.
 
 Arrays are float32 or float64, all of one type; 16-bit floats are widened before (ops/recurrent.py).
 """
@@ -66,7 +66,7 @@ def _plain(array: Any) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _described(cell: Cell) -> tuple[Any, ...]:
-    """The cell as the kernel takes it."""
+    """Return the cell in the kernel's form."""
     kind, order = KINDS[cell.kind]
     activations = tuple([(NUMBERS[gate.name], gate.alpha, gate.beta) for gate in cell.activations])
     bound = math.inf if cell.clip is None else cell.clip

@@ -1,7 +1,7 @@
-"""Sums over some axes of NumPy arrays, one kernel call for each stage of axis_sums.py.
+"""Sums over some axes of NumPy arrays, by one kernel call for each stage of axis_sums.py.
 
-Sums go on in double over pieces that the shape alone decides and are rounded once at the end, so the result is as good
-on any number of threads, and the same.
+Sums run in float64 over pieces that depend on the shape alone, and are rounded once at the end. So the result is the
+same on any number of threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _get_num_threads = minorm_ext.get_num_threads
 
 
 def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
-    """The sum or mean over some axes of an array that has elements, the kept axes in their order; of x's type."""
+    """Return the sum or mean over some axes of an array that is not empty, in x's type, with the kept axes in order."""
     dtype = x.dtype
     if not is_plain(x):
         order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))

@@ -1,1 +1,1 @@
-"""Backend gpu: CuPy arrays, and kernels of our own. `backend` has its modules; sources and launches need no CuPy."""
+"""The gpu backend: our kernels for CuPy arrays. modules.py imports the rest; source.py and launch.py need no CuPy."""

@@ -1,4 +1,4 @@
-"""Orders of memory of images (N, C, *spatial) and weights: C order, or channels last, as tensor cores read them."""
+"""Memory orders of images (N, C, *spatial) and weights: C order, or channels last, which tensor cores read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def lies(shape: Ints, strides: Ints, itemsize: int, last: bool) -> bool:
 
 
 def only_last(shape: Ints, strides: Ints, itemsize: int) -> bool:
-    """Do they lie with the channels last, and not in C order?"""
+    """Do the elements lie with the channels last, and not in C order?"""
     return lies(shape, strides, itemsize, True) and not lies(shape, strides, itemsize, False)
 
 
 @functools.lru_cache(maxsize=4096)
 def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
-    """The steps of a dense array in C order, or with the channels last."""
+    """Return the steps of a dense array in C order, or with the channels last."""
     order = [0, *range(2, len(shape)), 1] if last else list(range(len(shape)))
     steps, step = [0] * len(shape), itemsize
     for axis in reversed(order):
@@ -36,13 +36,13 @@ def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
 
 
 def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
-    """An array with these steps, None being C order. It is no view: as a gradient it need not be copied."""
+    """Allocate an array with these steps; None is C order. It is not a view, so a gradient needs no copy of it."""
     out = memory.empty(shape, dtype)
     return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)
 
 
 def in_order(x: Any, last: bool) -> Any:
-    """The array itself if it lies in this order from a multiple of 16 bytes on, else a copy."""
+    """Return the array itself if it has this memory order and begins at a multiple of 16 bytes, else a copy."""
     if lies(x.shape, x.strides, x.itemsize, last) and launch.is_aligned(x):
         return x
     if not last:
@@ -52,7 +52,7 @@ def in_order(x: Any, last: bool) -> Any:
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """A copy in another type, with the channels last."""
+    """Return a copy in another type, with the channels last."""
     if lies(x.shape, x.strides, x.itemsize, True):
         return copying.cast(x, dtype)
     out = empty(x.shape, dtype, strides_of(x.shape, dtype.itemsize, True))
@@ -61,5 +61,5 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def _copy(x: Any) -> Any:
-    """In C order."""
+    """Return a copy in C order."""
     return copying.copy(x, "C")

@@ -1,4 +1,4 @@
-"""Convolution on CuPy arrays: by cuDNN where its frontend is installed and takes it, else by columns and cuBLAS."""
+"""Convolution on CuPy arrays: by cuDNN if its frontend is installed and has a plan, else by columns and cuBLAS."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
+    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
     return conv_cudnn.laid_out(x, dtype)
 
 
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py."""
+    """y = W * x + b, followed by the epilogue of minorm/kernels/epilogue.py."""
     y_shape, covered = _geometry("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     check_epilogue("conv.forward", epilogue, w.shape[0], dtypes.compute_type(x.dtype))
@@ -53,7 +53,7 @@ def grad_input(
     b: Any = None,
     accumulate: Any = None,
 ) -> Any:
-    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution; then plus `accumulate`."""
+    """dx = W^T * dy + b + accumulate; only the forward pass of a transposed convolution has a bias b."""
     _, covered = _geometry("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
@@ -78,7 +78,7 @@ def grad_weight(
     bias: bool = True,
     like: Any = None,
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db), dW in the order of memory of `like`; without `bias` db is None, and takes no launch."""
+    """(dW = dy * x, db), with dW in the memory order of `like`; without `bias` db is None and needs no launch."""
     _, covered = _geometry("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if not covered or not _of_one_type(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)
@@ -100,7 +100,7 @@ def backward(
     needs: tuple[bool, bool, bool] = (True, True, True),
     accumulate: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """(dx plus `accumulate`, dW, db), None where no one needs it; dy is brought into the form of the kernels once."""
+    """Return (dx plus `accumulate`, dW, db), each None if not needed; dy is brought into the kernels' form once."""
     how = stride, padding, dilation, groups
     _, covered = _geometry("conv.backward", x.shape, w.shape, *how, dy.shape)
     check_accumulate("conv.backward", accumulate, x.shape, dy.dtype)
@@ -122,7 +122,7 @@ def backward(
 
 
 def grad_bias(dy: Any) -> Any:
-    """db: dy summed over everything but the channels."""
+    """Return db: dy summed over all axes but the channels."""
     return sum_axes(dy, (0, *range(2, dy.ndim)))
 
 
@@ -137,12 +137,12 @@ def _geometry(
     groups: int,
     dy: Ints | None = None,
 ) -> tuple[Ints, bool]:
-    """The shape of y, checked, and whether there is something to compute, of a size that the kernels know."""
+    """Return the checked shape of y, and whether the kernels can compute it: nothing is empty or too large."""
     y = checked(operation, x, w, stride, padding, dilation, groups, dy)
     sizes = prod(x), prod(w), prod(y[2:])
     return y, min(sizes) > 0 and len(x) <= 5 and prod(x[2:]) < window_struct.LARGEST
 
 
 def _of_one_type(a: Any, b: Any) -> bool:
-    """Are they of one float type?"""
+    """Do both have the same float type?"""
     return a.dtype in dtypes.FLOATS and a.dtype == b.dtype

@@ -1,20 +1,21 @@
-"""Convolution as one matrix product for a number of images: conv.cu brings the images into the form of columns.
+"""Convolution as one matrix product for several images: conv.cu brings the images into the form of columns.
 
-    cols (groups * I * taps, images * results)       each column what one window of every channel sees
+    cols (groups * I * taps, images * results)       each column has one window of every channel
     forward        W (O, I * taps) @ cols            -> y (O, images * results), then images before channels again
     grad_weight    dy (O, images * results) @ cols^T
     grad_input     W^T @ dy -> cols                  then every place of x gathers from the windows that meet it
 
-A group has its own product. Columns are larger than x by the number of taps, so that a batch goes in parts of at most
-LIMIT bytes, whose results are added in their order.
+Each group has a separate product. Columns are larger than x by the number of taps, so a batch is split into parts of at
+most LIMIT bytes, whose results are added in order.
 
-Backward makes them anew for dW; forward does not keep them. ResNet-20 in float32 with 128 images: the columns of a step
-take 780 MB, the images that they are made of 110. Making them again moves that much once, 0.3 ms at the 3.35 TB/s of an
-H100; keeping them would take seven times the memory of the images until backward, and not be possible in parts. Nor is
-there one product for each image: it would save swapping channels back, but be small, and dW a sum over all of them.
+Backward makes the columns again for dW; forward does not keep them. ResNet-20 in float32 with 128 images: the columns
+of a step take 780 MB, their images 110. Making them again moves that much once, 0.3 ms at the 3.35 TB/s of an H100.
+Keeping them would take seven times the memory of the images until backward, and would be impossible in parts. One
+product for each image would save swapping channels back, but the products would be small, and dW would be a sum over
+all of them.
 
-16-bit floats go into products as they are, and what comes out is in float32 where something is still to be added: a
-bias, other windows, other parts. So results are rounded once.
+16-bit floats go into products as they are. The products are float32 if a bias, other windows or other parts are added
+later. So results are rounded once.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
 def grad_input(
     dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any, more: Any
 ) -> Any:
-    """dx = W^T * dy, plus a bias and, unless it is None, `more`."""
+    """dx = W^T * dy + b + more; b and `more` may be None."""
     dx = memory.empty(x_shape, dy.dtype)
     for part, rows in channels_first(dy, w.shape, x_shape):
         _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, b, more)
@@ -77,7 +78,7 @@ def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, di
 def gradients(
     dy: Any, x: Any, w: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, more: Any
 ) -> tuple[Any, Any]:
-    """dx, plus `more`, and dW: dy is brought into the form of products once."""
+    """Return dx plus `more`, and dW; dy is brought into the form of products once."""
     dx = memory.empty(x.shape, dy.dtype)
     dw: Any = None
     for part, rows in channels_first(dy, w.shape, x.shape):
@@ -87,7 +88,7 @@ def gradients(
 
 
 def channels_first(dy: Any, w_shape: Ints, x_shape: Ints) -> Iterator[tuple[slice, Any]]:
-    """dy in parts, with its images: each as (channels, images * results)."""
+    """Yield the parts of the batch, each with its dy as (channels, images * results)."""
     dy = plain(dy)
     for part in _parts(x_shape, prod(w_shape[2:]) * prod(dy.shape[2:]), dtypes.compute_type(dy.dtype)):
         images = dy[part]
@@ -100,7 +101,7 @@ def _grad_input(
     rows: Any, w: Any, dy_shape: Ints, dx: Any, part: slice, stride: Ints, padding: Pairs, dilation: Ints, groups: int,
     b: Any, more: Any,
 ) -> None:  # fmt: skip
-    """One part of dx."""
+    """Compute one part of dx."""
     struct = windows_of(dx.shape[2:], dy_shape[2:], w.shape[2:], stride, padding, dilation)
     weights = _by_groups(w, groups).swapaxes(1, 2)  # cuBLAS reads it either way
     cols = memory.empty((groups, weights.shape[1], rows.shape[1]), dtypes.compute_type(dx.dtype))
@@ -112,7 +113,7 @@ def _grad_weight(
     rows: Any, dy_shape: Ints, x: Any, w_shape: Ints, part: slice, dw: Any, stride: Ints, padding: Pairs,
     dilation: Ints, groups: int,
 ) -> Any:  # fmt: skip
-    """dW of one part, on top of `dw` if there is one: (groups, O, I * taps)."""
+    """Return dW of one part, (groups, O, I * taps), added to `dw` if it is not None."""
     struct = windows_of(x.shape[2:], dy_shape[2:], w_shape[2:], stride, padding, dilation)
     cols, only = _im2col(struct, plain(x)[part]), part.start == 0 and part.stop >= x.shape[0]
     found = dw
@@ -125,26 +126,26 @@ def _grad_weight(
 
 
 def _parts(x_shape: Ints, columns: int, dtype: Any) -> Iterator[slice]:
-    """The images in parts whose columns take at most LIMIT bytes, or one by one."""
+    """Yield the images in parts whose columns take at most LIMIT bytes, or one by one."""
     images = max(1, LIMIT // (x_shape[1] * columns * dtype.itemsize))
     for start in range(0, x_shape[0], images):
         yield slice(start, start + images)
 
 
 def _by_groups(w: Any, groups: int) -> Any:
-    """The weights as matrices (groups, O, I * taps)."""
+    """Return the weights as matrices (groups, O, I * taps)."""
     return plain(w).reshape(groups, w.shape[0] // groups, prod(w.shape[1:]))
 
 
 def _product(a: Any, b: Any, out: Any, add: bool = False) -> None:
-    """One product a group; `backends.cudnn.allow_tf32` is for convolutions of either kind."""
+    """Multiply for each group; `backends.cudnn.allow_tf32` is for convolutions by cuDNN and by columns."""
     if out.shape[0] == 1:
         a, b, out = a[0], b[0], out[0]
     product(a, b, out, add, switches.conv_tf32)
 
 
 def _im2col(struct: Any, x: Any) -> Any:
-    """The columns of x (images, channels, *size)."""
+    """Return the columns of x (images, channels, *size)."""
     images, channels = x.shape[:2]
     taps, results = int(struct.fields["taps"]), int(struct.fields["results"])
     cols = memory.empty((channels * taps, images * results), x.dtype)
@@ -156,7 +157,7 @@ def _im2col(struct: Any, x: Any) -> Any:
 
 
 def _col2im(struct: Any, cols: Any, dx: Any, b: Any, more: Any) -> None:
-    """What every place of dx (images, channels, *size) gathers from the columns."""
+    """Gather every place of dx (images, channels, *size) from the columns, plus b and `more`."""
     b = None if b is None else plain(copying.as_type(b, dx.dtype))
     compute = dtypes.compute_type(dx.dtype)
     images, channels = dx.shape[:2]

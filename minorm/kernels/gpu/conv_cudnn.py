@@ -1,19 +1,19 @@
-"""Convolution by cuDNN, where nvidia-cudnn-frontend is installed: a graph for each set of shapes, with a bias in it.
+"""Convolution by cuDNN, if nvidia-cudnn-frontend is installed: one graph for each set of shapes, with the bias in it.
 
-Each function gives None where cuDNN is not there, is switched off (`backends.cudnn.enabled`), or has no plan, and
-conv.py then takes columns. Plans that add up in an order of their own are left out, and for float32 those that round to
-fewer bits, unless TF32 is allowed: results are as repeatable and as exact as those by columns.
+Each function returns None if cuDNN is missing, is switched off (`backends.cudnn.enabled`), or has no plan; conv.py then
+takes columns. Plans without a fixed order of addition are excluded, and for float32 also plans that round to fewer
+bits, unless TF32 is allowed. So results are as repeatable and as exact as those by columns.
 
-Images come out with the channels last in 16 bits, and in float32 where TF32 is allowed: that is what tensor cores read.
-Others keep the order they come in. Arrays that lie otherwise are turned; `laid_out` does it once for both passes.
-Weights and their gradient stay in the order of the parameter: where it is not that of the images cuDNN itself turns
-them, in a kernel that is as small as they are.
+Resulting images have the channels last in 16 bits, and in float32 if TF32 is allowed: tensor cores read this order.
+Others keep the order of the input. Arrays in another order are transposed; `laid_out` does that once for both passes.
+Weights and their gradient stay in the order of the parameter: if that differs from the images' order, cuDNN itself
+transposes them, in a kernel as small as they are.
 
-Where channels are last, a bias is added in the graph of a forward pass: cuDNN has each of its kernels there in a form
-with a bias. In rows it follows behind, since the kernels that cuDNN prefers for float32 have no such form. So does what
-is added to the gradient of images: in a graph cuDNN would compile a kernel for it, a second for each set of shapes.
+With channels last, a forward graph adds the bias: each of cuDNN's kernels has a form with a bias there. In C order a
+separate kernel adds the bias, since the kernels that cuDNN prefers for float32 have no such form. A separate kernel
+also adds to the gradient of images: in a graph cuDNN would compile a kernel for it, one second for each set of shapes.
 
-Of several plans cuDNN's own first choice is taken, or with `backends.cudnn.benchmark` the fastest of the first ten.
+The plan is cuDNN's first choice, or with `backends.cudnn.benchmark` the fastest of the first ten.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from minorm.kernels.gpu.operands import plain
 
 try:
     import cudnn
-except (ImportError, OSError):  # the second where the frontend is there without cuDNN itself
+except (ImportError, OSError):  # OSError: the frontend is installed without cuDNN itself
     cudnn = None
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-TRIED = 10  # plans that are tried out
+TRIED = 10  # plans that are timed
 
 _TYPES = {dtypes.float16: "HALF", dtypes.bfloat16: "BFLOAT16", dtypes.float32: "FLOAT"}
 _INPUTS = {"conv_fprop": ("image", "weight"), "conv_dgrad": ("loss", "filter"), "conv_wgrad": ("image", "loss")}
@@ -48,7 +48,7 @@ _WEIGHTS = {"conv_fprop": 1, "conv_dgrad": 1, "conv_wgrad": 2}  # which of first
 
 
 class Windows(NamedTuple):
-    """How a kernel goes over an image, one number an axis."""
+    """The steps of a kernel over an image, one entry for each axis."""
 
     stride: Ints
     padding: Pairs
@@ -56,7 +56,7 @@ class Windows(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What is asked of cuDNN: there is a graph for each."""
+    """The key of a cuDNN graph: operation, type, shapes, steps and options."""
 
     name: str  # of the node
     dtype: Any
@@ -65,20 +65,20 @@ class Asked(NamedTuple):
     strides: tuple[Ints, Ints]  # of first and second, in bytes
     windows: tuple[Ints, Pairs, Ints]
     bias: bool
-    weights_last: bool  # where weights are the result: are their channels to lie last?
+    weights_last: bool  # if weights are the result: should their channels lie last?
     tf32: bool
-    tried: bool  # are its plans tried out?
+    tried: bool  # are its plans timed?
 
 
 class Call(NamedTuple):
-    """A graph that is ready to run, and what its arrays are to be.
+    """A graph that is ready to run, and the form that its arrays need.
 
-    last        are the channels of first, second and result to lie last?
-    turned      do first and second lie otherwise?
+    last        do the channels of first, second and result lie last?
+    turned      do first and second need a transposition?
     strides     of the result, in bytes; None in C order
-    bias        is it added in the graph?
-    uids        by which the graph knows first, second, result, and the bias
-    workspace   bytes it needs besides
+    bias        does the graph add it?
+    uids        the graph's numbers for first, second, result, and the bias
+    workspace   bytes of scratch memory
     plan        the number of its plan; None is cuDNN's choice
     """
 
@@ -93,7 +93,7 @@ class Call(NamedTuple):
 
 
 def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """y = W * x + b; channels of w tell the groups, for cuDNN too."""
+    """y = W * x + b; the channels of w determine the groups, for cuDNN too."""
     return _result("conv_fprop", x, w, y_shape, (stride, padding, dilation), b)
 
 
@@ -110,21 +110,21 @@ def grad_weight(
 
 
 def is_used(dtype: Any, padding: Pairs = ()) -> bool:
-    """Is cuDNN asked for convolutions of this type? It cuts no image off."""
+    """Is cuDNN used for convolutions of this type? Not with negative padding."""
     if cudnn is None or not switches.cudnn or dtype not in _TYPES:
         return False
     return all(pad >= 0 for pair in padding for pad in pair)
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
+    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
         return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
 
 
 def _prefers_last(dtype: Any, tf32: bool) -> bool:
-    """Do tensor cores compute it? They read channels last."""
+    """Do tensor cores compute this type? They read channels last."""
     return bool(dtype.itemsize == 2 or (tf32 and dtype == dtypes.float32))
 
 
@@ -169,7 +169,7 @@ def _aligned(b: Any, dtype: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _call(asked: Asked) -> Call | None:
-    """How arrays of these shapes and steps are convolved; None where cuDNN has no plan."""
+    """Return the graph for arrays of these shapes and steps; None if cuDNN has no plan."""
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
@@ -194,7 +194,7 @@ def _call(asked: Asked) -> Call | None:
 
 
 def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool, bool, bool]]:
-    """Are the channels of first, second and result last? First what is wanted, then what else cuDNN may take."""
+    """Yield whether the channels of first, second and result are last: the wanted order, then others to try."""
     found = []
     for order in (images, not images):
         for of_weights in (weights, order):
@@ -205,7 +205,7 @@ def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool
 
 
 def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[Any, tuple[int, ...]]:
-    """The graph, and by which numbers it knows first, second, result and bias."""
+    """Return the graph, and its numbers for first, second, result and bias."""
     kind, wide = getattr(cudnn.data_type, _TYPES[asked.dtype]), cudnn.data_type.FLOAT
     windows, shapes = _of_images(Windows(*asked.windows)), [_images(shape) for shape in asked.shapes]
     graph = cudnn.pygraph(
@@ -245,7 +245,7 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
 
 
 def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
-    """The number of the plan that takes least time, the best of three runs each; None where none can be tried."""
+    """Return the number of the plan with the shortest best run; None if no plan can be timed."""
     shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
     arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
     addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)
@@ -258,7 +258,7 @@ def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
             address = 0 if room is None else room.data.ptr
             times[plan] = min(_timed(graph, plan, addresses, address, handle) for _ in range(4))
         except (RuntimeError, MemoryError, cudnn.cudnnGraphNotSupportedError):
-            continue  # a plan that is left out, or too large
+            continue  # a plan that is excluded, or too large
     return min(times, key=times.__getitem__) if times else None
 
 
@@ -272,7 +272,7 @@ def _timed(graph: Any, plan: int, addresses: dict[int, int], room: int, handle: 
 
 
 def _images(shape: Ints) -> Ints:
-    """Signals as images of one row: cuDNN has no convolution along one axis."""
+    """Return signals as images of one row: cuDNN has no convolution along one axis."""
     return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
 
 
@@ -286,14 +286,14 @@ def _of_images(windows: Windows) -> Windows:
 
 
 class _Handle:
-    """What cuDNN knows of a device and a thread, and the stream that it has been told."""
+    """cuDNN's handle for a device and a thread, and the stream that is set in it."""
 
     def __init__(self) -> None:
         self.address, self.stream = cudnn.create_handle(), None
 
 
 class _Handles(threading.local):
-    """Threads that share a handle would change each other's stream."""
+    """The handles of a thread: threads that share a handle would change each other's stream."""
 
     def __init__(self) -> None:
         self.of_device: dict[int, _Handle] = {}
@@ -303,7 +303,7 @@ _handles = _Handles()
 
 
 def _handle(device: int) -> Any:
-    """cuDNN's handle of a device, which is the current one, for the current stream."""
+    """Return cuDNN's handle of the current device, for the current stream."""
     handle = _handles.of_device.get(device)
     if handle is None:
         handle = _handles.of_device[device] = _Handle()

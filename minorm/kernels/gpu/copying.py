@@ -1,6 +1,6 @@
-"""Copies of CuPy arrays: cast, in another order of memory, repeated along axes, or added to what is there; and filling.
+"""Copies and fills CuPy arrays: casts, changes the memory order, repeats along axes, or adds to an array.
 
-One launch of copying.cu each, for arrays of one type or of two float types. CuPy does what is left: other casts,
+Each takes one launch of copying.cu, for arrays of one type or of two float types. CuPy computes the rest: other casts,
 negative steps, more than six loops.
 """
 
@@ -35,7 +35,7 @@ def assign(to: Any, x: Any) -> None:
 
 
 def cast(x: Any, dtype: Any, order: str = "K") -> Any:
-    """x in another type: in its order of memory ("K"), or row by row ("C")."""
+    """Return x in another type: in x's memory order ("K"), or row by row ("C")."""
     if _kinds(x.dtype, dtype, False) is None:
         return x.astype(dtype, order)
     out = _like(x, dtype, order)
@@ -44,31 +44,31 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
 
 
 def as_type(x: Any, dtype: Any) -> Any:
-    """x itself if it has this type, else a cast."""
+    """Return x itself if it has this type, else a cast."""
     return x if x.dtype == dtype else cast(x, dtype)
 
 
 def copy(x: Any, order: str = "K") -> Any:
-    """A copy of x: in its order of memory ("K"), or row by row ("C")."""
+    """Return a copy of x: in x's memory order ("K"), or row by row ("C")."""
     out = _like(x, x.dtype, order)
     _move(out, x)
     return out
 
 
 def _like(x: Any, dtype: Any, order: str) -> Any:
-    """Memory for an array of x's shape, in its order ("K") or row by row; one that is repeated has no order."""
+    """Allocate an array of x's shape, in x's order ("K") or row by row; a repeated array has no order."""
     if order == "C" or x.flags.c_contiguous or 0 in x.strides:
         return memory.empty(x.shape, dtype)
     return memory.empty_like(x, dtype)
 
 
 def in_rows(x: Any) -> Any:
-    """x itself if its elements lie row by row without gaps, else a copy that does."""
+    """Return x itself if it is row-major without gaps, else a row-major copy."""
     return x if x.flags.c_contiguous else copy(x, "C")
 
 
 def in_order_of(x: Any, like: Any) -> Any:
-    """x itself if it lies in memory as `like`, an array of its shape, does; else a copy that does."""
+    """Return x itself if it has the memory layout of `like`, an array of x's shape; else a copy with that layout."""
     if lies_as(x, like):
         return x
     out = memory.empty_like(like, x.dtype)
@@ -77,7 +77,7 @@ def in_order_of(x: Any, like: Any) -> Any:
 
 
 def lies_as(x: Any, like: Any) -> bool:
-    """Have two arrays of one shape their elements in one order of memory, with the same gaps?"""
+    """Do two arrays of one shape have the same memory order, with the same gaps?"""
     if x.flags.c_contiguous and like.flags.c_contiguous:
         return True
     return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
@@ -89,12 +89,12 @@ def _same_steps(shape: Ints, one: Ints, other: Ints, size: int, other_size: int)
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
-    """Arrays of one type joined along an axis, in the order of memory of the first that is not in C order."""
+    """Join arrays of one type along an axis, in the memory order of the first array that is not in C order."""
     first = arrays[0]
     axis %= first.ndim
     others = {(x.dtype, x.shape[:axis], x.shape[axis + 1 :]) for x in arrays}
     if len(others) > 1:
-        return cupy.concatenate(arrays, axis)  # which casts, or says what is wrong
+        return cupy.concatenate(arrays, axis)  # CuPy casts, or raises an error
     shape = list(first.shape)
     shape[axis] = sum(x.shape[axis] for x in arrays)
     out = _empty(tuple(shape), first.dtype, next((x for x in arrays if not x.flags.c_contiguous), first))
@@ -107,7 +107,7 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """(before, after) elements of `value` around each axis, in x's order of memory."""
+    """Add (before, after) elements of `value` around each axis, in x's memory order."""
     shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
     out = _empty(shape, x.dtype, x)
     fill(out, value)
@@ -116,17 +116,17 @@ def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
 
 
 def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
-    """Memory for an array whose axes lie as those of `like`."""
+    """Allocate an array whose axes have the memory order of `like`."""
     if like.flags.c_contiguous or 0 in like.strides:
         return memory.empty(shape, dtype)
     steps, step = [0] * len(shape), dtype.itemsize
     for axis in reversed(memory_order(like)):
         steps[axis], step = step, step * shape[axis]
-    return cupy.ndarray(shape, dtype, memptr=memory.empty(shape, dtype).data, strides=tuple(steps))  # and no view
+    return cupy.ndarray(shape, dtype, memptr=memory.empty(shape, dtype).data, strides=tuple(steps))  # not a view
 
 
 def accumulate(total: Any, x: Any) -> bool:
-    """total += x of its shape and type, whatever orders they have; False, and nothing done, where no kernel can."""
+    """total += x for the same shape and type, in any memory orders; return False without a change if no kernel can."""
     return total.dtype in dtypes.FLOATS and x.dtype == total.dtype and _launched(total, x, True)
 
 
@@ -145,7 +145,7 @@ def fill(to: Any, value: float) -> None:
 
 
 def full(shape: Ints, value: float, dtype: Any) -> Any:
-    """An array of this shape and type with one value."""
+    """Return an array of this shape and type, filled with one value."""
     if dtype not in dtypes.FLOATS or not prod(shape):
         return cupy.full(shape, value, dtype)
     out = memory.empty(shape, dtype)
@@ -154,7 +154,7 @@ def full(shape: Ints, value: float, dtype: Any) -> Any:
 
 
 def full_like(x: Any, value: float) -> Any:
-    """An array like x, in its order of memory, with one value."""
+    """Return an array like x, in x's memory order, filled with one value."""
     out = _like(x, x.dtype, "K")
     fill(out, value)
     return out
@@ -166,7 +166,7 @@ def _move(to: Any, x: Any) -> None:
 
 
 def _launched(to: Any, x: Any, add: bool) -> bool:
-    """Do it by a launch, if there is one for these arrays."""
+    """Copy or add by a launch; return False if there is no kernel for these arrays."""
     kinds = _kinds(x.dtype, to.dtype, add)
     if kinds is None:
         return False
@@ -184,7 +184,7 @@ def _launched(to: Any, x: Any, add: bool) -> bool:
 
 
 def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
-    """The types that the kernel reads and writes."""
+    """Return the types that the kernel reads and writes; None if there is no such kernel."""
     if source == to and not add:
         bits = copy_plan.BITS.get(to.itemsize)
         return None if bits is None else (bits, bits)
@@ -195,10 +195,10 @@ def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
 def _prepared(
     shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, alignment: int
 ) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
-    """The launch with its arguments before the arrays; steps are in bytes, and what is read broadcasts."""
+    """Return the launch with its arguments before the arrays; steps are in bytes, and the source broadcasts."""
     lead = len(shape) - len(given)
     if lead < 0 or any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
-        return None  # CuPy says what is wrong
+        return None  # CuPy raises the error
     steps = (0,) * lead + tuple(0 if n == 1 else step // source_size for n, step in zip(given, source, strict=True))
     places = tuple(step // to_size for step in to)
     if min((*steps, *places), default=0) < 0 or any(n > 1 and step == 0 for n, step in zip(shape, places, strict=True)):

@@ -1,7 +1,7 @@
-"""Products of cuBLAS in a CUDA graph: CuPy refuses to call cuBLAS while a stream is captured, so ctypes does.
+"""Calls cuBLAS by ctypes while a CUDA graph is captured, because CuPy refuses to do so.
 
 cuBLAS itself allows it, on the captured stream and with scratch memory that lives as long as the graph. After the
-capture CuPy sets the stream anew at its next product, and that resets the scratch memory.
+capture CuPy sets the stream again at its next product, which resets the scratch memory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from minorm.devices.capture import Recording
 SCRATCH = 32 << 20  # bytes, NVIDIA's advice for the largest devices
 
 _address, _int, _long = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
-_BEFORE = (_address, *[_int] * 5, _address)  # handle, two turns, three sizes, alpha
-_MATRIX = (_address, _int, _int)  # where, its type, the step from line to line
+_BEFORE = (_address, *[_int] * 5, _address)  # handle, two transposition flags, three sizes, alpha
+_MATRIX = (_address, _int, _int)  # address, type, step from line to line
 _AFTER = (_int, _int)  # the type computed in, the algorithm
 _KINDS = {
     "cublasGemmEx": (*_BEFORE, *_MATRIX, *_MATRIX, _address, *_MATRIX, *_AFTER),
@@ -59,6 +59,6 @@ def _checked(name: str, *args: int) -> None:
 
 @functools.cache
 def _library() -> Any:
-    """The library that CuPy has loaded, by the name that the loader knows it by."""
+    """Return the library that CuPy has loaded, by the loader's name."""
     version = cupy.cuda.runtime.runtimeGetVersion() // 1000
     return ctypes.CDLL(f"cublas64_{version}.dll" if sys.platform == "win32" else f"libcublas.so.{version}")

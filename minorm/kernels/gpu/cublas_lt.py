@@ -1,10 +1,10 @@
-"""Products of matrices by cuBLASLt, with a bias added to their rows or with the sums of what is multiplied.
+"""Matrix products by cuBLASLt, with a bias added to the rows, or with the sums of a's rows.
 
     product(a, b, out, bias, ADD_BIAS)      out = a @ b + bias, rounded once
     product(a, b, out, sums, ADD_UP_ROWS)   out = a @ b and sums = a.sum(axis=1)
 
-A call is False, and nothing is done, where the library is not there or has no algorithm. Which algorithm is taken
-depends on shapes, types and steps alone: it is the first that the library's heuristics name, and is kept. CuPy has no
+A call returns False without computing if the library is missing or has no algorithm. The choice of the algorithm
+depends on shapes, types and steps alone: it is the first one of the library's heuristics, and is kept. CuPy has no
 binding of these functions, so ctypes calls them, in a CUDA graph as well: scratch memory is an argument.
 """
 
@@ -23,8 +23,8 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 
 ADD_BIAS, ADD_UP_ROWS = 4, 512  # CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB
-SCRATCH = 32 << 20  # bytes that an algorithm may ask for, NVIDIA's advice for the largest devices
-ALIGNED = 256  # bytes: more than this tells an algorithm nothing
+SCRATCH = 32 << 20  # bytes that an algorithm may take, NVIDIA's advice for the largest devices
+ALIGNED = 256  # bytes: an algorithm has no use for a larger alignment
 
 _TURN_A, _TURN_B, _EPILOGUE, _BIAS = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
 _MOST_SCRATCH, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t, the latter of A, B, C and D
@@ -45,7 +45,7 @@ _SIGNATURES = {
 
 
 class Matrix(NamedTuple):
-    """One of a product's in cuBLAS's words: its type, whether it is read turned, and the step from line to line."""
+    """A matrix of a product in cuBLAS's terms: its type, whether it is transposed, and the step from line to line."""
 
     kind: int
     turned: int
@@ -53,7 +53,7 @@ class Matrix(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a plan is made for. Columns come first, as in cuBLAS: out^T = b^T a^T."""
+    """The key of a plan. Columns come first, as in cuBLAS: out^T = b^T a^T."""
 
     sizes: tuple[int, int, int]  # columns and rows of the result, and the length of the sums
     first: Matrix  # b
@@ -86,7 +86,7 @@ class Plan:
         self.description = _created(self, "MatmulDesc", asked.compute, asked.scale)
         for attribute, value in ((_TURN_A, first.turned), (_TURN_B, second.turned), (_EPILOGUE, asked.epilogue)):
             _set("MatmulDesc", self.description, attribute, ctypes.c_int32(value))
-        self._bias = ctypes.c_void_p(asked.alignments[3])  # the heuristics read from an address how it is aligned
+        self._bias = ctypes.c_void_p(asked.alignments[3])  # the heuristics read the alignment from the address
         _set("MatmulDesc", self.description, _BIAS, self._bias)
         shapes = (columns, length), (length, rows)
         self.layouts = [
@@ -97,7 +97,7 @@ class Plan:
         self.found = _first_algorithm(self, asked, handle)
 
     def run(self, handle: int, one: int, zero: int, a: int, b: int, out: int, bias: int) -> None:
-        """Start it on the current stream, with addresses of the arrays and of the host's factors."""
+        """Start the product on the current stream, with addresses of the arrays and of the host's factors."""
         if self._bias.value != bias:
             self._bias.value = bias
             _set("MatmulDesc", self.description, _BIAS, self._bias)
@@ -112,7 +112,7 @@ class Plan:
 
 
 def plan(asked: Question, device: int, handle: int) -> Plan | None:
-    """The plan of a device, for this thread alone, as a run changes it; None where there is none."""
+    """Return the plan of a device for this thread alone, since a run changes it; None if no plan exists."""
     return _plan(asked, device, handle, threading.get_ident())
 
 
@@ -127,12 +127,12 @@ def _plan(asked: Question, device: int, handle: int, thread: int) -> Plan | None
 
 
 def alignment(address: int) -> int:
-    """The largest power of 2 that divides an address, up to 256."""
+    """Return the largest power of 2 that divides an address, up to 256."""
     return min(address & -address, ALIGNED)
 
 
 def _first_algorithm(plan: Plan, asked: Question, handle: int) -> Heuristic:
-    """What the library itself holds to be the fastest."""
+    """Return the algorithm that the library's heuristics rank first."""
     preference = _created(plan, "MatmulPreference")
     _set("MatmulPreference", preference, _MOST_SCRATCH, ctypes.c_size_t(SCRATCH))
     first, second, result, _ = asked.alignments
@@ -150,7 +150,7 @@ def _first_algorithm(plan: Plan, asked: Question, handle: int) -> Heuristic:
 
 
 def _created(owner: Any, what: str, *args: int) -> int:
-    """A descriptor, which lives as long as its owner."""
+    """Create a descriptor that lives as long as its owner."""
     made = ctypes.c_void_p()
     _checked(f"cublasLt{what}Create", ctypes.addressof(made), *args)
     address = int(made.value or 0)
@@ -171,7 +171,7 @@ def _checked(name: str, *args: int) -> None:
 
 @functools.cache
 def _library() -> Any:
-    """The library that cuBLAS has loaded, by the name that the loader knows it by; None where it is not there."""
+    """Return the library that cuBLAS has loaded, by the loader's name; None if it is missing."""
     version = cupy.cuda.runtime.runtimeGetVersion() // 1000
     try:
         return ctypes.CDLL(f"cublasLt64_{version}.dll" if sys.platform == "win32" else f"libcublasLt.so.{version}")

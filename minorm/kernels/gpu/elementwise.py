@@ -1,7 +1,7 @@
-"""The elementwise kernels on CuPy arrays of the four float types; the reference, which CuPy answers, does all else.
+"""The elementwise kernels on CuPy arrays of the four float types; the reference, run by CuPy, does the rest.
 
 The formulas are those of kernels/reference/elementwise.py, function by function. A kernel walks the memory of dense
-arrays of one layout, one launch a function; 16-bit floats are widened in registers and rounded once.
+arrays of one layout, one launch for each function; 16-bit floats are widened in registers and rounded once.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _program = Program("elementwise.cu")
 
 
 def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
-    """A new array in the layout of the last argument: operation `name` on float arrays of one shape and type."""
+    """Return operation `name` on float arrays of one shape and type, in the layout of the last argument."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
-        if name.startswith(("erf", "gelu")):  # CuPy's arrays have no erf in the reference's way
+        if name.startswith(("erf", "gelu")):  # the reference's erf cannot run on CuPy's arrays
             return _no_integers(name, a, b)
         rule = fallback if option is None else lambda *arrays: fallback(*arrays, option)
         return in_order(rule, *[argument for argument in (a, b) if argument is not None])
@@ -70,7 +70,7 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both in one order of memory without gaps: that of a, or of b where a alone has gaps."""
+    """Return both in one memory order without gaps: a's order, or b's order if only a has gaps."""
     if not is_dense(a) and is_dense(b):
         return arranged(a, b), b
     a = dense(a)
@@ -78,7 +78,7 @@ def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _no_integers(name: str, a: Any, b: Any) -> Any:
-    """What is left for these two without floats: nothing, or an error."""
+    """Raise TypeError: erf and gelu need floats on a GPU; for an empty array return an empty one."""
     x = a if b is None else b
     if a.size:
         operation = name.partition("_")[0]
@@ -87,7 +87,7 @@ def _no_integers(name: str, a: Any, b: Any) -> Any:
 
 
 def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
-    """Launch one thread an access of 16 bytes; the arrays are dense and in one layout."""
+    """Launch one thread for each access of 16 bytes; the arrays are dense and in one layout."""
     dtype, n = a.dtype, a.size
     compute, index = dtypes.compute_type(dtype), launch.index_type(n)
     width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
@@ -97,12 +97,12 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
     kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
 
 
-# Arithmetic. Where one operand is a number or a row of numbers along neighbouring axes of the other, as a bias of
-# channels is, that is a launch too; other operands that broadcast, or have different types, are CuPy's.
+# Arithmetic. There is a kernel too if one operand is a number, or a row of numbers along neighbouring axes of the
+# other, like a bias of channels. CuPy computes the others that broadcast or have different types.
 
 
 def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
-    """A new array in the layout of the first argument."""
+    """Return a new array in the layout of the first argument."""
     if a.dtype not in dtypes.FLOATS or a.dtype != b.dtype or not a.size or not b.size:
         return in_order(fallback, a, b)
     are_dense = is_dense(a), is_dense(b)
@@ -121,7 +121,7 @@ def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
 
 
 def _along(a: Any, b: Any) -> tuple[int, int] | None:
-    """(inner, count) where element i of a, as it lies in memory, meets b[i // inner % count]; a is dense."""
+    """Return (inner, count) if element i of the dense a, in memory order, meets b[i // inner % count]; else None."""
     return _form(a.shape, a.strides, b.shape, b.strides, a.itemsize)
 
 
@@ -134,7 +134,7 @@ def _form(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -
     found = copy_plan.loops(shape, tuple(step // itemsize for step in steps), source)
     moving = [i for i, loop in enumerate(found) if loop.source]
     if not moving:
-        return launch.ACCESS, 1  # a number: any inner that accesses divide
+        return launch.ACCESS, 1  # a number: any `inner` that is a multiple of an access
     if len(moving) > 1 or found[moving[0]].source != 1:
         return None
     return found[moving[0]].to, found[moving[0]].times
@@ -184,7 +184,7 @@ def accumulate(total: Any, x: Any) -> None:
 
 
 def _accumulated(total: Any, x: Any) -> bool:
-    """Do it by a launch, if there is one for these arrays."""
+    """Add by a launch; return False if there is no kernel for these arrays."""
     if total.dtype not in dtypes.FLOATS or x.dtype != total.dtype or not total.size or not x.size:
         return False
     if is_dense(total):

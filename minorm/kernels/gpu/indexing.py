@@ -1,15 +1,15 @@
-"""Elements by position, in a fixed order, so that two runs give the same bits: gradients of reading them, and writing.
+"""Writes elements by position, and adds gradients of reads, in a fixed order: two runs give the same bits.
 
-CuPy's own add.at adds by atomics, in whatever order the threads come. Here positions are sorted, and the values of one
+CuPy's own add.at uses atomics, in the random order of threads. Here positions are sorted, and the values of one
 position, now neighbours, are added up by doubling:
 
-    step 1   v[i] += v[i - 1]   where position i - 1 is that of i
+    step 1   v[i] += v[i - 1]   if both have the same position
     step 2   v[i] += v[i - 2]
     step 4   ...
 
-after which the last value of every position holds its sum. All the others are written to one place too many.
+Then the last value of every position holds its sum. All other values are written to one extra place.
 
-What an index reads whole, as x[i] reads row i of a table, has one position: rows are sorted, not their elements.
+If an index reads whole rows, as x[i] reads row i of a table, each row has one position: rows are sorted, not elements.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ COMBINE: dict[str, Any] = {"add": cupy.add, "mul": cupy.multiply, "min": cupy.mi
 
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros of `shape` with dy added at `index`."""
+    """Return zeros of `shape` with dy added at `index`."""
     axes = rows_of(index, len(shape))
     if axes is None:
         return _added(dy.reshape(-1), _numbered(shape)[index], math.prod(shape)).reshape(shape)
     first, last = axes
     places = _numbered(shape[first:last])[index[first:last] if isinstance(index, tuple) else index]
     order = [*range(first, first + places.ndim), *range(first), *range(first + places.ndim, dy.ndim)]
-    whole = shape[:first] + shape[last:]  # what is read whole, in its own order
+    whole = shape[:first] + shape[last:]  # the axes that are read whole, in order
     rows = dy.transpose(order).reshape(places.size, math.prod(whole))
     dx = _added(rows, places, math.prod(shape[first:last])).reshape(*shape[first:last], *whole)
     back = [*range(last - first, last), *range(last - first), *range(last, len(shape))]
@@ -41,7 +41,7 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
-    """The axes first .. last - 1 that arrays of integers read, where all others are read whole; else None."""
+    """Return (first, last) if integer arrays index the axes first .. last - 1, and `:` all others; else None."""
     parts = index if isinstance(index, tuple) else (index,)
     read = [i for i, part in enumerate(parts) if getattr(part, "dtype", None) is not None and part.dtype.kind in "iu"]
     others = [part for i, part in enumerate(parts) if i not in read]
@@ -52,19 +52,19 @@ def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on."""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
     places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
     return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
 
 
 def _numbered(shape: tuple[int, ...]) -> Any:
-    """0, 1, 2 ... in that shape: reading it as x was read tells which elements were."""
+    """Return 0, 1, 2 ... in that shape: the same index as for x reads the positions of x's elements."""
     return cupy.arange(math.prod(shape), dtype=dtypes.int64).reshape(shape)
 
 
 def _added(dy: Any, places: Any, size: int) -> Any:
-    """Zeros of `size` positions with dy, elements or rows, added at `places`."""
+    """Return zeros of `size` positions with dy, elements or rows, added at `places`."""
     values = dy.astype(dtypes.compute_type(dy.dtype), copy=False)
     places, values, last = _combined(values, places.reshape(-1), cupy.add)
     dx = cupy.zeros((size + 1, *values.shape[1:]), values.dtype)
@@ -73,9 +73,9 @@ def _added(dy: Any, places: Any, size: int) -> Any:
 
 
 def put(x: Any, index: Any, values: Any) -> None:
-    """x[index] = values, in place; of several that come to one place the last one counts.
+    """x[index] = values, in place; if several values go to one place, the last one counts.
 
-    CuPy writes them in whatever order the threads come. So all of them bring the value of the last one.
+    CuPy writes them in the random order of threads. So all of them get the value of the last one.
     """
     if index is Ellipsis and hasattr(values, "dtype") and values.ndim <= x.ndim:
         copying.assign(x, values)
@@ -96,7 +96,7 @@ def _may_repeat(index: Any) -> bool:
 
 
 def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
-    """The values for x[index], each replaced by the last of those that come to its place; x has this shape."""
+    """Return the values for x[index], each replaced by the last value for the same place; x has this shape."""
     axes = rows_of(index, len(shape))
     first, last = axes or (0, len(shape))
     places = _numbered(shape[first:last])[index[first:last] if axes and isinstance(index, tuple) else index]
@@ -110,7 +110,7 @@ def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """How often each of 0, 1, 2 ... stands in x, or the sum of its weights in float64; CuPy adds those by atomics."""
+    """Count each of 0, 1, 2 ... in x, or add up its weights in float64, without CuPy's atomics."""
     if weights is None:
         return cupy.bincount(x, None, minlength)
     length = max(int(x.max()) + 1 if x.size else 0, minlength)
@@ -118,7 +118,7 @@ def bincount(x: Any, weights: Any, minlength: int) -> Any:
 
 
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
-    """A copy of x with `updates` put at `index`, or combined with what is there: "add", "mul", "min" or "max"."""
+    """Return a copy of x with `updates` at `index`, or combined with x's elements: "add", "mul", "min" or "max"."""
     if reduction == "none":
         y = x.copy()
         put(y, index, updates)
@@ -134,7 +134,8 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
 
 
 def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
-    """Places in order, and values of which the last of every place is that place's combination; which are the last.
+    """Return sorted places; values, of which the last one of each place is its combination; and the mask of the last
+    ones.
 
     values are elements, or rows of them.
     """

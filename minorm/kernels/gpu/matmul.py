@@ -1,11 +1,11 @@
-"""Matrix products by cuBLAS. 16-bit floats go in as they are, are added up in float32 and rounded once.
+"""Matrix products by cuBLAS. 16-bit floats are read as they are, added up in float32 and rounded once.
 
     a @ b                         a stack of matrices times one matrix is one product; stacks are one call
-    product(a, b, out)            into an array of b's type or, of 16 bits, of float32: nothing is rounded then
-    product(a, b, out, add=True)  on top of what is there
+    product(a, b, out)            into an array of b's type; for 16 bits also into float32, without rounding
+    product(a, b, out, add=True)  added to `out`
 
-float32 is computed in float32, unless TF32 is allowed (kernels/switches.py): CuPy's CUPY_TF32 decides nothing here. The
-same bits come in every run on one device, stream and version.
+float32 is computed in float32, unless TF32 is allowed (kernels/switches.py): CuPy's CUPY_TF32 has no effect here. Every
+run on one device, stream and version gives the same bits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def linear(x: Array, w: Array, b: Array = None) -> Array:
-    """y = x @ w.T + b, the bias in the product's kernel where cuBLASLt has one; else 16 bits are rounded once more."""
+    """y = x @ w.T + b, in one kernel if cuBLASLt has one; else 16-bit results are rounded once more."""
     if b is not None and _is_covered(x, w) and b.dtype == x.dtype:
         y = memory.empty((*x.shape[:-1], w.shape[0]), x.dtype)
         rows = prod(x.shape[:-1])
@@ -65,7 +65,7 @@ def linear(x: Array, w: Array, b: Array = None) -> Array:
 
 
 def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
-    """dw = dy.T @ x and db, the rows of dy added up; both by one kernel where cuBLASLt has one."""
+    """dw = dy.T @ x, and db = the sum of dy's rows; both by one kernel if cuBLASLt has one."""
     if bias and _is_covered(dy, x):
         dw, db = memory.empty((dy.shape[1], x.shape[1]), x.dtype), memory.empty((dy.shape[1],), x.dtype)
         if _with_vector(dy.T, x, dw, db, cublas_lt.ADD_UP_ROWS):
@@ -74,7 +74,7 @@ def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
 
 
 def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -> bool:
-    """The product of cublas_lt.py for two matrices, with an epilogue; False where it has none."""
+    """Multiply two matrices by cublas_lt.py, with an epilogue; return False if it has no plan."""
     device = a.data.device_id
     if min(*a.shape, *b.shape) == 1 or (a.dtype == dtypes.bfloat16 and not _has_bfloat16(device)):
         return False  # vectors are left to cuBLAS, as PyTorch does
@@ -102,12 +102,12 @@ def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -
 
 
 def _is_covered(a: Array, b: Array) -> bool:
-    """Are they arrays of one float type that have elements?"""
+    """Do both have the same float type, and elements?"""
     return a.dtype == b.dtype and a.dtype in _NAMES and a.size > 0 and b.size > 0
 
 
 def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None = None) -> None:
-    """out = a @ b, or out += a @ b, of matrices or of equally many matrices; `out` in C order, a and b in either."""
+    """out = a @ b, or out += a @ b, for matrices or stacks of equal length; `out` is in C order."""
     kind = a.dtype
     if kind == dtypes.bfloat16 and not _has_bfloat16(a.data.device_id):
         wide = memory.empty(out.shape, dtypes.float32)
@@ -123,7 +123,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
     rows, columns = out.shape[-2:]
     handle, sizes = cupy.cuda.device.get_cublas_handle(), (columns, rows, a.shape[-1])
     how = compute, cublas.CUBLAS_GEMM_DEFAULT
-    # cuBLAS thinks in columns: what it is given is out^T = b^T a^T.
+    # cuBLAS reads matrices by columns, so it computes out^T = b^T a^T.
     first, second = (b.data.ptr, of_kind, step_b), (a.data.ptr, of_kind, step_a)
     result = one if add else zero, out.data.ptr, of_out, columns
     recording = capture.recording()
@@ -138,7 +138,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
 
 @functools.cache
 def _types(kind: Any, tf32: bool) -> tuple[int, int, Any]:
-    """cuBLAS's names for the type that products are computed in and for their elements', and the type of factors."""
+    """Return cuBLAS's names for the type computed in and for the elements' type, and the type of the factors."""
     cublas, wide = _cublas(), np.float64 if kind == dtypes.float64 else np.float32
     compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
     if tf32 and kind == dtypes.float32:
@@ -148,7 +148,7 @@ def _types(kind: Any, tf32: bool) -> tuple[int, int, Any]:
 
 @functools.cache
 def _cublas() -> Any:
-    """CuPy's module, which loads the library when it is first asked for."""
+    """Return CuPy's module, which loads the library at first use."""
     try:
         return cupy.cuda.cublas
     except ImportError as error:
@@ -157,7 +157,7 @@ def _cublas() -> Any:
 
 
 def _operand(x: Array) -> tuple[Array, int, int]:
-    """The array or a copy that cuBLAS can read, whether it reads it turned, and the step from line to line."""
+    """Return the array or a copy that cuBLAS can read, whether it is transposed, and the step from line to line."""
     rows, columns = x.shape[-2:]
     down, along = (step // x.itemsize for step in x.strides[-2:])
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):
@@ -168,7 +168,7 @@ def _operand(x: Array) -> tuple[Array, int, int]:
 
 
 def _stack(x: Array, stacks: tuple[int, ...]) -> Array:
-    """Matrices as one stack: a copy only where leading axes are broadcast or do not lie one behind the other."""
+    """Return matrices as one stack; a copy only if leading axes are broadcast or have gaps between them."""
     if x.shape[:-2] != stacks:
         x = cupy.broadcast_to(x, (*stacks, *x.shape[-2:]))
     return x.reshape(prod(stacks), *x.shape[-2:])

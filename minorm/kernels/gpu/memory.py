@@ -1,4 +1,4 @@
-"""Output arrays on the current device: CuPy's pool serves them, and keeps what dies for the next of its size."""
+"""Allocates output arrays on the current device from CuPy's pool, which reuses the memory of dead arrays."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from minorm.kernels.order import is_dense
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array in C order, in 3 microseconds of Python where cupy.empty takes 4."""
+    """Allocate an array in C order; takes 3 microseconds of Python, cupy.empty 4."""
     dtype = np.dtype(dtype)
     return cupy.ndarray(shape, dtype, cupy.cuda.alloc(prod(shape) * dtype.itemsize))
 
 
 def empty_like(x: Any, dtype: Any = None) -> Any:
-    """An array in x's order of memory, in 3 microseconds where cupy.empty_like takes 7."""
+    """Allocate an array in x's memory order; takes 3 microseconds, cupy.empty_like 7."""
     dtype = x.dtype if dtype is None else dtype
     if x.flags.c_contiguous:
         return empty(x.shape, dtype)
@@ -33,14 +33,14 @@ def empty_cache() -> None:
 
 
 def statistics() -> dict[str, Any]:
-    """Bytes in use and idle, of the current device."""
+    """Return the bytes in use and idle on the current device."""
     pool = cupy.get_default_memory_pool()
     return {"used_bytes": pool.used_bytes(), "idle_bytes": pool.free_bytes()}
 
 
 def owned(view: Any) -> Any:
-    """The elements of a view without gaps as an array of its own: for memory that is nobody else's any more.
+    """Return a gapless view as an array that is not a view, for memory that no other array uses any more.
 
-    A gradient that is a view is copied before it becomes a leaf's, as two leaves might share it otherwise.
+    Otherwise a leaf's gradient would be copied: autograd copies views, because two leaves might share one.
     """
     return cupy.ndarray(view.shape, view.dtype, memptr=view.data)

@@ -1,4 +1,4 @@
-"""The modules of backend gpu. A family without kernels here is the reference's, whose NumPy functions CuPy answers."""
+"""The modules of the gpu backend. Families without kernels here use the reference, which CuPy can run."""
 
 from minorm.kernels.gpu import (
     conv,

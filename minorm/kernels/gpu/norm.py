@@ -1,8 +1,8 @@
 """The normalization kernels on CuPy arrays: the functions of kernels/protocol.py.
 
-Which kernels run, and with what arguments, is decided once for a nest and its types, by norm_forward.py and
-norm_backward.py on the arithmetic of norm_plan.py. BoundKernels keeps what was decided for one nest, equation and type,
-so that a call costs little more than its launches. The functions of the protocol, at the end, are one call of it each.
+norm_forward.py and norm_backward.py choose the kernels and their arguments once for a nest and its types, by the
+arithmetic of norm_plan.py. BoundKernels keeps these plans for one nest, equation and type, so that a call costs little
+more than its launches. The functions of the protocol, at the end, each call BoundKernels once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLOAT64 = dtypes.float64
 
 
 class BoundKernels:
-    """The functions of kernels/protocol.py for one nest, equation and pair of types, without these arguments."""
+    """The functions of kernels/protocol.py, bound to one nest, equation and pair of types."""
 
     __slots__ = ("computed", "dtype", "equation", "nest", "plans", "stored")
 
@@ -35,7 +35,7 @@ class BoundKernels:
         self.plans: dict[Any, Any] = {}
 
     def _plan(self, make: Any, *how: Any) -> Any:
-        """What `make` decides for this nest and these types."""
+        """Return the plan that `make` makes for this nest and these types, and keep it."""
         key = make, *how
         found = self.plans.get(key)
         if found is None:
@@ -51,7 +51,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """y and the statistics; `running` is updated in the same launches."""
+        """Return y and the statistics; update `running` in the same launches."""
         s, b, parameter = types_of(self.computed, s, b)
         y, stats = memory.empty_like(x), memory.empty((4, self.nest.rows), _FLOAT64)
         kept, of_running = running_of(running, self.nest.columns)
@@ -63,7 +63,7 @@ class BoundKernels:
         return y, Statistics(stats)
 
     def moments(self, x: Array) -> tuple[Array, Array, Array]:
-        """k, d, var."""
+        """Return k, d and var."""
         stats = memory.empty((4, self.nest.rows), _FLOAT64)
         self._plan(norm_forward.moments, launch.is_aligned(x), self.equation)(x, stats)
         return stats[0], stats[1], stats[2]
@@ -95,7 +95,7 @@ class BoundKernels:
         y: Array | None = None,
         dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds, db; and dresidual, if it is given."""
+        """Return dx, ds and db; fill dresidual if it is given."""
         s, _, parameter = types_of(self.computed, s, None)
         dx = memory.empty_like(x) if needs[0] else None
         both = memory.empty((2, self.nest.param_size), self.computed) if needs[1] else None
@@ -105,7 +105,7 @@ class BoundKernels:
         return (dx, None, None) if both is None else (dx, memory.owned(both[1]), memory.owned(both[0]))
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
-        """sum_g, sum_gx."""
+        """Return sum_g and sum_gx."""
         s, _, parameter = types_of(self.computed, s, None)
         sums = memory.empty((2, self.nest.rows), _FLOAT64)
         run = self._plan(norm_backward.row_sums, parameter, launch.is_aligned(x, dy, s))
@@ -113,7 +113,7 @@ class BoundKernels:
         return sums[0], sums[1]
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
-        """ds, db."""
+        """Return ds and db."""
         return self.backward(dy, x, stats, None, (False, True))[1:]
 
     def grad_input(
@@ -139,7 +139,7 @@ class BoundKernels:
         return dx
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Statistics that are given."""
+        """Return a given mean and var as Statistics."""
         covered = mean.dtype in dtypes.FLOATS and var.dtype == mean.dtype
         if not (covered and mean.flags.c_contiguous and var.flags.c_contiguous):
             return Statistics.given(mean, var, self.equation, self.computed)
@@ -171,12 +171,12 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics."""
+    """Return y and the statistics."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, activation, residual)
 
 
 def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-    """k, d, var."""
+    """Return k, d and var."""
     return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x)
 
 
@@ -206,19 +206,19 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """dx, ds, db."""
+    """Return dx, ds and db."""
     return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, y, dresidual)
 
 
 def grad_sums(
     nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
 ) -> tuple[Array, Array]:
-    """sum_g, sum_gx."""
+    """Return sum_g and sum_gx."""
     return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s)
 
 
 def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
-    """ds, db."""
+    """Return ds and db."""
     return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats)
 
 

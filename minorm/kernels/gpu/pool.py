@@ -1,6 +1,6 @@
-"""Pooling on CuPy arrays of the four float types: one launch each, see pool.cu. The reference does all else.
+"""Pooling on CuPy arrays of the four float types, by one launch each (pool.cu). The reference does the rest.
 
-Images whose channels lie last stay so: results are in the order of memory of what comes in.
+Results keep the memory order of the input, channels last included.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _program = Program("pool.cu")
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
-    """(y, place of each maximum in its plane, int32)."""
+    """Return y, and the place of each maximum in its plane, in int32."""
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
@@ -46,10 +46,10 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
 
 
 def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None, last: bool | None = None) -> Any:
-    """Each dy goes to the place its maximum came from; `how` is (kernel, stride, padding, dilation).
+    """Add each dy to the place of its maximum; `how` is (kernel, stride, padding, dilation).
 
-    Where that is not given, every window of a plane is asked for every place: as exact, and slow. dx has its channels
-    `last`, or not; None: where the indices have them there.
+    Without `how`, each place reads all windows of its plane: as exact, but slow. `last` says whether dx has its
+    channels last; None means like `indices`.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
@@ -73,13 +73,13 @@ def avg_forward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Any:
-    """The mean over every window."""
+    """Return the mean over every window."""
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.avg_forward(x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
     last = _last(x, size)
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
-    if _is_whole(size, out, kernel, padding, dilation):  # more than one thread for each
+    if _is_whole(size, out, kernel, padding, dilation):  # several threads for each sum
         inner = _inner(x.shape, last)
         stage = x.size // (prod(size) * inner), prod(size), inner
         return middle(_stored(x, last), stage, x.dtype, divisor or prod(size)).reshape(x.shape[:2] + out)
@@ -102,9 +102,9 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,
 ) -> Any:
-    """Each dy, divided, goes to every place its window met.
+    """Add each dy, divided, to every place of its window.
 
-    dx has its channels `last`, or not; None: where dy has them there.
+    `last` says whether dx has its channels last; None means like dy.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
@@ -135,7 +135,7 @@ def _run(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> None:
-    """Launch a thread an access of `result`; the memory of all is (images, places, inner)."""
+    """Launch one thread for each access of `result`; the memory of all arrays is (images, places, inner)."""
     dtype = result.dtype
     aligned = launch.is_aligned(given, result, places)
     plan, struct = _planned(size, out, how, inner, dtype.itemsize, aligned, backward)
@@ -158,7 +158,7 @@ def _planned(*arguments: Any) -> tuple[pool_plan.Plan, Struct]:
 
 
 def _spread(dy: Any, dx: Any, inner: int, divisor: int) -> None:
-    """Write each dy, divided, to all places of its image."""
+    """Write each dy, divided by `divisor`, to all places of its image."""
     dtype, index = dx.dtype, launch.index_type(dx.size)
     width = launch.ACCESS // dtype.itemsize
     kernel = _program.kernel("spread", dtype, dtypes.compute_type(dtype), width, index)
@@ -173,33 +173,33 @@ def _spreading(plane: int, inner: int) -> Struct:
 
 
 def _met(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> pool_plan.Windows:
-    """The windows without the taps that meet nothing: a kernel may be far larger than x."""
+    """Return the windows without the taps that never reach x: a kernel may be far larger than x."""
     return reached(size, kernel, padding, dilation), stride, padding, dilation
 
 
 def _is_whole(size: Ints, out: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> bool:
-    """Is there one window, over all of x and nothing else?"""
+    """Is there a single window that covers x exactly?"""
     whole = prod(out) == 1 and reached(size, kernel, padding, dilation) == size
     return whole and not any(low or high for low, high in padding) and set(dilation) <= {1}
 
 
 def _covers(x: Any, size: Ints) -> bool:
-    """Is there something to compute, of a type and size that the kernels know?"""
+    """Is the array not empty, and of a type and size that the kernels know?"""
     return x.dtype in dtypes.FLOATS and x.size > 0 and len(size) <= 3 and prod(size) < window_struct.LARGEST
 
 
 def _last(x: Any, size: Ints) -> bool:
-    """Do the channels of x lie last, and may they lie so in images of this size?"""
+    """Do the channels of x lie last, and can the kernels index images of this size?"""
     return has_channels_last(x) and _fits((*x.shape[:2], *size))
 
 
 def _fits(shape: Ints) -> bool:
-    """Are places in an image with its channels of type int?"""
+    """Does int hold the places in an image with all its channels?"""
     return prod(shape[1:]) < window_struct.LARGEST
 
 
 def _inner(shape: Ints, last: bool) -> int:
-    """Neighbours in memory that have one place."""
+    """Return the number of neighbours in memory with the same place."""
     return shape[1] if last else 1
 
 
@@ -208,5 +208,5 @@ def _empty(shape: Ints, dtype: Any, last: bool) -> Any:
 
 
 def _stored(x: Any, last: bool) -> Any:
-    """The memory of x in rows, or with the channels last; a copy where it lies otherwise."""
+    """Return the memory of x in C order, or with the channels last; a copy if x has another order."""
     return plain(x.transpose(0, *range(2, x.ndim), 1) if last else x)

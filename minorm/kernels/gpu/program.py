@@ -1,10 +1,10 @@
-"""CUDA kernels, compiled when first asked for and kept: in this process by name, on disk by CuPy.
+"""Compiles CUDA kernels at first use and keeps them: in this process by name, on disk by CuPy.
 
     rows = Program("norm_rows.cu")
     kernel = rows.kernel("row_forward", dtypes.float16, dtypes.float32, 8)    # row_forward<__half, float, 8>
     kernel(grid, block, arguments)
 
-Looking a kernel up again is one look into a dictionary by the arguments themselves; no text is formatted for it. CuPy
+A later look-up is one access to a dictionary by the arguments themselves, without formatting text. CuPy
 compiles with -ftz=true: float32 numbers below 1.2e-38 count as 0.
 """
 
@@ -20,14 +20,14 @@ from minorm.kernels.gpu.source import expression, options, source
 
 
 class Program:
-    """One .cu file."""
+    """The compiled kernels of one .cu file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._kernels: dict[tuple[Any, ...], Callable[..., None]] = {}
 
     def kernel(self, *key: Any) -> Callable[..., None]:
-        """The kernel `key[0]` with these template arguments; called as (grid, block, arguments), on any device."""
+        """Return kernel `key[0]` with these template arguments; call it as (grid, block, arguments), on any device."""
         found = self._kernels.get(key)
         return self._compile(key) if found is None else found
 

@@ -1,4 +1,4 @@
-"""Uniform numbers and dropout on a GPU from the blocks of a counting generator: the bits of the CPU, in one launch."""
+"""Uniform random numbers and dropout on a GPU, from a counter-based generator's blocks, with the CPU's bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    rows = plain(x)  # numbers go row by row, as on the CPU; what they decide is brought into x's order
+    rows = plain(x)  # random numbers go row by row, as on the CPU; the results are brought into x's order
     kept = memory.empty(x.shape, dtypes.bool)
     out = _dropout(rows, kept, p, blocks)
     return arranged(out, x), arranged(kept, x)
@@ -44,7 +44,7 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 
 def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
-    """x where it is kept, grown: with blocks that is decided, and written down, by them."""
+    """Return the kept elements of x, scaled. With blocks, random numbers fill `kept`; else it is read."""
     out, n, dtype = memory.empty_like(x), x.size, x.dtype
     if n:
         compute, index = dtypes.compute_type(dtype), launch.index_type(n)
@@ -58,7 +58,7 @@ def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
 
 
 def _given(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
-    """The struct Blocks by value, and its place on the device where a CUDA graph renews it there."""
+    """Return the struct Blocks by value, or its place on the device if a CUDA graph renews it there."""
     if isinstance(blocks, capture.Slot):
         return _NONE, blocks.device
     return (_NONE if blocks is None else Struct(np.array(blocks, np.uint64))), None

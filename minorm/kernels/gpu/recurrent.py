@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU on CuPy arrays: the reference's steps, with products by cuBLAS and activations by our kernels."""
+"""RNN, LSTM and GRU on CuPy arrays: runs the reference's steps with products by cuBLAS and our activation kernels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Softmax, its logarithm and the cross entropy on CuPy arrays; the formulas stand in the reference.
+"""Softmax, its logarithm and the cross entropy on CuPy arrays; the reference has the formulas.
 
-Along the last axis a warp or a block has a row, along any other each thread has one. One launch a function for all four
-float types; a result may have another type than what is read. The sums of long rows go on in float64, in an order that
-the shape alone decides.
+Along the last axis a warp or a block takes a row; along another axis each thread takes one. Each function is one launch
+for all four float types; the result may have another type than the input. The sums of long rows run in float64, in an
+order that depends on the shape alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.kernels.gpu.plans import softmax_plan
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.reference import softmax as reference
 
-THREADS = 128  # of the kernels that give a thread its own row
+THREADS = 128  # of the kernels with one row for each thread
 SUMMING = 256  # of a block that adds up losses
 CHUNK = 1 << 14  # losses that a block adds up
 
@@ -27,7 +27,7 @@ _program = Program("softmax.cu")
 
 
 def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, result: Any) -> Any:
-    """Operation `name` along `axis` of one or two arrays of one shape and float type; None: that is the result's."""
+    """Run operation `name` along `axis` of arrays of one shape and float type; `result` None is that type."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or not a.size or not a.ndim or (b is not None and b.dtype != dtype):
         return fallback(a, axis, dtype=result) if b is None else fallback(a, b, axis, dtype=result)
@@ -66,7 +66,7 @@ def log_softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """As the reference, but that a target which is no class makes its row's loss NaN: the host is not asked."""
+    """Like the reference, but a target that is not a class makes its row's loss NaN, since the host does not wait."""
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or not x.size:
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
@@ -84,12 +84,12 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 def cross_entropy_grad(
     dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    """As the reference; `count` is an array of one float64, as `reduce_losses` gives it. dy may have another type."""
+    """Like the reference; `count` is an array of one float64 from `reduce_losses`. dy may have another type."""
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or dy.dtype not in dtypes.FLOATS or not x.size:
         return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing, count)
     n = x.shape[1]
-    one = dy.size == 1 or not any(dy.strides)  # for all rows, as an expanded view has it
+    one = dy.size == 1 or not any(dy.strides)  # one number for all rows, as in an expanded view
     dy = dy if one else plain(dy)
     x, classes = plain(x), plain(target.astype(np.int64, copy=False))
     dx = memory.empty(x.shape, dtype)
@@ -104,7 +104,7 @@ def cross_entropy_grad(
 
 
 def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
-    """As the reference, in an order that the number of rows decides; how many count is float64 on the GPU."""
+    """Like the reference, in an order that depends on the number of rows; the count is a float64 on the GPU."""
     blocks = -(-losses.size // CHUNK)
     if not blocks:
         return reference.reduce_losses(losses, target, ignore_index, mean, dtype)

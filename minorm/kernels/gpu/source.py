@@ -1,4 +1,4 @@
-"""The text of the .cu files, and C++ names; needs no CuPy, so that tests compile the kernels where there is none."""
+"""Reads the text of the .cu files and writes C++ names; tests can compile the kernels without CuPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.devices import dtypes
 FOLDER = Path(__file__).parent / "sources"
 OPTIONS = ("-std=c++17",)
 AS_WRITTEN = "--fmad=false"  # each product is rounded before it is added
-OF_FILE = {"update.cu": (AS_WRITTEN,)}  # whose two forms, eager and captured, are to have the same bits
+OF_FILE = {"update.cu": (AS_WRITTEN,)}  # the eager and the captured form must have the same bits
 C_NAMES = {
     dtypes.float16: "__half",
     dtypes.bfloat16: "__nv_bfloat16",
@@ -33,9 +33,9 @@ C_NAMES = {
 
 
 def options(name: str) -> tuple[str, ...]:
-    """What NVRTC is told for this .cu file.
+    """Return NVRTC's options for this .cu file.
 
-    It may make a sum and one of its products a fused multiply-add, or not, as the code around them has it: so two
+    By default NVRTC may turn a product and a sum into a fused multiply-add, depending on the code around them. So two
     kernels of one formula may differ in the last bit.
     """
     return (*OPTIONS, *OF_FILE.get(name, ()))
@@ -43,7 +43,7 @@ def options(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def source(name: str) -> str:
-    """The text of a .cu file with our own headers in the place of their #include lines, each once."""
+    """Return the text of a .cu file, with our own headers in place of their #include lines, each once."""
     return _pasted(name, set())
 
 
@@ -59,7 +59,7 @@ def _pasted(name: str, seen: set[str]) -> str:
 
 
 def expression(name: str, *arguments: Any) -> str:
-    """`name<arguments>` in C++, of types, numbers and booleans: row_forward<__half, float, 8, true>."""
+    """Return `name<arguments>` in C++, for types, numbers and booleans: row_forward<__half, float, 8, true>."""
     return f"{name}<{', '.join(map(_word, arguments))}>" if arguments else name
 
 

@@ -1,6 +1,6 @@
-"""Sums and means over some axes of CuPy arrays: each stage of axis_sums.py is a launch or two, see sums_plan.py.
+"""Sums and means over some axes of CuPy arrays: each stage of axis_sums.py is one or two launches (sums_plan.py).
 
-Sums go on in float64 in an order that the shape alone decides, and are rounded once at the end.
+Sums run in float64, in an order that depends on the shape alone, and are rounded once at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _program = Program("sums.cu")
 
 
 def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
-    """The sum or mean over some axes of an array that has elements, the kept axes in their order; of x's type."""
+    """Return the sum or mean over some axes of an array that is not empty, in x's type, with the kept axes in order."""
     if not x.flags.c_contiguous:
         return in_memory_order(_total, x, summed, mean, memory_order(x), plain)
     dtype, count = x.dtype, 1
@@ -30,7 +30,7 @@ def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
 
 
 def middle(x: Any, stage: Stage, result: Any, divisor: float = 1) -> Any:
-    """x (batches, rows, columns) summed over its rows and divided, of type `result`; (batches * columns,)."""
+    """Sum x (batches, rows, columns) over its rows and divide; return (batches * columns,) of type `result`."""
     batches, rows, columns = stage
     if rows == 1:
         return copying.cast(x.reshape(-1), result)

@@ -1,7 +1,7 @@
 """Optimizer steps on CuPy arrays: one launch for up to 48 parameters of one type, see update.cu.
 
-A launch takes the host some microseconds, which is more than a small parameter takes the device: a list at once is what
-makes a step of a small network quick. The kernels take dense arrays in one layout; what is left the reference does.
+A launch takes the host some microseconds, longer than the device needs for a small parameter. One launch for a list
+makes the step of a small network fast. The kernels take dense arrays in one layout; the reference does the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.kernels.reference import update as reference
 
 _program = Program("update.cu")
 
-square_sum = reference.square_sum  # a number on the host; clip_grad_norm_ does without it on a GPU
+square_sum = reference.square_sum  # a number on the host; clip_grad_norm_ does not use it on a GPU
 
 
 def sgd(
@@ -109,7 +109,7 @@ def scale(arrays: list[Any], factor: float) -> None:
 
 
 def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]) -> Iterator[tuple[list[int], bool]]:
-    """The numbers of parameters of one type, and whether they are left to the reference."""
+    """Yield the indices of the parameters of one type, and whether the reference must update them."""
     groups: dict[Any, list[int]] = {}
     recording = capture.recording()
     replaying = recording is not None and recording.replaying  # the arrays are those of the capture
@@ -133,22 +133,22 @@ def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]
 
 
 def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
-    """The gradients in the layout of their parameters."""
+    """Return the gradients in the layout of their parameters."""
     return [arranged(dense(g), p) for g, p in zip(gradients, parameters, strict=True)]
 
 
 def _run(
     name: str, options: tuple[bool, ...], roles: dict[str, list[Any]], of_steps: dict[str, list[float]], numbers: Any
 ) -> None:
-    """Launch for arrays of one type, by their roles in the struct Parts, with the step's numbers as a struct.
+    """Launch for arrays of one type, given by their roles in the struct Parts, with the step's numbers as a struct.
 
-    While a CUDA graph is captured both structs lie on the device. Before a replay only their numbers are renewed.
+    While a CUDA graph is captured, both structs lie on the device. Before a replay only their numbers are renewed.
     """
     parameters = roles["p"]
     dtype = parameters[0].dtype
     compute = dtypes.compute_type(dtype)
     step = np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))])
-    recording = capture.recording() if name != "scale" else None  # its factor is what it was, as all numbers of a graph
+    recording = capture.recording() if name != "scale" else None  # a graph repeats the factor of the capture
     if recording is not None and recording.replaying:
         _renew(recording, len(parameters), step, of_steps)
         return
@@ -172,7 +172,7 @@ def _run(
 
 
 def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[str, list[float]]) -> None:
-    """The numbers of the next replay, of so many parameters; the optimizer has looked that these lie where they did."""
+    """Write the numbers of the next replay; the optimizer has checked that the parameters have not moved in memory."""
     for start in range(0, count, update_plan.MOST):
         kept = recording.next().host
         for name, values in of_steps.items():
@@ -182,5 +182,5 @@ def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[s
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
-    """The entries at `indices` of every list; an empty list, of state that is not kept, stays empty."""
+    """Return the entries at `indices` of every list; an empty list, for state that is not kept, stays empty."""
     return [[values[i] for i in indices] if values else values for values in lists]

@@ -1,4 +1,4 @@
-"""Backend reference."""
+"""The reference backend: the formulas of all kernels in NumPy."""
 
 from minorm.kernels.reference import (
     chain,

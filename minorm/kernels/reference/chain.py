@@ -1,4 +1,4 @@
-"""Several maps one after the other, as a chain of links: what the kernels do in one pass over memory.
+"""Computes a chain of maps, one after the other; the kernels compute it in one pass over memory.
 
 links = (Link("div", 0, 1), Link("erf", 2))     # erf(a / b) of the operands (a, b)
 """
@@ -12,12 +12,12 @@ import numpy as np
 
 from minorm.kernels.reference import elementwise
 
-LONGEST = 4096  # elements of a row that repeats in one pass: a few of them must fit the first cache
+LONGEST = 4096  # elements of a row that repeats in one pass: a few such rows must fit the first cache
 MOST_LINKS = 16
 
 
 class Link(NamedTuple):
-    """One map. a and b are numbers of sources: the operands, and behind them the results of the links before."""
+    """One map. a and b are numbers of sources: first the operands, then the results of the earlier links."""
 
     operation: str
     a: int
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 def chain(links: Sequence[Link], operands: Sequence[Any], shape: tuple[int, ...], maps: Any = elementwise) -> Any:
-    """The result of the last link, of this shape. Operands are of one type and broadcast.
+    """Return the result of the last link, of this shape. Operands are of one type and broadcast.
 
     maps    has a function for each map
     """

@@ -1,13 +1,14 @@
-"""Convolution as a sum over taps: each is one matrix product with a shifted, strided view of the input.
+"""Convolution as a sum over taps: each tap is one matrix product with a shifted, strided view of the input.
 
     y[n, g, :, o] = sum over taps k of  W[g, :, :, k] @ x[n, g, :, o * stride + k * dilation - low]
 
-The two gradients are the same sum read the other ways: the gradient for the input sends each product back to the
-view it came from, the gradient for the weights multiplies the two sides that the forward pass had kept apart.
+The gradients read the same sum in the other directions. The gradient for the input adds each product to the view that
+the tap read. The gradient for the weights multiplies dy by that view.
+
 Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
-pair an axis, and a negative high one cuts x off; `stride` and `dilation` are one number an axis. 16-bit floats are
-computed in float32 and rounded once; bfloat16 in the order of tiles (conv_tiles.py), unless a group has one channel and
-one result. Shapes that do not belong together are a ValueError in every backend.
+pair for each axis, and a negative `high` cuts x off; `stride` and `dilation` have one number for each axis. 16-bit
+floats are computed in float32 and rounded once; bfloat16 is added up in the order of tiles (conv_tiles.py), unless a
+group has one input channel and one output channel. Every backend raises ValueError for shapes that do not fit together.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """The spatial shape of the result: how often the kernel fits into the padded input."""
+    """Return the spatial shape of the result: how often the kernel fits into the padded input."""
     return tuple(
         (x + low + high - d * (k - 1) - 1) // s + 1
         for x, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -46,9 +47,9 @@ def checked(
     groups: int,
     dy: Ints | None = None,
 ) -> Ints:
-    """The shape of y, for x and w of these shapes; ValueError unless they belong together, and dy is like y.
+    """Return the shape of y for these shapes of x and w; raise ValueError unless they, and dy, fit together.
 
-    Kernels compute addresses from shapes: a mistake of a caller must end here, not in a neighbour's memory.
+    Kernels compute addresses from shapes: a caller's mistake must end here, not in other memory.
     """
     if w[1] * groups != x[1] or w[0] % groups or not len(x) == len(w) == len(padding) + 2:
         raise ValueError(
@@ -65,13 +66,13 @@ def checked(
 
 
 def check_bias(operation: str, b: Any, channels: int) -> None:
-    """ValueError unless b is None or has one number a channel."""
+    """Raise ValueError unless b is None or has one number for each channel."""
     if b is not None and b.shape != (channels,):
         raise ValueError(f"{operation}: b.shape is {b.shape}; expected ({channels},)")
 
 
 def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -> None:
-    """ValueError unless it is None or an array like the result."""
+    """Raise ValueError unless `accumulate` is None or an array like the result."""
     if accumulate is not None and (accumulate.shape != tuple(shape) or accumulate.dtype != dtype):
         raise ValueError(
             f"{operation}: accumulate has shape {accumulate.shape} and dtype {accumulate.dtype}; expected those of dx, "
@@ -80,19 +81,19 @@ def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -
 
 
 def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
-    """Is there something to compute in the order of tiles: bfloat16, and more than one channel for one result?"""
+    """Is the sum in the order of tiles? Yes for bfloat16, unless empty or with one channel and one result a group."""
     return bool(a.dtype == b.dtype == bfloat16 and a.size and b.size and tuple(w_shape[:2]) != (groups, 1))
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
+    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """y of shape (N, groups * O, *output); `b` is None or one number an output channel; then the epilogue."""
+    """Return y, (N, groups * O, *output), after the epilogue; `b` is None or has one number per output channel."""
     _, _, *out = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     dtype = compute_type(x.dtype)
@@ -122,7 +123,7 @@ def grad_input(
     b: Any = None,
     accumulate: Any = None,
 ) -> Any:
-    """dx of shape `x_shape`, plus `accumulate`. With a bias per channel of x, the transposed convolution of dy."""
+    """Return dx plus `accumulate`; with a bias per channel of x, this is the transposed convolution of dy."""
     checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
@@ -148,7 +149,7 @@ def grad_input(
 def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """(dw of shape `w_shape`, db with one number an output channel); without `bias` db is None."""
+    """Return dw of shape `w_shape`, and db with one number for each output channel; without `bias` db is None."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if by_tiles(dy, x, w_shape, groups):
         sums = conv_tiles.grad_weight(dy, _padded(x, padding), w_shape, stride, dilation, groups)
@@ -171,18 +172,18 @@ def ways(
     groups: int,
     itemsize: int,  # noqa: ARG001
 ) -> tuple[Ints, dict[str, Any]]:
-    """The shape of y; and None for each of the three sums, where `minorm.explain` shows what kernels would choose."""
+    """Return the shape of y, and None for each of the three sums; `minorm.explain` shows the kernels' choices there."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     return y_shape, dict.fromkeys(("forward", "grad_input", "grad_weight"))
 
 
 def grad_bias(dy: Any) -> Any:
-    """db: dy summed over everything but the channels."""
+    """Return db: dy summed over all axes but the channels."""
     return dy.astype(compute_type(dy.dtype)).sum(axis=(0, *range(2, dy.ndim))).astype(dy.dtype)
 
 
 def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
-    """The function `backward` of a backend whose gradients share nothing."""
+    """Return the function `backward` of a backend that computes each gradient separately."""
 
     def backward(
         dy: Any,
@@ -195,10 +196,10 @@ def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
         needs: tuple[bool, bool, bool] = (True, True, True),
         accumulate: Any = None,
     ) -> tuple[Any, Any, Any]:
-        """(dx plus `accumulate`, dw, db), None where nobody needs it."""
+        """Return (dx plus `accumulate`, dw, db), each None if it is not needed."""
         how = stride, padding, dilation, groups
         dx = dw = db = None
-        if needs[1]:  # first: what it needs in between shall not lie beside dx, which is large
+        if needs[1]:  # first, to free its scratch memory before dx, which is large
             dw, db = grad_weight(dy, x, w.shape, *how, needs[2])
         elif needs[2]:
             db = grad_bias(dy)
@@ -213,7 +214,7 @@ backward = composed(grad_input, grad_weight, grad_bias)
 
 
 def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:
-    """For every tap: its index into the weights, and the view of the padded input that it meets."""
+    """Yield for every tap its index into the weights, and the view of the padded input that it reads."""
     for tap in itertools.product(*map(range, kernel)):
         view = tuple(
             slice(k * d, k * d + (o - 1) * s + 1 if o else k * d, s)
@@ -227,16 +228,16 @@ def _along_channels(b: Any, rank: int) -> Any:
 
 
 def _padded(x: Any, padding: Pairs) -> Any:
-    """x with zeros around it, or without its last places where `high` is negative."""
+    """Return x with zeros around it, or without its last places where `high` is negative."""
     kept = tuple(slice(None, min(0, high) or None) for _, high in padding)
     return np.pad(x[(..., *kept)], ((0, 0), (0, 0), *((low, max(0, high)) for low, high in padding)))
 
 
 def _flat(x: Any, groups: int) -> Any:
-    """(N, groups * C, *spatial) as (N, groups, C, pixels)."""
+    """Return (N, groups * C, *spatial) as (N, groups, C, pixels)."""
     return x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
 
 
 def _by_group(w: Any, groups: int) -> Any:
-    """(groups * O, I) as (groups, O, I)."""
+    """Return (groups * O, I) as (groups, O, I)."""
     return w.reshape(groups, w.shape[0] // groups, w.shape[1])

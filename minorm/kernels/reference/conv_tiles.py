@@ -1,7 +1,8 @@
 """Convolutions of bfloat16 in the order of tiles.py, to the bits of the CPU's kernels (docs/maths-narrow-types.md).
 
-The depth of a result is (tap, input channel), that of an input's gradient (tap that reaches it, output channel), both
-in the order of memory. A weight's depth is (image, pixel): some images form a depth, and these form chunks.
+The depth of a matrix product is the axis that it sums over. A result's depth is (tap, input channel), the depth of an
+input's gradient is (tap that reaches it, output channel), both in memory order. A weight's depth is (image, pixel):
+several images form one depth, and several depths form a chunk.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ PARTIAL = 2 << 20  # numbers in all chunks, at most
 
 
 def images_together(results: int, images: int) -> int:
-    """How many images form one depth of the gradient for the weights: those that fill a block."""
+    """Return how many images form one depth of the gradient for the weights: as many as fill a block."""
     return max(1, min(images, -(-BLOCK // max(1, results))))
 
 
 def chunks_of(images: int, results: int, weights: int) -> int:
-    """How many chunks the gradient for so many weights has: adding them up takes time as well."""
+    """Return the number of chunks of the weights' gradient; fewer if there are many weights to add up."""
     depths = -(-images // images_together(results, images))
     return max(1, min(CHUNKS, depths, images * results // LONG, PARTIAL // max(1, weights)))
 
 
 def forward(padded: Any, w: Any, out: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
-    """Sums in float32, (N, groups * O, *out), of x with its zeros around it."""
+    """Return y as sums in float32, (N, groups * O, *out), for an x that is padded with zeros."""
     taps = list(itertools.product(*map(range, w.shape[2:])))
     views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
     return _summed(views, w, taps, groups, False).reshape(len(padded), len(w), *out)
 
 
 def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """Sums in float32, of x_shape."""
+    """Return dx as sums in float32, of shape `x_shape`."""
     spread, before = _spread(dy, w.shape[2:], x_shape[2:], stride, padding, dilation)
     dx: Any = np.zeros(x_shape, np.float32)
     for start in itertools.product(*(range(min(s, n)) for s, n in zip(stride, x_shape[2:], strict=True))):
@@ -64,7 +65,7 @@ def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dil
 
 
 def grad_weight(dy: Any, padded: Any, w_shape: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
-    """Sums in float32, of w_shape."""
+    """Return dw as sums in float32, of shape `w_shape`."""
     images, out = len(dy), dy.shape[2:]
     taps = list(itertools.product(*map(range, w_shape[2:])))
     views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
@@ -93,13 +94,13 @@ def _starts(tap: Ints, dilation: Ints) -> Ints:
 
 
 def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
-    """So many places along each axis, from these on."""
+    """Return a view of `size` places along each axis, from `starts` on, `stride` apart."""
     rows = zip(starts, size, stride, strict=True)
     return x[(..., *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in rows))]
 
 
 def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
-    """(N, groups, results of a group, places): the sums over the taps and channels of these views."""
+    """Return the sums over the taps and channels of these views: (N, groups, results of a group, places)."""
     channels = views[0].shape[1] // groups
     flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
     left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)
@@ -110,7 +111,7 @@ def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed:
 
 
 def _spread(dy: Any, kernel: Ints, x_size: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> tuple[Any, Ints]:
-    """dy with its elements `stride` apart and zeros between and around them; and how many come before."""
+    """Return dy with its elements `stride` apart and zeros between and around them, and how many zeros come first."""
     before = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
     rows = zip(dy.shape[2:], x_size, stride, padding, before, strict=True)
     size = tuple(b + max((n - 1) * s + 1, low + x) for n, x, s, (low, _), b in rows)

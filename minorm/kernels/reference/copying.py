@@ -1,4 +1,4 @@
-"""Copies: cast, in another order of memory, or broadcast into what is there; and filling. NumPy has a call for each."""
+"""Copies and fills arrays by one NumPy call each: casts, changes the memory order, or broadcasts into an array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
 
-WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # by their bytes: what NumPy moves at once
+WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # by their bytes: types that NumPy moves at once
 
 
 def assign(to: Any, x: Any) -> None:
@@ -18,12 +18,12 @@ def assign(to: Any, x: Any) -> None:
 
 
 def cast(x: Any, dtype: Any, order: str = "K") -> Any:
-    """x in another type: in its order of memory ("K"), or row by row ("C")"""
+    """Return x in another type: in x's memory order ("K"), or row by row ("C")"""
     return x.astype(dtype, order)
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
-    """Arrays joined along an axis"""
+    """Join arrays along an axis"""
     first = arrays[0]
     wide = WORDS.get(first.shape[axis] * first.itemsize) if axis % first.ndim == first.ndim - 1 else None
     if wide is None or any(
@@ -37,7 +37,7 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def copy(x: Any, order: str = "K") -> Any:
-    """x in memory of its own: in its order ("K"), or row by row ("C")"""
+    """Return a copy of x: in x's memory order ("K"), or row by row ("C")"""
     return x.copy(order)
 
 
@@ -47,20 +47,20 @@ def fill(to: Any, value: float) -> None:
 
 
 def full(shape: tuple[int, ...], value: float, dtype: Any) -> Any:
-    """An array of this shape and type with one value"""
+    """Return an array of this shape and type, filled with one value"""
     return np.full(shape, value, dtype)
 
 
 def full_like(x: Any, value: float) -> Any:
-    """An array like x, in its order of memory, with one value"""
+    """Return an array like x, in x's memory order, filled with one value"""
     return np.full_like(x, value)
 
 
 def in_rows(x: Any) -> Any:
-    """x itself if its elements lie row by row without gaps, else a copy that does"""
+    """Return x itself if it is row-major without gaps, else a row-major copy"""
     return x if x.flags.c_contiguous else x.copy("C")
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """(before, after) elements of `value` around each axis"""
+    """Add (before, after) elements of `value` around each axis"""
     return np.pad(x, widths, constant_values=x.dtype.type(value))

@@ -1,8 +1,8 @@
 """Arithmetic and activations, element by element: the formulas, each gradient directly below its function.
 
-A gradient takes `dy`, then what forward left behind: the output y where the formula needs only that (it is kept
-anyway, as the input of the next operation), the input x otherwise. At a kink the gradient is PyTorch's.
-16-bit floats are widened to float32, computed, and rounded once at the end.
+A gradient takes `dy`, and then an array of the forward pass: the output y if the formula needs no more (it is kept
+anyway, as the input of the next operation), else the input x. At a kink the gradient is PyTorch's. 16-bit floats are
+widened to float32, computed, and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def div(a: Any, b: Any) -> Any:
 
 
 def copy(x: Any) -> Any:
-    """x in memory of its own"""
+    """Return a copy of x"""
     return x.copy()
 
 

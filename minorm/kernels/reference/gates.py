@@ -1,8 +1,8 @@
-"""The activations of recurrent layers, by the names ONNX gives them: each function beside its slope.
+"""The activations of recurrent layers by their ONNX names, and their slopes.
 
-A slope is told both what went in (x) and what came out (y), and takes what is cheaper. alpha and beta are the two
-numbers that some of them have; DEFAULTS says which, and what they are by default. `maps` are a backend's elementwise
-functions. The kernels have the same formulas in minorm_ext/recurrent/activations.inc.h.
+A slope gets both the input x and the output y, and uses the cheaper one. Some activations have the parameters alpha and
+beta; DEFAULTS has their default values. `maps` are a backend's elementwise functions. The kernels have the same
+formulas in minorm_ext/recurrent/activations.inc.h.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 
 class Gate(NamedTuple):
-    """An activation with its numbers; those that it does not have are 0."""
+    """An activation with its parameters; a missing parameter is 0."""
 
     name: str
     alpha: float = 0.0
     beta: float = 0.0
 
 
-# The numbers that an activation has: (), (alpha,) or (alpha, beta). They are those of the operators of the same name.
+# The parameters of each activation: (), (alpha,) or (alpha, beta), as for the operators of the same name.
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "Relu": (), "Tanh": (), "Sigmoid": (), "Softsign": (), "Softplus": (),
     "LeakyRelu": (0.01,), "ThresholdedRelu": (1.0,), "Elu": (1.0,),
@@ -29,7 +29,7 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 
 
 def value(gate: Gate, x: Any, maps: Any) -> Any:
-    """The activation of x."""
+    """Return the activation of x."""
     name, alpha, beta = gate.name, x.dtype.type(gate.alpha), x.dtype.type(gate.beta)
     if name == "Sigmoid":
         return maps.sigmoid(x)
@@ -57,7 +57,7 @@ def value(gate: Gate, x: Any, maps: Any) -> Any:
 
 
 def slope(gate: Gate, x: Any, y: Any, maps: Any) -> Any:
-    """The derivative of the activation where it took x to y."""
+    """Return the derivative of the activation at x, where its value is y."""
     name, alpha, beta = gate.name, x.dtype.type(gate.alpha), x.dtype.type(gate.beta)
     one, zero = x.dtype.type(1), x.dtype.type(0)
     if name == "Sigmoid":

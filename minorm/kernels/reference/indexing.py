@@ -1,4 +1,4 @@
-"""Writing elements by position; and the gradient of reading them: add each back to where it was read, in order."""
+"""Writes elements by position, and adds gradients back to the positions that were read, in order."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum,
 
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros of `shape` with dy added at `index`; a position that comes twice gets both"""
+    """Return zeros of `shape` with dy added at `index`; a position that comes twice gets both"""
     dx = np.zeros(shape, dy.dtype)
     np.add.at(dx, index, dy)
     return dx
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on"""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on"""
     where = list(np.indices(index.shape, sparse=True))
     where[axis] = index
     return add_at(dy, tuple(where), shape)
 
 
 def put(x: Any, index: Any, values: Any) -> None:
-    """x[index] = values, in place; of several that come to one place the last one counts, row by row"""
+    """x[index] = values, in place; if several values go to one place, the last one counts, row by row"""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(part, np.ndarray) and part.ndim > 1 and part.dtype.kind in "iu" for part in parts):
         index, values = tuple(_by_rows(part) for part in parts), _by_rows(values)
@@ -34,19 +34,19 @@ def put(x: Any, index: Any, values: Any) -> None:
 
 
 def _by_rows(value: Any) -> Any:
-    """An array in row-major order: NumPy goes through arrays as they lie in memory."""
+    """Return an array in row-major order: NumPy walks through arrays in memory order."""
     return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim > 1 else value
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """How often each of 0, 1, 2 ... stands in x, or the sum of its weights in float64"""
+    """Count each of 0, 1, 2 ... in x, or add up its weights in float64"""
     return np.bincount(x, weights, minlength)
 
 
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
-    """A copy of x with `updates` put at `index`, or combined with what is there: "add", "mul", "min" or "max".
+    """Return a copy of x with `updates` at `index`, or combined with x's elements: "add", "mul", "min" or "max".
 
-    16-bit floats are combined in float32 and rounded once. "none" keeps the last of several at one place.
+    16-bit floats are combined in float32 and rounded once. "none" keeps the last of several updates at one place.
     """
     if reduction == "none":
         y = x.copy()

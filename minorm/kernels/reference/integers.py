@@ -4,8 +4,8 @@
     integer_conv(x, w, ...)       the same over the taps and channels of a convolution
     requantize(sums, how, axis)   bytes again: round(sums * scale) + zero, cut off at the ends
 
-Sums that leave int32 come in again at its other end. `how` in place of None lets a product return what `requantize`
-makes of it. Integers have no rounding, so every backend and processor has the same bits.
+Sums beyond int32 wrap around. With `how`, a product returns its requantized sums. Integers are not rounded, so every
+backend and processor has the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Form = tuple[Ints, Pairs, Ints, int]
 
 
 class Requantization(NamedTuple):
-    """How sums become bytes again. scale: float32, one number or one for each output."""
+    """The numbers that turn sums into bytes again. scale: float32, one number or one for each output."""
 
     scale: Any
     zero: int
@@ -35,7 +35,7 @@ class Requantization(NamedTuple):
 
     @classmethod
     def of(cls, scale: Any, zero: Any, low: int | None = None) -> Requantization:
-        """To the type of `zero`, an array of one number; `low` is where a Relu cuts off."""
+        """Requantize to the type of `zero`, an array of one number; `low` is the bound of a Relu."""
         if zero.dtype not in BYTES or zero.size != 1:
             raise TypeError(
                 f"requantize: zero is {zero.dtype} of shape {zero.shape}; expected one number of int8 or uint8"
@@ -48,7 +48,7 @@ class Requantization(NamedTuple):
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """a @ b of (..., M, K) and (..., K, N); a_zero is one number, b_zero one or N of them, bias None or N of int32."""
+    """a @ b of (..., M, K) and (..., K, N); a_zero is one number, b_zero one or N numbers, bias None or N int32."""
     check_bytes("integer_matmul", a=a, b=b)
     xp = namespace(a)
     b_zero = xp.asarray(zeros("integer_matmul", "b_zero", b_zero, b.shape[-1]))
@@ -63,7 +63,7 @@ def integer_matmul(
 def integer_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias are as b_zero.
+    """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias as above.
 
     form    stride, padding, dilation and groups, as reference/conv.py has them
     """
@@ -94,17 +94,17 @@ def integer_conv(
 
 
 def prepare_matmul(a: Any, b: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  other backends look at a
-    """integer_matmul as a function of arrays that are like a: what it needs of the others is done once."""
+    """Return integer_matmul as a function of arrays like a: the work on the other arguments is done once."""
     return lambda a: integer_matmul(a, b, *rest)
 
 
 def prepare_conv(x: Any, w: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  as prepare_matmul
-    """integer_conv as a function of arrays that are like x."""
+    """Return integer_conv as a function of arrays like x."""
     return lambda x: integer_conv(x, w, *rest)
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
-    """round(sums * scale) + zero, half way to the even number; the scale's numbers lie along the axis."""
+    """round(sums * scale) + zero, with halves to the even number; the scale's numbers lie along the axis."""
     scale = namespace(sums).asarray(how.scale)
     if scale.size > 1:
         scale = scale.reshape(tuple(-1 if i == axis % sums.ndim else 1 for i in range(sums.ndim)))
@@ -114,9 +114,9 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
-    """round(a * factors[0] + (b * factors[1] + factors[2])) of bytes, cut off at the ends of `how`; they broadcast.
+    """round(a * factors[0] + (b * factors[1] + factors[2])) of bytes that broadcast, clipped to the bounds of `how`.
 
-    Each multiply-add is rounded once to float32, which float64 has room for.
+    Each multiply-add is computed in float64, which has room for it, and rounded once to float32.
     """
     check_bytes("add", a=a, b=b)
     of_a, of_b, fixed = (np.float64(factor) for factor in factors)
@@ -127,7 +127,7 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 
 
 def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, Any]:
-    """The factors of `add`, in the order of onnxruntime's roundings: scales and zero points of a, b and the result."""
+    """Return the factors of `add`, rounded as onnxruntime does, from the scales and zeros of a, b and the result."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         a, b, own = (np.float32(scale) for scale in scales)
         of_a, of_b = a / own, b / own
@@ -136,7 +136,7 @@ def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, 
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """round(x / scale) + zero of float32, cut off at the ends of the type; scale and zero (or None) are one number."""
+    """round(x / scale) + zero of float32, clipped to the range of the type; scale and zero (or None) are one number."""
     ends = np.iinfo(dtype)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         q = np.rint(x / scale.reshape(())) + np.float32(0 if zero is None else zero.item())
@@ -162,7 +162,7 @@ def check_matrices(a: Ints, b: Ints) -> None:
 
 
 def zeros(name: str, argument: str, given: Any, count: int) -> Any:
-    """Zero points in int64: an array of one number, or of one for each output."""
+    """Return zero points in int64: an array of one number, or of one number for each output."""
     array = np.atleast_1d(np.asarray(given, np.int64))
     if array.shape not in ((1,), (count,)):
         raise ValueError(f"{name}: {argument} has shape {np.shape(given)}; expected one number, or ({count},)")
@@ -170,7 +170,7 @@ def zeros(name: str, argument: str, given: Any, count: int) -> Any:
 
 
 def outputs(name: str, argument: str, given: Any, count: int) -> Any:
-    """One int32 for each output, in int64."""
+    """Return int64 from one int32 for each output; raise ValueError for other shapes and types."""
     if given.shape != (count,) or given.dtype != np.int32:
         raise ValueError(
             f"{name}: {argument} is {given.dtype} of shape {given.shape}; expected int32 of shape ({count},)"

@@ -43,11 +43,11 @@ def _linear(x: Any, w: Any, b: Any) -> Any:
 
 
 def affine(a: Any, b: Any, bias: Any, relu: bool) -> Any:
-    """a @ b + bias, a (..., in), b (in, out), bias (out), and the relu of that: rounded as by one after the other"""
+    """a @ b + bias, or its relu, for a (..., in), b (in, out), bias (out): rounded like separate operations"""
     c = elementwise.add(matmul(a, b), bias)
     return elementwise.relu(c) if relu else c
 
 
 def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
-    """dw = dy.T @ x and db, the rows of dy added up, of dy (rows, out) and x (rows, in); without `bias` db is None"""
+    """dw = dy.T @ x, and db = the sum of dy's rows, for dy (rows, out) and x (rows, in); without `bias` db is None"""
     return matmul(dy.T, x), sum_to(dy, dy.shape[1:]) if bias else None

@@ -1,4 +1,4 @@
-"""Uninitialised arrays: what the CPU backend serves from a pool of reused memory is NumPy's own allocation here."""
+"""Allocates uninitialised arrays by NumPy; the CPU backend takes them from a pool of reused memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ empty_like = np.empty_like
 
 
 def empty_cache() -> None:
-    """Nothing is kept, so there is nothing to give back."""
+    """Do nothing: there is no pool to empty."""
 
 
 def statistics() -> dict[str, Any]:
-    """Nothing is counted."""
+    """Return no statistics: nothing is counted."""
     return {}

@@ -1,10 +1,9 @@
 """The specification of the normalization kernels: view the data as its four loops and write the formula.
 
-`four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become
-(keep, keep, 1, 1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Elements are
-computed with in `dtype`, sums run in float64. With a mask they run over the elements where it is True, whose number is
-then m; elsewhere the results are 0. An activation follows as operations of its own. See minorm/kernels/protocol.py for
-the letters.
+`four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become (keep, keep, 1,
+1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Elements are computed in `dtype`,
+sums in float64. With a mask, sums run over the elements where it is True, and m is their number; the other results are
+0. An activation follows as a separate operation. See minorm/kernels/protocol.py for the letters.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ REDUCED = (2, 3)
 
 
 def plan_of(*_: Any) -> dict[str, Any]:
-    """No plan, for `mn.explain` where this stands in for the kernels: the formulas run as they are written."""
+    """Return the plan that `mn.explain` shows if the reference replaces the kernels: there are no choices."""
     return {"strategy": "reference"}
 
 
 def is_one_pass(*_: Any) -> bool:
-    """Is an activation in the same pass? Nothing is, for the same reason."""
+    """Return False: the reference computes an activation in a separate pass."""
     return False
 
 
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """k, d, var: two passes, the second about the mean."""
+    """Return k, d and var: two passes, the second about the mean."""
     x4 = _computed(four(nest, x), dtype)
     if not centered:
         zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
@@ -80,7 +79,7 @@ def grad_sums(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
-    """sum_g, sum_gx."""
+    """Return sum_g and sum_gx."""
     g = _g(nest, dy, s, dtype, mask)
     return _sum(g), _sum(g * _xhat(nest, x, stats, dtype, mask))
 
@@ -88,7 +87,7 @@ def grad_sums(
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
-    """ds, db."""
+    """Return ds and db."""
     dy4 = _g(nest, dy, None, dtype, mask)
     ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats, dtype, mask)), parameter_sums(nest, dy4)
     return ds.astype(dy4.dtype), db.astype(dy4.dtype)
@@ -127,7 +126,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics; `running` is updated when they are there."""
+    """Return y and the statistics; update `running` with them."""
     k, d, var = moments(nest, x, equation.centered, dtype, mask)
     count = None if mask is None else counts(nest, mask)
     with np.errstate(divide="ignore"):
@@ -157,7 +156,7 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """dx, ds, db; and dresidual, if it is given."""
+    """Return dx, ds and db; fill dresidual if it is given."""
     dx = ds = db = None
     if y is not None:
         dy = relu_grad(dy, y)
@@ -176,12 +175,12 @@ def backward(
 
 
 def counts(nest: Nest, mask: Array) -> Array:
-    """How many elements of each row count."""
+    """Return the number of elements of each row that count."""
     return four(nest, mask).sum(axis=REDUCED, dtype=np.int64).reshape(-1)
 
 
 def _counted(nest: Nest, values: Array, mask: Array | None) -> Array:
-    """Four loop axes with 0 where the mask is False: whatever stands there, NaN too, is gone."""
+    """Return values on the four loop axes with 0 where the mask is False, in place of NaN too."""
     return values if mask is None else np.where(four(nest, mask), values, values.dtype.type(0))
 
 
@@ -189,17 +188,17 @@ def _counted(nest: Nest, values: Array, mask: Array | None) -> Array:
 
 
 def four(nest: Nest, x: Array) -> Array:
-    """x with axes (keep outer, keep inner, reduce outer, reduce inner); shares x's memory."""
+    """Return x with axes (keep outer, keep inner, reduce outer, reduce inner); the view shares x's memory."""
     return _as_loops(x.reshape(nest.shape).transpose(nest.order), nest.two_by_two)
 
 
 def parameters(nest: Nest, s: Array) -> Array:
-    """s or b with the same four axes, of length 1 where it does not vary."""
+    """Return s or b with the same four axes, of length 1 where it does not vary."""
     return _as_loops(s, _parameter_loops(nest))
 
 
 def parameter_sums(nest: Nest, terms: Array) -> Array:
-    """Four loop axes, summed over those along which the parameters do not vary: a flat array like s and b."""
+    """Sum over the loop axes along which the parameters do not vary, and return a flat array like s and b."""
     shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
     total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
     return _from_loops(total, _parameter_loops(nest)).reshape(-1)
@@ -210,13 +209,13 @@ def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
 
 
 def _as_loops(gapless: Array, loops: tuple[Loop, ...]) -> Array:
-    """Memory order is by falling data step; cut the memory into the loops and bring them into their own order."""
+    """Return gapless memory as the loops' array: cut it by falling data step, and transpose it to their order."""
     order = _by_step(loops)
     return gapless.reshape([loops[i].count for i in order]).transpose([order.index(i) for i in range(4)])
 
 
 def _from_loops(y4: Array, loops: tuple[Loop, ...]) -> Array:
-    """The inverse: four loop axes -> memory order."""
+    """Return the four loop axes in memory order, the inverse of `_as_loops`."""
     return y4.transpose(_by_step(loops))
 
 
@@ -225,19 +224,19 @@ def _by_step(loops: tuple[Loop, ...]) -> list[int]:
 
 
 def like(nest: Nest, y4: Array, x: Array) -> Array:
-    """Four loop axes -> an array like x: its shape, type and memory order."""
+    """Return the four loop axes as an array with x's shape, type and memory order."""
     y = np.empty_like(x)
     four(nest, y)[...] = y4
     return y
 
 
 def _computed(values: Array, dtype: Any = None) -> Array:
-    """In the type that is computed in: float32 for the 16-bit types unless something else is asked for."""
+    """Return values in the type computed in: `dtype`, or by default float32 for the 16-bit types."""
     return values.astype(dtypes.compute_type(values.dtype) if dtype is None else dtype, copy=False)
 
 
 def kept(nest: Nest, statistic: Array) -> Array:
-    """A statistic, one number a row, so that it broadcasts against the four loops."""
+    """Return a statistic, one number for each row, in a shape that broadcasts against the four loops."""
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 

@@ -1,8 +1,8 @@
-"""Philox4x64-10: random numbers by their number. Block n, of four words, is a function of n and a key alone.
+"""Philox4x64-10, a counter-based generator: block n, of four words, is a function of n and a key alone.
 
-A generator counts blocks, and hands a kernel the numbers of some and its key (`minorm.random.take_blocks`): the kernel
-makes them all at once. Element i has word i. A word of 32 bits is half of one of 64, the lower half first. Words and
-their order are those of NumPy's Philox.
+A generator counts blocks, and gives a kernel a range of block numbers and its key (`minorm.random.take_blocks`): the
+kernel computes all blocks at once. Element i gets word i. A word of 32 bits is half of a word of 64, the lower half
+first. Words and their order are those of NumPy's Philox.
 
 Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 
-Blocks = tuple[int, int, int, int]  # (n, rank, key, key): those numbered (n + 1, 0, rank, 1), (n + 2, 0, rank, 1) ...
+Blocks = tuple[int, int, int, int]  # (n, rank, key, key): the blocks (n + 1, 0, rank, 1), (n + 2, 0, rank, 1) ...
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # of the key, from round to round
 ROUNDS = 10
@@ -24,7 +24,7 @@ LOW = (1 << 32) - 1
 
 
 def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
-    """u = w / 2^k on [0, 1): of each word the first k bits, 24 of 32 in float32, 53 of 64 in float64."""
+    """u = w / 2^k on [0, 1), with w the first k bits of a word: 24 of 32 in float32, 53 of 64 in float64."""
     count = int(np.prod(shape, dtype=np.int64))
     if dtype == dtypes.float32:
         numbers = (_words(count, 32, blocks) >> 8).astype(np.float32) * np.float32(2.0**-24)
@@ -34,7 +34,7 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    """(y, m): y = x * m / (1 - p), m true where the element's word of 32 bits is at least p * 2^32; in C order."""
+    """Return y = x * m / (1 - p) and m, True where the element's 32-bit word is at least p * 2^32, in C order."""
     kept = _words(x.size, 32, blocks).reshape(x.shape) >= np.uint32(threshold(p)[0])
     return keep(x, kept, p), kept
 
@@ -48,12 +48,12 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def threshold(p: float) -> tuple[int, float]:
-    """The word from which on an element is kept, and what it is multiplied by then: 0 for p = 1."""
+    """Return the smallest word that keeps an element, and the factor of kept elements: 0 for p = 1."""
     return min(round(p * 2**32), 2**32 - 1), 1 / (1 - p) if p < 1 else 0.0
 
 
 def _words(count: int, bits: int, blocks: Blocks) -> Any:
-    """The first `count` words of 32 or 64 bits of these blocks."""
+    """Return the first `count` words of 32 or 64 bits of these blocks."""
     before, rank, *key = blocks
     n = np.arange(-(-count * bits // 256), dtype=np.uint64) + np.uint64(before + 1)
     number = n, np.full_like(n, 0), np.full_like(n, rank), np.full_like(n, 1)
@@ -70,7 +70,7 @@ def _stirred(a: Any, b: Any, c: Any, d: Any, first: int, second: int) -> tuple[A
 
 
 def _product(x: Any, factor: int) -> tuple[Any, Any]:
-    """The upper and the lower 64 bits of a product, by halves of 32 as on paper."""
+    """Return the upper and the lower 64 bits of a product, by long multiplication of 32-bit halves."""
     half = np.uint64(32)
     low, high = x & np.uint64(LOW), x >> half
     f_low, f_high = np.uint64(factor & LOW), np.uint64(factor >> 32)

@@ -1,17 +1,18 @@
-"""RNN, LSTM and GRU: one direction of a layer through all its steps, in NumPy, each gradient below its function.
+"""RNN, LSTM and GRU: computes one direction of a layer over all steps, in NumPy, with each gradient below its function.
 
     memory = forward(cell, a, r, br, p, h, c, y, lengths, reverse, keep)
     da, dq = backward(cell, memory, r, p, dy, dh, dc, lengths, reverse)
 
-`a` (steps, batch, gates * hidden) is W x and the biases, for all steps at once: what no step waits for. Each step adds
-R h to it and takes it through the gates. Blocks of rows of W and R belong to gates; `cell.gates` says in which order
-("ifgo"). Of a GRU, whose reset may come between, `br` is the bias that is added to R h; elsewhere it is None.
+`a` (steps, batch, gates * hidden) is W x plus the biases, computed for all steps at once, since it depends on no state.
+Each step adds R h to it and applies the gates. Blocks of rows of W and R belong to gates; `cell.gates` has their order
+("ifgo"). For a GRU, whose reset may come between, `br` is the bias that is added to R h; for the others it is None.
 
 `h` and `c` (batch, hidden) are the first states, and become the last ones; `y` (steps, batch, hidden) is filled with
-the states after each step. On the way back dh and dc, the gradients of the last states, become those of the first, da
-is what W x receives, and dq what R h does. `reverse` begins at the last step.
+the states after each step. In backward, dh and dc, the gradients of the last states, become those of the first ones; da
+is the gradient of W x, and dq that of R h. `reverse` begins at the last step.
 
-`lengths` (batch,) are the steps that each sequence has, or None for all. Beyond them it keeps its state, and y is 0.
+`lengths` (batch,) are the numbers of steps of the sequences, or None for all. Beyond them it keeps its state, and y is
+0.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from minorm.kernels.reference import elementwise, gates, matmul
 
 
 class Cell(NamedTuple):
-    """What a step computes. kind: RNN, LSTM or GRU. variant: a GRU resets after the product; an LSTM has f = 1 - i."""
+    """A recurrent cell. kind: RNN, LSTM or GRU. variant: a GRU resets after the product; an LSTM has f = 1 - i."""
 
     kind: str
     gates: str
@@ -45,7 +46,7 @@ NUMPY = Kernels()
 
 
 class Memory(NamedTuple):
-    """Of all steps: pre-activations, the gates' values, what else backward needs, and the states before each."""
+    """The arrays for backward, of all steps: pre-activations, gates, one more value (e), and earlier states."""
 
     a: Any
     v: Any
@@ -55,7 +56,7 @@ class Memory(NamedTuple):
 
 
 class Step:
-    """One step of a cell, forward and backward, by the kernels of some backend."""
+    """Computes one step of a cell, forward and backward, by a backend's kernels."""
 
     def __init__(self, cell: Cell, r: Any, b: Any, p: Any, kernels: Kernels) -> None:
         self.cell, self.r, self.b = cell, r, b
@@ -64,20 +65,20 @@ class Step:
         self.p = None if p is None else p.reshape(3, -1)
 
     def forward(self, a: Any, h: Any, c: Any) -> tuple[Any, Any, Any, Any]:
-        """v, e, and the states after the step."""
+        """Return v, e, and the states after the step."""
         raise NotImplementedError
 
     def backward(self, a: Any, v: Any, e: Any, h: Any, c: Any, dh: Any, dc: Any) -> tuple[Any, Any, Any, Any]:
-        """da, dq, and the gradients of the states before the step from those after it."""
+        """Return da, dq, and the gradients of the states before the step, from the gradients of the states after it."""
         raise NotImplementedError
 
     def part(self, a: Any, gate: str) -> Any:
-        """The columns of one gate."""
+        """Return the columns of one gate."""
         i = self.cell.gates.index(gate)
         return a[..., i * self.hidden : (i + 1) * self.hidden]
 
     def value(self, kind: int, a: Any) -> Any:
-        """Activation number `kind` of a, after the clip."""
+        """Return activation number `kind` of a, after the clip."""
         return gates.value(self.cell.activations[kind], self.clipped(a), self.maps)
 
     def slope(self, kind: int, a: Any, v: Any) -> Any:
@@ -100,7 +101,7 @@ class RNN(Step):
         v = self.value(0, a)
         return v, v, v, c
 
-    def backward(self, a, v, e, h, c, dh, dc):  # noqa: ARG002  the signature of all
+    def backward(self, a, v, e, h, c, dh, dc):  # noqa: ARG002  all cells have this signature
         da = dh * self.slope(0, a, v)
         return da, da, self.product(da, self.r), dc
 
@@ -156,8 +157,8 @@ class LSTM(Step):
 class GRU(Step):
     """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h
 
-    That is the variant, PyTorch's; the other resets first: n = tanh(W x + R (r * h) + b). Rows of z and r come first
-    in W and R, those of n last.
+    This is PyTorch's form, `cell.variant`. The other form resets first: n = tanh(W x + R (r * h) + b). In W and R the
+    rows of z and r come first, the rows of n last.
     """
 
     def forward(self, a, h, c):
@@ -203,7 +204,7 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """What backward needs, if it is to be kept. c is None but for an LSTM, p but for one with peepholes."""
+    """Run all steps; return the Memory for backward if `keep`. Only an LSTM has c, and with peepholes p."""
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
     if keep:
@@ -226,7 +227,7 @@ def backward(
     cell: Cell, memory: Memory, r: Any, p: Any, dy: Any, dh: Any, dc: Any, lengths: Any, reverse: bool,
     kernels: Kernels = NUMPY,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """da and dq, one array where they are alike. dy may be None, dc but for an LSTM."""
+    """Return da and dq, the same array if they are equal. dy may be None; dc is None unless the cell is an LSTM."""
     step = STEPS[cell.kind](cell, r, None, p, kernels)
     da = np.empty_like(memory.a)
     dq = np.empty_like(da) if cell.kind == "GRU" and cell.variant else da
@@ -242,7 +243,7 @@ def backward(
 
 
 def _times(steps: int, lengths: Any, backwards: bool, like: Any) -> Any:
-    """Each step in the order of the walk, and which sequences have it."""
+    """Yield each step in order, and a mask of the sequences that have this step, or None for all."""
     for t in range(steps)[:: -1 if backwards else 1]:
         yield t, None if lengths is None else constant_of((t < lengths)[:, None], like)
 

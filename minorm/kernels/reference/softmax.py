@@ -1,6 +1,6 @@
-"""Softmax along one axis, its logarithm, and the cross entropy of rows: each gradient directly below its function.
+"""Softmax along one axis, its logarithm, and the cross entropy of rows, with each gradient directly below its function.
 
-Those of softmax take `dtype`, the type of the result where that is not the type of the arguments (`widened`).
+The softmax functions take `dtype`, the type of the result if it differs from the type of the arguments (`widened`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def log_softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """The loss of each row of logits x (rows, classes) against the class target (rows,), and what the gradient needs.
+    """Return the loss of each row of logits x (rows, classes) for the classes target (rows,), and lse for the gradient.
 
         loss = lse - (1 - label_smoothing) * x[target] - label_smoothing * mean(x),   lse = log sum exp(x)
 
@@ -70,7 +70,7 @@ def cross_entropy_grad(
 ) -> Any:
     """share * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), of x's type
 
-    The share of a row is dy, one number or one a row, over `count` where that is given.
+    The share of a row is dy (one number, or one for each row), divided by `count` if that is given.
     """
     (rows, classes), dtype = x.shape, x.dtype
     x = x.astype(compute_type(dtype), copy=False)
@@ -81,9 +81,9 @@ def cross_entropy_grad(
 
 
 def shares(dy: Any, count: Any, rows: int) -> Any:
-    """What each of `rows` losses receives of the gradient dy, in the type computed in.
+    """Return each row's share of the gradient dy, in the type computed in.
 
-    A mean over nothing passes nothing on: its NaN stays with the loss, and no parameter becomes NaN.
+    The mean over no rows has gradient 0: its loss is NaN, but no parameter becomes NaN.
     """
     dy = dy.reshape(-1).astype(compute_type(dy.dtype), copy=False)
     if count is not None:
@@ -92,7 +92,7 @@ def shares(dy: Any, count: Any, rows: int) -> Any:
 
 
 def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
-    """The sum of losses, or their mean over the targets that count, rounded to `dtype` once; and how many these are.
+    """Return the sum of losses, or the mean over the targets that count, rounded once to `dtype`; and their count.
 
     Sums are taken in float64; the mean over nothing is NaN.
     """
@@ -104,7 +104,7 @@ def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype
 
 
 def check_target(x: Any, target: Any, ignore_index: int) -> None:
-    """Every target a class of x (rows, classes) or ignore_index; else a ValueError that names the first one.
+    """Raise ValueError for the first target that is neither a class of x (rows, classes) nor ignore_index.
 
     On a GPU nothing is checked: the host would have to wait for the answer.
     """

@@ -1,4 +1,4 @@
-"""Sums and means over some axes, and the sum that turns a gradient into that of a broadcast operand.
+"""Sums and means over some axes, and the sum that reduces a gradient to the shape of a broadcast operand.
 
 Floats are added up in float64 and rounded once.
 """
@@ -14,20 +14,20 @@ from minorm.devices import dtypes
 
 
 def sum_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The sum over `axes` (each >= 0); integers and booleans as NumPy does it"""
+    """Return the sum over `axes` (each >= 0); integers and booleans are summed by NumPy's rules"""
     if not dtypes.is_float(x.dtype):
         return np.sum(x, axis=axes, keepdims=keepdims)
     return _total(x, axes, keepdims).astype(x.dtype)
 
 
 def mean_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The mean over `axes`; NaN over nothing"""
+    """Return the mean over `axes`; NaN if there are no elements"""
     with np.errstate(invalid="ignore", divide="ignore"):
         return (_total(x, axes, keepdims) / prod(x.shape[axis] for axis in axes)).astype(x.dtype)
 
 
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """`x` summed over the axes along which an operand of `shape` was broadcast to `x.shape`"""
+    """Sum `x` over the axes along which an operand of `shape` was broadcast to `x.shape`"""
     lead = x.ndim - len(shape)
     stretched = tuple(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1)
     axes = tuple(range(lead)) + stretched

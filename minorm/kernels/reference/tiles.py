@@ -1,8 +1,9 @@
-"""Products of bfloat16 in the order in which a processor's matrix tiles add up: a result has these bits everywhere.
+"""Computes products of bfloat16 in the order in which a processor's matrix tiles add up: the bits are equal everywhere.
 
-The depth is cut into blocks of 32. In a block the even terms form one chain of multiply-adds and the odd ones another,
-both from +0; the two are added, and their sum is added to those of the blocks before. Every step is rounded once to
-float32, to the nearest and then even, and denormal numbers count as zeros of their sign, before a step and after it.
+The depth is cut into blocks of 32. In a block the even terms form one chain of multiply-adds and the odd terms another,
+both from +0. The two chains are added, and their sum is added to the total of the earlier blocks. Every step is rounded
+once to float32, to the nearest and then even, and denormal numbers count as zeros of their sign, before a step and
+after it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 BLOCK = 32
-SMALLEST = np.float32(2.0**-126)  # that is not denormal
+SMALLEST = np.float32(2.0**-126)  # the smallest number that is not denormal
 
 
 def product(a: Any, b: Any, total: Any = None) -> Any:
@@ -33,20 +34,20 @@ def product(a: Any, b: Any, total: Any = None) -> Any:
 
 
 def with_bias(sums: Any, b: Any) -> Any:
-    """The sums plus a bias that broadcasts, or None; to be rounded to bfloat16."""
+    """Return the sums plus a bias that broadcasts, or None; the caller rounds them to bfloat16."""
     return sums if b is None else flushed(sums + flushed(b.astype(np.float32)))
 
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
     """a * b + c, rounded once.
 
-    Of two bfloat16 the product is exact in float64. The sum is too, or one of the two is so much smaller than the other
-    that float32 rounds to the other either way.
+    The product of two bfloat16 is exact in float64. The sum is exact too, or one term is so small that float32 rounds
+    to the other term either way.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return flushed((a.astype(np.float64) * b + c).astype(np.float32))
 
 
 def flushed(x: Any) -> Any:
-    """Zeros of the same sign in place of denormal numbers."""
+    """Return x with zeros of the same sign in place of denormal numbers."""
     return np.where(np.abs(x) < SMALLEST, np.copysign(np.float32(0), x), x)

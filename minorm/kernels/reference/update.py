@@ -1,7 +1,7 @@
-"""Optimizer steps, one parameter after the other: the formulas, in place on parameters and their state.
+"""Optimizer steps by their formulas, one parameter after the other, in place on parameters and their state.
 
-Lists have one entry a parameter, all arrays of one shape and type. 16-bit floats are computed in float32; parameter
-and state are each rounded once.
+Lists have one entry for each parameter; a parameter's arrays have one shape and type. 16-bit floats are computed in
+float32; parameter and state are each rounded once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def adam(
 
     m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) make up for the start at zero; step counts from 1.
     g = +-gradient + weight_decay * p, or, decoupled (AdamW), g = +-gradient and p shrinks by lr * weight_decay first.
-    Where `peaks` is not empty (amsgrad), v' is made from the largest v so far.
+    If `peaks` is not empty (amsgrad), v' is computed from the largest v so far.
     """
     for i, (p, gradient, step) in enumerate(zip(parameters, gradients, steps, strict=True)):
         value = _wide(p)
@@ -85,7 +85,7 @@ def scale(arrays: list[Any], factor: float) -> None:
 
 
 def square_sum(array: Any) -> float:
-    """The sum of squares, in float64"""
+    """Return the sum of squares, in float64"""
     wide = array.astype(np.float64)
     return float((wide * wide).sum())
 

@@ -1,4 +1,4 @@
-"""16-bit floats are stored in 16 bits and computed in 32: widen the arguments, round the result once."""
+"""Computes 16-bit floats in float32: widens the arguments, and rounds the result once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from minorm.devices import dtypes
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `function` its 16-bit arrays as float32 and round its result back, once; a second result stays float32.
+    """Pass 16-bit arrays to `function` as float32 and round its result back once; a second result stays float32.
 
-    Where the call has a `dtype`, the result is rounded to that instead.
+    If the call has a `dtype`, the result is rounded to that type instead.
     """
 
     @functools.wraps(function)

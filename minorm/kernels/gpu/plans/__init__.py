@@ -1,1 +1,1 @@
-"""Which kernels run, on how many blocks, with what arguments."""
+"""Plans of launches: the choice of kernels, their grids and their arguments."""

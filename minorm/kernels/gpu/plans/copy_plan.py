@@ -1,11 +1,11 @@
-"""How elements move from one array to another: loops over both, put together where they can be, and a launch for them.
+"""Plans the copy of elements between arrays: merges the loops over both, and chooses a launch for them.
 
     x (2, 64, 56, 56) in rows, y with the channels last
     loops      2 times: 200704 apart in y, 200704 apart in x
             3136 times:     64 apart in y,      1 apart in x        the columns of a tile
               64 times:      1 apart in y,   3136 apart in x        its rows
 
-Arithmetic on shapes and steps, both in elements; there is no device here, and no array.
+This is arithmetic on shapes and steps, both in elements, without a device or an array.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 
-BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}  # by size: what moves as it is
+BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}  # by size: types of unchanged bits
 THREADS = 256
-MOST = 6  # loops that a launch takes
-SHORT = 8  # rows and columns from which on a tile is worth its turn through shared memory
-NARROW = 32  # rows or columns up to which a tile is long in the other direction
+MOST = 6  # loops, at most, in a launch
+SHORT = 8  # rows and columns, at least, for which a transposition through shared memory pays
+NARROW = 32  # rows or columns, at most, for a tile that is long in the other direction
 
 Ints = tuple[int, ...]
 
 
 class Loop(NamedTuple):
-    """How often, and how far apart in the array that is written and in the one that is read."""
+    """A loop: the number of turns, and the steps in the written array and in the read array."""
 
     times: int
     to: int
@@ -39,18 +39,18 @@ class Plan(NamedTuple):
     """One launch."""
 
     turned: bool  # kernel turn, else move
-    widths: Ints  # of an access: of both arrays of `turn`, of the one that is written by `move`
+    widths: Ints  # of an access: in both arrays for `turn`, in the written array for `move`
     rows: int  # of a tile of `turn`
     integer: np.dtype[Any]  # of indices
-    axes: Any  # the struct Axes: counts, steps in what is written, steps in what is read
-    sizes: Ints  # what the kernel takes behind it
-    whole: bool  # `move`: an access of what is written is one of what is read
+    axes: Any  # the struct Axes: counts, steps in the written array, steps in the read array
+    sizes: Ints  # the kernel's arguments after the struct
+    whole: bool  # `move`: an access of the written array is also one access of the read array
     grid: tuple[int]
 
 
 @functools.lru_cache(maxsize=4096)
 def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
-    """The loops from the outermost to the innermost of what is written; neighbours that one step walks are one loop."""
+    """Return the loops, outermost first in the written array; neighbours that one step can walk are merged."""
     axes = [Loop(n, a, b) for n, a, b in zip(shape, to, source, strict=True) if n != 1]
     found: list[Loop] = []
     for loop in sorted(axes, key=lambda loop: (-loop.to, -loop.source)):
@@ -63,9 +63,10 @@ def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], alignment: int) -> Plan | None:
-    """The launch; sizes: bytes of an element that is written and of one that is read. None: more loops than it takes.
+    """Return the launch, or None for too many loops. sizes: bytes of a written and of a read element.
 
-    alignment: both arrays begin at a multiple of so many bytes. There is at least one element, and no step is below 0.
+    alignment: both arrays begin at a multiple of this number of bytes. There is at least one element, and no step is
+    below 0.
     """
     found = loops(shape, to, source)
     if len(found) > MOST:
@@ -82,9 +83,9 @@ def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], alignment:
 def _move(found: tuple[Loop, ...], sizes: tuple[int, int], alignment: int, integer: Any) -> Plan:
     *outer, last = found
     steps = [last.times, *(loop.to for loop in outer)]
-    if last.source == 1:  # an access of what is written is one of what is read
+    if last.source == 1:  # an access of the written array is also one of the read array
         steps += [loop.source for loop in outer]
-    # Counted in the wider type: so the accesses of neighbouring threads are neighbours in both arrays.
+    # The width is counted in the wider type, so the accesses of neighbouring threads are neighbours in both arrays.
     width = max(1, min(launch.ACCESS, alignment) // max(sizes))
     while any(step % width for step in steps):
         width //= 2
@@ -121,6 +122,6 @@ def _turn(found: tuple[Loop, ...], columns: Loop, sizes: tuple[int, int], aligne
 
 
 def _struct(found: list[Loop], most: int, integer: Any) -> Any:
-    """The struct Axes, filled up with loops that turn once."""
+    """Return the struct Axes, filled up with loops of one turn."""
     filled = [Loop(1, 0, 0)] * (most - len(found)) + found
     return np.array(filled, integer).T.copy()

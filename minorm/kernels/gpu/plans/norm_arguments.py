@@ -1,4 +1,4 @@
-"""What the normalization kernels get beside arrays of data: types, structs by value, scalars of the exact type."""
+"""Builds the arguments of the normalization kernels besides data arrays: types, structs, scalars of the exact type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNNING = np.dtype([*[(name, "u8") for name in ADDRESSES], ("rates", "f8", 3)]) 
 
 
 def types_of(compute: Type, s: Array | None, b: Array | None) -> tuple[Array | None, Array | None, Type]:
-    """Scale and bias, and their one type: they are cast, to the type computed in, only where the two differ."""
+    """Return scale, bias and their common type; they are cast to the type computed in only if their types differ."""
     if s is None or b is None or s.dtype == b.dtype:
         one = b if s is None else s
         return s, b, compute if one is None else one.dtype
@@ -30,24 +30,24 @@ def types_of(compute: Type, s: Array | None, b: Array | None) -> tuple[Array | N
 
 
 def scalars(equation: Equation | None) -> tuple[Any, Any, Any]:
-    """eps, centered and guard as kernels take them."""
+    """Return eps, centered and guard in the kernels' form."""
     equation = equation or Equation()
     return np.float64(equation.eps), np.bool_(equation.centered), np.bool_(equation.guard)
 
 
 def with_struct(plan: Any) -> Any:
-    """A plan of norm_plan.py with its loops as kernels take them."""
+    """Return a plan of norm_plan.py with its loops in the kernels' form."""
     return plan if plan is None else plan._replace(loops=Struct(plan.loops))
 
 
 @functools.cache
 def nobody() -> Struct:
-    """The struct Running of running.cuh with which nothing is updated."""
+    """Return a struct Running (running.cuh) that updates nothing."""
     return Struct(np.zeros((), RUNNING))
 
 
 def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
-    """The struct Running, and the type that running statistics have."""
+    """Return the struct Running, and the type of the running statistics."""
     if running is None:
         return nobody(), dtypes.float32
     mean, *others = (
@@ -60,11 +60,11 @@ def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
 
 @cached
 def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
-    """The struct for these addresses: a layer's stay where they are from step to step."""
+    """Return the struct for these addresses; a layer's addresses stay the same from step to step."""
     return Struct(np.array((*addresses, rates), RUNNING))
 
 
 @functools.cache
-def _ticket(mean: int) -> Array:  # noqa: ARG001  one for each address, for as long as graphs may hold it
-    """A counter by which blocks that compute statistics find out which one is the last; 0 between launches."""
+def _ticket(mean: int) -> Array:  # noqa: ARG001  one for each address, kept because graphs may hold it
+    """Return the counter by which the blocks of statistics find the last block; it is 0 between launches."""
     return cupy.zeros((), np.uint32)

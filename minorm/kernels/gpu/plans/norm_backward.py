@@ -1,11 +1,11 @@
 """Plans of the backward pass: functions of arrays alone, made once for a nest and its types; BoundKernels keeps them.
 
-    rows      in registers: dx in one kernel, with the sums for scale and bias where their places allow it
-    columns   longer rows, one scale a column: row sums, then dx together with the sums of the columns; 5 passes
+    rows      in registers: dx in one kernel, with the sums for scale and bias if their places allow it
+    columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias constant along some reduced loop: one pass for all sums, then dx; 5 passes
-    separate  what is left: sums for dx, dx, sums for scale and bias; 7 passes
+    separate  all other nests: sums for dx, dx, sums for scale and bias; 7 passes
 
-Behind a ReLU dy is 0 where y <= 0. `rows` and `runs` see to it on their way; for the others it is a pass of its own.
+Behind a ReLU dy is 0 where y <= 0. `rows` and `runs` do that in the same kernels; the others need a separate pass.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from minorm.normalization.nest import Nest
 
 grads_program = Program("norm_grads.cu")
 
-THREADS, PACKS = 512, 4  # the most that one row may take, and of x, and of dy, that a thread of it keeps
-KEPT = 128  # bytes of each, widened: registers. Half as many where it keeps sums for scale and bias, or y as well
+THREADS, PACKS = 512, 4  # at most: threads of a row, and accesses of x and of dy that a thread keeps
+KEPT = 128  # bytes of x, and of dy, in registers, widened; half as many with y, or with sums for scale and bias
 NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
 
 
@@ -68,7 +68,7 @@ def backward(
 
 
 def _after_relu(plain: Run, relu: bool) -> Run:
-    """A plan that knows no ReLU, behind one."""
+    """Return the plan behind a ReLU, for a plan without one."""
     if not relu:
         return plain
 
@@ -202,7 +202,7 @@ def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligne
 
 
 def row_sums(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
-    """sum_g and sum_gx of each row, without the factors that make them ready for dx."""
+    """Return the plan for sum_g and sum_gx of each row, without the factors for dx."""
     loops = norm_plan.of_statistics(nest)
     return sums_of(loops, nest, storage, compute, parameter, aligned, None, dtypes.float64)
 
@@ -217,7 +217,7 @@ def sums_of(
     equation: Equation | None,
     out: Type,
 ) -> Run:
-    """The two sums over some loops, without a detour over runs."""
+    """Return the plan for the two sums over some loops, without runs."""
     find, walk = _partial_sums(loops, nest, storage, compute, parameter, aligned, False)
     merge = _merge_parts(walk.results, walk.chunks, dtypes.float64, out, walk.index, equation)
 
@@ -244,7 +244,7 @@ def _partial_sums(
 
 
 def _merge_parts(results: int, parts: int, stored: Type, out: Type, index: Type, equation: Equation | None) -> Run:
-    """(2, parts, results) to (2, results)."""
+    """Return the plan that adds up (2, parts, results) to (2, results)."""
     plan = norm_plan.merge(results, parts)
     kernel = grads_program.kernel("merge_parts", stored, index, plan.splits, out)
     sizes, rule = (index.type(results), np.int32(parts)), scalars(equation)
@@ -264,7 +264,7 @@ def _merge_runs(
     equation: Equation | None = None,
     of_parameters: bool = True,
 ) -> Run:
-    """The sums of runs to those of the statistics, where there is an `equation`, and to those of the parameters."""
+    """Return the plan that adds up runs to the sums of parameters and, with an `equation`, of statistics."""
     of_rows, of_params = runs.to_rows, runs.to_parameters
     terms = max(of_rows.terms if equation else 1, of_params.terms if of_parameters else 1)
     threads = norm_plan.team(terms, index)

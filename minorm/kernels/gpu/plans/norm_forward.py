@@ -1,7 +1,7 @@
 """Plans of the forward pass: functions of arrays alone, made once for a nest and its types; BoundKernels keeps them.
 
-Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu); others take moments by chunks,
-merged in a fixed order, and a pass over the elements. A ReLU, and a residual before it, ride along with what writes y.
+Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). Others take moments by chunks,
+merged in a fixed order, and a pass over the elements. The kernel that writes y also adds a residual and applies a ReLU.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Run = Callable[..., Any]
 
 rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
 
-THREADS = {4: 1024, 8: 512}  # the most that one row may take, by the bytes of a number in registers
-PACKS = 8  # the most accesses of a thread
-KEPT = 128  # bytes of x that it keeps, widened; half as many beside a residual, and with wide indices
-GIVEN = 128  # threads of a block where statistics are given
+THREADS = {4: 1024, 8: 512}  # threads of a row, at most, by the bytes of a number in registers
+PACKS = 8  # accesses of a thread, at most
+KEPT = 128  # bytes of x that a thread keeps, widened; half as many with a residual, and with wide indices
+GIVEN = 128  # threads of a block for given statistics
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
 
@@ -98,7 +98,7 @@ def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Ty
 
 
 def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
-    """The grid of norm_apply.cu, and the template arguments after the types."""
+    """Return the grid of norm_apply.cu, and the template arguments after the types."""
     loops = norm_plan.of_statistics(nest)
     if aligned:
         loops = loops.side_by_side(storage.itemsize)
@@ -107,7 +107,7 @@ def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Wal
 
 
 def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001
-    """The statistics of a mean and a variance of this type."""
+    """Return the plan that makes statistics of a mean and a variance of this type."""
     index, rule = index_type(4 * nest.rows), scalars(equation)
     kernel = moments_program.kernel("given_moments", compute, index, kind)
     grid = (blocks(nest.rows, GIVEN),)

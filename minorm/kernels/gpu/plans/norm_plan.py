@@ -1,12 +1,12 @@
-"""How a normalization runs on a GPU: which kernels, on how many blocks, with what loops. No device, no array.
+"""Plans a normalization on a GPU: its kernels, blocks and loops, without a device or an array.
 
-    rows(of_statistics(nest), ...)    rows in registers: the grid, or None where they are too long
+    rows(of_statistics(nest), ...)    rows in registers: the grid, or None if they are too long
     walk(of_statistics(nest), ...)    the grid that goes through them by chunks
 
-A nest becomes the `Loops` of a kernel (loops.cuh). Where the loop of unit step is reduced, threads of a *team* (a warp
-or a block) walk along one row; where it is kept, they lie side by side on `lanes` of different rows. Rows that fit into
-the registers of a team take one kernel; others are cut into chunks, of which there are enough to keep a large device
-busy: how many depends on shapes alone.
+A nest becomes the `Loops` of a kernel (loops.cuh). If the loop of unit step is reduced, the threads of a *team* (a warp
+or a block) walk along one row; if it is kept, they lie side by side on `lanes` of different rows. Rows that fit into
+the registers of a team take one kernel. Others are cut into chunks, enough to keep a large device busy; their number
+depends on shapes alone.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from minorm.normalization.nest import Nest
 
 BLOCK = 256  # threads of the kernels that walk through chunks
 LANES, FEWEST_LANES = 32, 4  # threads side by side
-BATCH, ELEMENTS_BATCH = 8, 4  # packs a thread has on their way, where it adds up and where it does not
-LANE_WIDTH = 4  # elements of a thread whose lanes have their own statistics, and those take registers
-FEWEST_TERMS = 16  # of a column, for which its sums are worth writing down
-LINE = 128  # bytes that memory gives at once
-USUAL_PACKS = 4  # of a row, where a larger team can have it
+BATCH, ELEMENTS_BATCH = 8, 4  # packs in flight for each thread, with sums and without
+LANE_WIDTH = 4  # elements of a thread whose lanes have separate statistics, which take registers
+FEWEST_TERMS = 16  # of a column, at least, to write its sums to memory
+LINE = 128  # bytes of one memory transaction
+USUAL_PACKS = 4  # of a row, if a larger team can take it
 IN_FLOAT = 128  # terms of a lane that a thread adds up in float
 BUSY = 4096  # blocks that keep a large device busy
-FEW, FEWEST = 1024, 512  # the same where lanes have setting up to do, or each block writes down a part of most results
-SHORT = 1024  # accesses up to which a warp, not a block, walks along a row
-TEAM_THREADS = 1 << 16  # over all teams that take rows in turn: what a large device has registers for
+FEW, FEWEST = 1024, 512  # the same if lanes need a setup, or if each block writes a part of most results
+SHORT = 1024  # accesses, at most, for which a warp and not a block walks along a row
+TEAM_THREADS = 1 << 16  # of all teams that take rows in turn: as many as the registers of a large device allow
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
-SERIAL = 16  # parts that one of them adds up, where that is enough
-LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index: wide ones take registers, of which a block has 65,536
+SERIAL = 16  # parts that one of them adds up, if that is enough
+LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index: wide indices take more of a block's 65,536 registers
 
 
 class Loop(NamedTuple):
-    """As in loops.cuh."""
+    """A loop, as in loops.cuh."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count
     data: int
@@ -62,7 +62,7 @@ class Loops(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Results that one row of the statistics has: see `side_by_side`."""
+        """The results of one row of the statistics: see `side_by_side`."""
         return prod(loop.count for loop in self.kept if not loop.row) if any(loop.row for loop in self.kept) else 1
 
     @property
@@ -77,18 +77,19 @@ class Loops(NamedTuple):
 
     @property
     def one_param(self) -> bool:
-        """Do they share scale and bias?"""
+        """Do all terms of a result share scale and bias?"""
         return all(not loop.param for loop in self.reduced)
 
     @property
     def turns(self) -> int:
-        """Reduced loops that a cursor keeps count of."""
+        """The number of reduced loops that a cursor counts: 1, 2 or 4."""
         return next(n for n in (1, 2, 4) if len(self.reduced) <= n)
 
     def width(self, itemsize: int) -> int:
-        """Elements of one access: along a row they must belong to one turn of the innermost loop, as their scales do.
+        """Return the elements of one access: along a row they, and their scales, belong to one turn of the innermost
+        loop.
 
-        Side by side they may go on through kept loops without a gap, where each finds its own scale.
+        Side by side they may continue through kept loops without a gap, and each finds its own scale.
         """
         group = self.kept if self.is_lanes else self.reduced
         loop = group[-1] if group else None
@@ -104,10 +105,10 @@ class Loops(NamedTuple):
         return width(itemsize, length, *[loop.data for loop in others], *scales)
 
     def side_by_side(self, itemsize: int) -> Loops:
-        """The same with a result for each turn of the innermost loop as well, where that makes longer accesses.
+        """Return the loops with a separate result for each turn of the innermost loop, if that makes accesses longer.
 
-        So the columns of one row are results of their own, and lie beside those of the next one: the pixels of 7 x 7
-        images, or the channels of a group where they come last.
+        So the columns of one row become separate results, beside the columns of the next row: the pixels of 7 x 7
+        images, or the channels of a group if channels come last.
         """
         *outer, loop = self.reduced or (None,)
         if self.is_lanes or loop is None or loop.data != 1 or not self.kept or not all(each.row for each in self.kept):
@@ -119,7 +120,7 @@ class Loops(NamedTuple):
         return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
-        """The struct Loops of loops.cuh, to pass by value; without a result where nobody wants any."""
+        """Return the struct Loops of loops.cuh, to pass by value; with 0 results unless `wanted`."""
         numbers = [(name, index) for name in ("results", "terms", "statistics")]
         fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), *numbers, ("part", np.float64)]
         struct = np.zeros((), np.dtype(fields, align=True))
@@ -132,13 +133,13 @@ class Loops(NamedTuple):
 
 
 def loops_of(nest: Nest) -> list[Loop]:
-    """The nest's loops that turn at all, kept before reduced, with their steps among the statistics."""
+    """Return the nest's loops of more than one turn, kept before reduced, with their steps among the statistics."""
     steps = (nest.two_by_two[1].count, 1, 0, 0)
     return [Loop(*loop, row) for loop, row in zip(nest.two_by_two, steps, strict=True) if loop.count > 1]
 
 
 def grouped(loops: Iterable[Loop], kept: Any) -> Loops:
-    """The loops for which `kept` is true, and the others."""
+    """Return the Loops: kept are those for which `kept` is true, reduced the others."""
     loops = list(loops)
     return Loops(tuple(loop for loop in loops if kept(loop)), tuple(loop for loop in loops if not kept(loop)))
 
@@ -148,22 +149,22 @@ def in_memory_order(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def size_of(nest: Nest) -> int:
-    """What every index is below: elements, or the four rows of the statistics."""
+    """Return the upper bound of all indices: of elements, and of the four rows of the statistics."""
     return max(nest.columns, 4) * nest.rows
 
 
 def registers_of_an_index(nest: Nest) -> int:
-    """2 where the tensor is so large that indices are wide; kernels keep fewer elements then."""
+    """Return 2 if the tensor is so large that indices need 64 bits, else 1; kernels then keep fewer elements."""
     return index_type(size_of(nest)).itemsize // 4
 
 
 def of_statistics(nest: Nest) -> Loops:
-    """One result a row of the nest."""
+    """Return the loops with one result for each row of the nest."""
     return grouped(loops_of(nest), lambda loop: loop.row)
 
 
 def of_parameters(nest: Nest) -> Loops:
-    """One result an element of scale and bias."""
+    """Return the loops with one result for each element of scale and bias."""
     return grouped(in_memory_order(loops_of(nest)), lambda loop: loop.param)
 
 
@@ -188,14 +189,14 @@ class Walk(NamedTuple):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The template arguments that all kernels of a form begin with."""
+        """The first template arguments of all kernels of a form."""
         return self.index, self.width, self.team, self.turns
 
 
 def walk(
     loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
 ) -> Walk:
-    """The grid that goes through all terms of all results; `elementwise`: nothing is added up."""
+    """Return the grid that walks through all terms of all results; `elementwise`: without sums."""
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
@@ -225,15 +226,15 @@ def walk(
 
 
 class Rows(NamedTuple):
-    """A grid of teams that have whole rows in their registers."""
+    """A grid of teams with whole rows in their registers."""
 
     loops: Any
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
     width: int
-    packs: int  # E of the kernels: accesses a thread makes in a row
+    packs: int  # E of the kernels: accesses of a thread to a row
     lanes: int  # threads of a team that is a part of a warp, or all of it; 0: a block
     turns: int  # as of a Walk
-    same: bool  # scale and bias, for a whole row
+    same: bool  # a whole row has one scale and one bias
     grid: tuple[int]
     block: tuple[int]
 
@@ -241,10 +242,10 @@ class Rows(NamedTuple):
 def rows(
     loops: Loops, size: int, itemsize: int, aligned: bool, most_packs: int, most_threads: int, together: bool = False
 ) -> Rows | None:
-    """None where a row does not fit, or where there are no rows; `together`: a team adds up over its rows.
+    """Return the grid, or None if a row does not fit, or the loops are lanes; `together`: a team adds up over its rows.
 
-    A team is the smallest that has the row in USUAL_PACKS accesses a thread; the largest may need `most_packs`. Teams
-    that add up begin at `most_packs`: threads with more columns hide more of the time that sums take.
+    A team is the smallest that holds the row in USUAL_PACKS accesses for each thread; the largest team may need
+    `most_packs`. Teams that add up begin at `most_packs`: threads with more columns hide more of the time for sums.
     """
     if loops.is_lanes:
         return None
@@ -269,7 +270,7 @@ def rows(
 
 
 class Columns(NamedTuple):
-    """A grid of threads that each keep some columns and walk up rows that are too long for registers."""
+    """A grid of threads that each keep some columns and walk over the rows, for rows too long for registers."""
 
     loops: Any
     index: np.dtype[Any]  # type: ignore[assignment]
@@ -284,7 +285,7 @@ class Columns(NamedTuple):
 
 
 def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
-    """None unless each column has a scale of its own, and rows are one loop."""
+    """Return the grid; None unless each column has a separate scale and the rows are one loop."""
     loops = of_statistics(nest)
     if not fits_param_columns(nest) or loops.is_lanes or len(loops.kept) > 1:
         return None
@@ -300,20 +301,20 @@ def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
 class Merge(NamedTuple):
     """A grid that adds up the parts of results: merge.cuh."""
 
-    splits: int  # threads a result
+    splits: int  # threads for each result
     grid: tuple[int]
     block: tuple[int]
 
 
 def merge(results: int, parts: int) -> Merge:
-    """As few threads a result as have SERIAL parts each, 128 at most; they meet in a knockout."""
+    """Return a grid with few threads for each result, 128 at most, with SERIAL parts each; they add up pairwise."""
     splits = next((n for n in SPLITS if parts <= SERIAL * n), SPLITS[-1])
     side = 256 // splits if splits < 32 else 8 if splits < 128 else 4
     return Merge(splits, (blocks(results, side),), (splits * side,))
 
 
 def team(terms: int, index: np.dtype[Any]) -> int:
-    """Threads that add up so many parts of a run: a warp, or a block."""
+    """Return the number of threads that add up `terms` parts of a run: a warp, or a block."""
     return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), LARGEST_TEAM[index.itemsize])
 
 
@@ -330,14 +331,14 @@ def has_runs(nest: Nest) -> bool:
 
 
 class Runs(NamedTuple):
-    """One pass over the data for two sums: runs, then what adds them up to statistics and to parameters."""
+    """One pass over the data for two sums: the loops of runs, then the loops that add up runs to both sums."""
 
     runs: Loops
     to_rows: Loops
     to_parameters: Loops
 
     def in_chunks(self, chunks: int) -> Runs:
-        """With partial sums of runs, (chunks, runs), in their place."""
+        """Return the same for partial sums of runs, (chunks, runs), in place of runs."""
         if chunks == 1:
             return self
         chunk = Loop(chunks, self.runs.results, 0, 0)
@@ -348,9 +349,9 @@ class Runs(NamedTuple):
 
 
 def runs(nest: Nest, itemsize: int = 0) -> Runs:
-    """A run is all turns of the reduced loops along which scale and bias are constant, for one turn of the others.
+    """Return the loops of runs: all turns of the reduced loops with constant scale and bias, at one turn of the others.
 
-    With an itemsize it may be one turn of the innermost of them, side by side with the next: see `side_by_side`.
+    With an itemsize a run may be one turn of the innermost of them, side by side with the next run: see `side_by_side`.
     """
     loops = of_statistics(nest)
     inner = tuple(loop for loop in loops.reduced if not loop.param)

@@ -1,7 +1,7 @@
-"""How pooling goes onto threads, and the struct Pool of pool.cu: no device, no array.
+"""Distributes pooling over threads, and packs the struct Pool of pool.cu, without a device or an array.
 
-A thread has an access of neighbours of the result. With the channels last these are channels; in rows they are columns,
-where the sizes of the windows are KNOWN to the compiler and whole accesses fit; else a thread has one element.
+A thread computes one access of neighbouring results. With channels last these are channels. In C order they are
+columns, if the sizes of the windows are KNOWN to the compiler and whole accesses fit; else a thread has one element.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANY: Ints = (0, 0, 0)
 
 
 class Plan(NamedTuple):
-    """Which kernel, and for how many threads."""
+    """The kernel and the number of its threads."""
 
     kernel: str
     options: Ints  # its template arguments: the width of an access, and the sizes of windows that it knows
@@ -35,16 +35,16 @@ class Plan(NamedTuple):
 
 
 def divider(by: int) -> tuple[int, int, int]:
-    """The struct Divider: n // by is ((n * factor >> 32) + n) >> shift for 0 <= n < 2^31."""
+    """Return the struct Divider: n // by is ((n * factor >> 32) + n) >> shift for 0 <= n < 2^31."""
     shift = (by - 1).bit_length()
     return by, (((1 << shift) - by) << 32) // by + 1, shift
 
 
 @functools.lru_cache(maxsize=1024)
 def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, aligned: bool, backward: bool) -> Plan:
-    """Threads over the windows `out` (forward) or the places `size` (backward) of images with `inner` channels last.
+    """Plan threads over the windows `out` (forward) or the places `size` (backward), with `inner` channels last.
 
-    Where `how` is None every window may reach over every place.
+    If `how` is None, every window may cover every place.
     """
     if how is None:
         struct, known = window_struct.unknown(prod(size), prod(out)), ANY
@@ -52,7 +52,7 @@ def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, 
     else:
         struct, known = window_struct.packed(size, out, *how), _known(len(size), *how)
     lengths = (1,) * (3 - len(size)) + (size if backward else out)
-    step = known[1] if backward and known != ANY else 1  # a thread has the places by which a window moves
+    step = known[1] if backward and known != ANY else 1  # a thread takes as many places as a window moves
     rows = -(-lengths[1] // step)
     columns = launch.width(itemsize, size[-1], out[-1] * step) if aligned and inner == 1 and known != ANY else 1
     if columns > 1 and columns % step == 0:
@@ -69,14 +69,14 @@ def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, 
 
 
 def spread(plane: int, inner: int) -> Any:
-    """The struct for `spread`, of which it reads two dividers and the number of channels last."""
+    """Return the struct for `spread`, which reads two dividers and the number of channels last."""
     fields = np.zeros((), STRUCT)
     fields["inner"], fields["dividers"][:2] = inner, [divider(plane * inner), divider(inner)]
     return fields
 
 
 def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool, divisor: int | None) -> int:
-    """What every window's sum is divided by; 0 where that differs, as some hang over the end or over the padding."""
+    """Return the divisor of all windows; 0 if it differs because some reach past the end or into the padding."""
     if divisor is not None:
         return divisor
     for n, o, k, s, (low, high), d in zip(size, out, *how, strict=True):
@@ -87,6 +87,6 @@ def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool,
 
 
 def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """(taps, stride, padding before) where both axes of images have them and the compiler knows them."""
+    """Return (taps, stride, padding before) if both axes of images share them and they are KNOWN; else ANY."""
     axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
     return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

@@ -1,7 +1,7 @@
-"""How the rows of a softmax go onto teams of threads: no device, no array.
+"""Distributes the rows of a softmax over teams of threads, without a device or an array.
 
-A team is a warp where its registers hold a row, else a block; `packs` is how many accesses a thread keeps in registers,
-0 where the row is too long for any block. Four accesses a thread keep enough bytes on their way.
+A team is a warp if its registers hold a row, else a block. `packs` is the number of accesses that a thread keeps in
+registers, 0 if the row is too long for any block. Four accesses for each thread keep enough bytes in flight.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 
 WARPS = 4  # rows of a block whose teams are warps
-LONGEST = 512  # threads of a block that has one row
-REGISTERS = 128  # bytes of a row that a thread keeps
+LONGEST = 512  # threads, at most, of a block with one row
+REGISTERS = 128  # bytes of a row that a thread keeps, at most
 USUAL_PACKS = 4
 
 
@@ -32,13 +32,13 @@ class Plan(NamedTuple):
 
 
 def columns_index(outer: int, n: int, inner: int) -> np.dtype[Any]:
-    """The type of an index where each thread has a row with steps of `inner`: it goes one step beyond the last row."""
+    """Return the index type if each thread has a row with steps of `inner`: it goes one step beyond the last row."""
     return launch.index_type((outer * n + 1) * inner)
 
 
 @functools.lru_cache(maxsize=4096)
 def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
-    """`count` rows of n elements, `inputs` arrays of them to be kept in registers; with none, rows are read once."""
+    """Plan `count` rows of n elements from `inputs` arrays in registers; with 0 inputs, rows are read once."""
     width = launch.width(storage.itemsize, n) if aligned else 1
     integer = launch.index_type(count * n)
     accesses = -(-n // width)

@@ -1,7 +1,7 @@
-"""Structs that kernels take by value, each made once.
+"""Structs that kernels take by value; each is made once.
 
-Of a structured array CuPy would read the description at every launch, which takes the host 5 to 8 microseconds; of a
-Struct only the address.
+For a structured array, CuPy would read the description at every launch, which takes the host 5 to 8 microseconds. For a
+Struct it reads only the address.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Struct(cupy.cuda.function.CPointer):  # type: ignore[misc]  # CuPy has no 
 
     def __init__(self, fields: Any) -> None:
         super().__init__(fields.ctypes.data)
-        self.fields = fields  # the address is this array's
+        self.fields = fields  # keeps the memory at the address alive
 
 
 @functools.lru_cache(maxsize=1024)
 def windows_of(*how: Any) -> Struct:
-    """The struct Windows; arguments as for `windows.packed`."""
+    """Return the struct Windows; arguments as for `window_struct.packed`."""
     return Struct(window_struct.packed(*how))

@@ -1,7 +1,7 @@
-"""How a stage of axis_sums.py, which sums the middle axis of (batches, rows, columns), becomes a launch.
+"""Plans the launch for a stage of axis_sums.py, which sums the middle axis of (batches, rows, columns).
 
-Where there are few long sums a stage is cut into chunks, and the sums of the chunks are a stage more. All of that
-depends on the shape alone, and so do the bits of the result. There is no device here, and no array.
+A few long sums are cut into chunks, and one more stage adds up the chunks. The plan, and so the bits of the result,
+depend on the shape alone. The module needs no device and no array.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from minorm.kernels.gpu import launch
 
 BLOCK = 256
 WARPS = 4  # sums of a block whose teams are warps
-SHORT = 1024  # accesses up to which a warp, not a block, walks along a sum
+SHORT = 1024  # accesses, at most, for which a warp and not a block walks along a sum
 BUSY = 1024  # blocks that keep a large device busy
-LEAST = 8  # accesses of a thread that are worth a chunk
+LEAST = 8  # accesses of a thread, at least, in a chunk
 
 
 class Plan(NamedTuple):
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
     integer: np.dtype[Any]  # of indices
     width: int
     team: bool | int  # WARP of sum_rows, LANES of sum_columns
-    sizes: tuple[int, ...]  # what the kernel takes before the arrays
+    sizes: tuple[int, ...]  # the kernel's arguments before the arrays
     grid: tuple[int, int]
     block: tuple[int]
 
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def plan(stage: Stage, itemsize: int, aligned: bool) -> Plan:
-    """The launch for a stage; its result is (batches, chunks, columns)."""
+    """Return the launch for a stage; its result is (batches, chunks, columns)."""
     batches, rows, columns = stage
     integer = launch.index_type(batches * rows * columns)
     if columns == 1:
@@ -62,7 +62,7 @@ def plan(stage: Stage, itemsize: int, aligned: bool) -> Plan:
 
 
 def _chunks(rows: int, step: int, across: int) -> tuple[int, int]:
-    """(rows of a chunk, a multiple of `step`; number of chunks), enough to keep a device busy."""
+    """Return the rows of a chunk, a multiple of `step`, and the number of chunks, enough to keep a device busy."""
     wanted = max(1, min(-(-rows // (step * LEAST)), -(-BUSY // across), 65535))
     chunk = -(-rows // (wanted * step)) * step
     return chunk, -(-rows // chunk)

@@ -1,4 +1,4 @@
-"""Lists of arrays as the struct Parts of update.cu, and the grid for them; needs no device."""
+"""Packs lists of arrays into the struct Parts of update.cu, with the grid for them; needs no device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRUCT = np.dtype(
 
 
 def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
-    """(struct, grid) of each launch for arrays of these sizes; `columns` are entries of the struct, one each array."""
+    """Yield (struct, grid) of each launch for arrays of these sizes; `columns` are the entries of the struct."""
     for start in range(0, len(sizes), MOST):
         part = slice(start, start + MOST)
         empty, blocks = _empty(tuple(sizes[part]))
@@ -36,7 +36,7 @@ def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[A
 
 @functools.lru_cache(maxsize=256)
 def _empty(sizes: tuple[int, ...]) -> tuple[Any, int]:
-    """The struct without addresses, and the number of blocks: the same at every step."""
+    """Return the struct without addresses, and the number of blocks; both are the same at every step."""
     struct = np.zeros((), STRUCT)
     blocks = np.cumsum([0, *[-(-size // CHUNK) for size in sizes]])
     struct["size"][: len(sizes)] = sizes

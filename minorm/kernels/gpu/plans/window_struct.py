@@ -1,4 +1,4 @@
-"""The windows of a pooling or a convolution as the struct of windows.cuh; needs no device."""
+"""Packs the windows of a pooling or a convolution into the struct of windows.cuh; needs no device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 2**31 - 2**24  # elements of a plane: places in it are of type int
 
 @functools.lru_cache(maxsize=1024)
 def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """The struct Windows; fewer than three axes are the last of three."""
+    """Return the struct Windows; fewer than three axes are the last of three."""
     axes = [(1, 1, 1, 1, 0, 0, 1)] * (3 - len(size))
     axes += [
         (n, o, k, s, low, high, d)
@@ -30,5 +30,5 @@ def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, di
 
 @functools.lru_cache(maxsize=1024)
 def unknown(plane: int, results: int) -> Any:
-    """Windows of which nothing is known: each may reach over every place."""
+    """Return unknown Windows: each may cover every place."""
     return packed((plane,), (results,), (plane + results + 1,), (1,), ((results, 0),), (1,))

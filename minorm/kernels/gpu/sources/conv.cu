@@ -1,10 +1,10 @@
-// What a convolution by matrix products needs beside the products; cols is (channels * taps, images * results).
+// The kernels around the matrix products of a convolution; cols is (channels * taps, images * results).
 //
 //     im2col    cols[c, k; n, o] = x[n, c, o * s + k * d - low], 0 outside
 //     col2im    dx[n, c, p] = more[n, c, p] + b[c] + sum over the windows o that meet p, with tap k, of cols[c, k; n, o]
-//     swap      y[i, j, p] = x[j, i, p] + b[j]: channels before images, as products have them, and back
+//     swap      y[i, j, p] = x[j, i, p] + b[j]: channels before images, the order of products, and back
 //
-// Each thread has one window or one place of one channel: col2im gathers, so that every sum has its order.
+// Each thread has one window or one place of one channel. col2im gathers, so every sum has a fixed order.
 #include "types.cuh"
 #include "windows.cuh"
 

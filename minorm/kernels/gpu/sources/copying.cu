@@ -1,10 +1,12 @@
-// Elements moved from one array to another: in the same order of memory or in another, cast, repeated, or added; and filled.
+// Moves elements from one array to another, in the same or another memory order: casts, repeats, adds; and fills
+// arrays.
 //
-//     move    y[to] = x[from], a thread an access of V elements along y's innermost axis
-//     turn    the same where y's innermost axis and x's are not the same: by tiles through shared memory
+//     move    y[to] = x[from], one thread for each access of V elements along y's innermost axis
+//     turn    the same if y and x have different innermost axes: by tiles through shared memory
 //     fill    y[i] = value
 //
-// An array whose type stays goes as bits, by a type T = S of its size. A cast widens and rounds once. ADD: y[to] += x[from].
+// If the type stays, the bits are copied, by a type T = S of the same size. A cast widens and rounds once. With ADD, x
+// is added to y.
 #include "types.cuh"
 
 __device__ inline double wide(double v) { return v; }
@@ -17,7 +19,7 @@ template <class T> struct Moved<T, T> {
     __device__ static void to(T& y, T x) { y = x; }
 };
 
-// ADD is not for the types that stand for bits.
+// Types that stand for bits have no ADD.
 template <bool ADD> struct Written {
     template <class T, class S> __device__ static void to(S& y, T x) { Moved<T, S>::to(y, x); }
 };
@@ -25,7 +27,7 @@ template <> struct Written<true> {
     template <class T, class S> __device__ static void to(S& y, T x) { place(y, wide(y) + wide(x)); }
 };
 
-// Loops from the outermost to the innermost: how often, and how far apart in y and in x.
+// Loops from the outermost to the innermost: counts, and steps in y and in x.
 template <class I, int N> struct Axes {
     I count[N], to[N], from[N];
 
@@ -33,7 +35,7 @@ template <class I, int N> struct Axes {
 #pragma unroll
         for (int n = N - 1; n >= 0; n--) {
             I digit = index;
-            if (n > 0 && index >= count[n]) {  // a division is the dearest step here
+            if (n > 0 && index >= count[n]) {  // a division is the most expensive step here
                 index /= count[n];
                 digit -= index * count[n];
             } else {
@@ -45,7 +47,8 @@ template <class I, int N> struct Axes {
     }
 };
 
-// A turn of the innermost loop is an access. step: how far apart its elements are in x; whole: they are one access there too.
+// A turn of the innermost loop is an access. step: the distance of its elements in x; whole: they are one access there
+// too.
 template <class T, class S, int V, bool ADD, class I>
 __global__ void move(Axes<I, 6> axes, I accesses, I step, bool whole, const T* x, S* y) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -66,8 +69,8 @@ __global__ void move(Axes<I, 6> axes, I accesses, I step, bool whole, const T* x
     put(y, to, out);
 }
 
-// Rows lie along y's innermost axis, columns along x's; a block has a tile of ROWS of them and as many columns as make SIZE
-// elements. A line of the tile has one element more than it needs, so that rows and columns are in different banks.
+// Rows lie along y's innermost axis, columns along x's. A block has a tile of SIZE elements with ROWS rows. A line of
+// the tile has one element more than it needs, so that rows and columns are in different banks.
 template <class T, class S, int VX, int VY, int ROWS, bool ADD, class I>
 __global__ void turn(Axes<I, 4> outer, I rows, I columns, I from_row, I to_column, I row_tiles, I column_tiles,
                      const T* __restrict__ x, S* __restrict__ y) {

@@ -1,10 +1,10 @@
-// Functions of single elements, and their gradients: read once, computed in C, rounded once, written once.
+// Elementwise functions and their gradients: read once, computed in C, rounded once, written once.
 //
 //     map_one      y  = f(x, option)
-//     map_two      dx = dy * f'(v, option), v what forward kept: y or x; and a + b, a - b, a * b, a / b
+//     map_two      dx = dy * f'(v, option), v is y or x, kept by forward; and a + b, a - b, a * b, a / b
 //     map_along    the same with a short b, of `count` elements: b[i / inner % count] meets a[i]
 //
-// A thread has one access of V elements; the thread that would reach over the end goes element by element. The formulas are
+// A thread has one access of V elements; the thread at the end goes element by element. The formulas are
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
 #include "types.cuh"
 #include "maths.cuh"
@@ -121,7 +121,7 @@ template <class F> struct swapped {
 };
 }  // namespace op
 
-// A function as a kernel of this type takes it.
+// A function in the form for a kernel of this type.
 template <class F, class T> struct Form : F {};
 template <class F, class T> struct Form<op::swapped<F>, T> : op::swapped<Form<F, T>> {};
 template <> struct Form<op::gelu, __half> : narrow::gelu {};
@@ -157,7 +157,7 @@ __global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
     }
 }
 
-// A bias along channels: inner is 1 where they come last. A number: count is 1. y may be a itself.
+// For a bias along channels, inner is 1 if channels come last. For a number, count is 1. y may be a itself.
 template <class F, class T, class C, int V, class I>
 __global__ void map_along(const T* a, const T* b, T* y, I n, I inner, I count, C option) {
     const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;

@@ -1,4 +1,5 @@
-// What may follow a normalization in the same pass: max(y + residual, 0), each step rounded as operations of their own do.
+// The optional end of a normalization, in the same pass: max(y + residual, 0), each step rounded like a separate
+// operation.
 #include "types.cuh"
 
 enum Ending { PLAIN, RELU, RESIDUAL_RELU };
@@ -9,7 +10,7 @@ template <int ENDING, class T, class C> __device__ inline C finished(C value, C 
     return ENDING != PLAIN && value <= 0 ? C(0) : value;  // NaN stays
 }
 
-// dy where the result was above 0 or NaN, 0 elsewhere.
+// Returns dy where the result was above 0 or NaN, 0 elsewhere.
 template <class C, int V> __device__ inline void mask(Pack<C, V>& dy, const Pack<C, V>& y) {
 #pragma unroll
     for (int v = 0; v < V; v++)

@@ -1,13 +1,14 @@
-// The loops of a normalization (minorm/normalization/nest.py) in two groups, as a kernel gets them: by value, outer loop first.
+// The loops of a normalization (minorm/normalization/nest.py) for a kernel: two groups, by value, outer loop first.
 //
-// A sum has one result for each turn of the `kept` loops, taken over the turns of the `reduced` ones. For statistics these
-// are the nest's own groups. For the gradients of scale and bias those loops are kept along which scale and bias vary.
+// A sum has one result for each turn of the `kept` loops, taken over the turns of the `reduced` ones. For statistics
+// these are the nest's own groups. For the gradients of scale and bias, the kept loops are those along which scale and
+// bias vary.
 #include "maths.cuh"
 #include "types.cuh"
 
 template <class I> struct Place { I data, param, row; };  // of an element, of its scale and bias, of its statistics
 
-template <class I> struct Loop { I count, data, param, row; };  // how often, and how far apart
+template <class I> struct Loop { I count, data, param, row; };  // count and steps
 
 template <class I> struct Loops {
     Loop<I> kept[4], reduced[4];
@@ -20,7 +21,7 @@ template <class I> struct Loops {
 #pragma unroll 1
         for (int l = 3; l >= 0; l--) {
             I digit = index;
-            if (index >= kept[l].count) {  // a division is the dearest step here
+            if (index >= kept[l].count) {  // a division is the most expensive step here
                 index /= kept[l].count;
                 digit -= index * kept[l].count;
             } else {
@@ -34,8 +35,8 @@ template <class I> struct Loops {
     }
 };
 
-// The places of V neighbouring results: as the inner kept loop steps, or each found by itself (RAGGED), where V do not divide
-// that loop and so do not all belong to one turn of the others.
+// The places of V neighbouring results. They follow the inner kept loop, or each is found separately (RAGGED) if V does
+// not divide that loop, since they then belong to several turns of the others.
 template <bool RAGGED, int V, class I>
 __device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place<I> (&places)[V]) {
     places[0] = loops.result(index);
@@ -51,8 +52,8 @@ __device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place
     }
 }
 
-// The place of a term among the reduced loops, and of those `step` further on: there are divisions only before the first.
-// N: the innermost loops that turn, 2 where the nest's own loops are reduced. Past the last term places mean nothing.
+// The place of a term among the reduced loops, and of terms `step` further on: only the first needs divisions. N: the
+// number of innermost loops, 2 if the nest's own loops are reduced. Places past the last term have no meaning.
 template <int N, class I> struct Cursor {
     const Loops<I>& loops;
     Place<I> place, jump;
@@ -100,16 +101,16 @@ template <int N, class I> struct Cursor {
     }
 };
 
-// Blocks of 256 threads that a multiprocessor is to have at once, and with them the registers that they may take: one less
-// for each thing that takes more (LESS), as wide indices do, and one where numbers are double.
+// The number of blocks of 256 threads that a multiprocessor should run at once, which limits their registers: one less
+// for each feature that takes more registers (LESS), such as wide indices, and one less for double.
 template <class C, class I, int LESS> constexpr int BLOCKS = sizeof(C) == 8 || LESS >= 2 ? 1 : (sizeof(I) == 8 ? 2 : 3) - LESS;
 
-// Packs of V that a thread has on their way before it uses the first: so many bytes of memory, as the rate asks for.
+// The number of packs of V that a thread has in flight before it uses the first: enough bytes for the memory's rate.
 template <class T, int V, int BYTES> struct Batch {
     static const int FIT = BYTES / (int)(sizeof(T) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
 };
 
-// k, d, rstd of a row in the type computed in; they stand in a block of four rows: k, d, var, rstd.
+// k, d, rstd of a row in the type computed in; they are in a block of four rows: k, d, var, rstd.
 template <class C> struct Statistics {
     C k, d, rstd;
     Statistics() = default;
@@ -123,7 +124,7 @@ __device__ inline double rstd_of(double var, double eps, bool guard) {
     return rsqrt(var + eps);
 }
 
-// Scale or bias of V neighbours, from `at` on: all the same one with step 0, else one access. None is `otherwise`.
+// Scale or bias of V neighbours, from `at` on: one number for all with step 0, else one access. Null gives `otherwise`.
 template <class C, int V, class P, class I>
 __device__ __forceinline__ Pack<C, V> parameters(const P* __restrict__ s, I at, I step, C otherwise) {
     Pack<C, V> found;
@@ -137,8 +138,8 @@ __device__ __forceinline__ Pack<C, V> parameters(const P* __restrict__ s, I at, 
     return found;
 }
 
-// Which part of the sums or of the data a team of threads works on: team t of the grid has result `index` in chunk
-// blockIdx.y of its terms. A team is a warp (WARP) or a block.
+// The part of the sums or of the data for a team of threads: team t of the grid has result `index` in chunk blockIdx.y
+// of its terms. A team is a warp (WARP) or a block.
 template <bool WARP, class I> struct Team {
     int size, lane;
     I index;
@@ -149,8 +150,8 @@ template <bool WARP, class I> struct Team {
     }
 };
 
-// Teams that take rows in turn: LANES threads of a warp, or, with 0, a block. All of a warp go on as long as one of them has
-// a row: they add up together.
+// Teams that take rows in turn: LANES threads of a warp, or, with 0, a block. All teams of a warp continue as long as
+// one of them has a row, because they add up together.
 template <int LANES, class I> struct Turns {
     int size, lane;
     I rows, teams, first, index;  // `first`: the row of the warp's first team

@@ -1,4 +1,4 @@
-// The functions of the mathematical library by one name for both types computed in.
+// The functions of the mathematical library, with one name for both types computed in.
 __device__ inline float abs_of(float v) { return fabsf(v); }
 __device__ inline double abs_of(double v) { return fabs(v); }
 __device__ inline float exp_of(float v) { return expf(v); }
@@ -15,14 +15,14 @@ __device__ inline float erfc_of(float v) { return erfcf(v); }
 __device__ inline double erfc_of(double v) { return erfc(v); }
 __device__ inline float sqrt_of(float v) { return sqrtf(v); }
 __device__ inline double sqrt_of(double v) { return sqrt(v); }
-// a * b rounded by itself, never half of a fused multiply-add. The compiler fuses or does not, as the code around has it;
-// but what a sum of such products is subtracted from is to be the number that went into the sum, and a formula is to have
-// the same bits in every kernel.
+// Returns a * b, rounded separately, never in a fused multiply-add. The compiler may fuse or not, depending on the code
+// around. But a subtraction from a sum of such products needs the number that went into the sum, and a formula must
+// have the same bits in every kernel.
 __device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double product(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double fused(double a, double b, double c) { return fma(a, b, c); }
-// v * scale + bias where there are both, rounded once.
+// Returns v * scale + bias, each if it is given, rounded once if both are.
 template <class C> __device__ inline C affine(C v, C scale, C bias, bool scaled, bool biased) {
     if (scaled && biased) return fused(v, scale, bias);
     return scaled ? product(v, scale) : biased ? v + bias : v;

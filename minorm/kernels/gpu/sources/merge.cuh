@@ -1,9 +1,10 @@
-// Partial sums (parts, results) added up in an order that their number decides: SPLITS threads a result take turns with
-// its parts, and their sums meet in shared memory as in a knockout. Neighbouring threads have neighbouring results.
+// Adds up partial sums (parts, results) in an order that depends on their number. SPLITS threads for each result take
+// its parts in turn, and their sums are added pairwise in shared memory. Neighbouring threads have neighbouring
+// results.
 #include "types.cuh"
 
-// Sums in shared memory, PARTS of them a result, a power of two: the first of a result becomes that of all. Thread r may
-// read that of result r without waiting for others.
+// Adds up sums in shared memory, PARTS for each result, a power of two; the first sum of a result becomes the total.
+// Thread r may read the total of result r without waiting for others.
 template <int N, int PARTS, int RESULTS> __device__ inline void knock_out(double (&shared)[N][PARTS][RESULTS]) {
     for (int half = PARTS / 2; half > 0; half /= 2) {
         __syncthreads();

@@ -1,12 +1,13 @@
-// GELU and erf where a result has 16 bits: in as many operations as its 8 or 11 digits need. What is rounded is off by 2^-17
-// of itself at most, so a result is within 0.52 units of its last place of the true one; subnormal ones may be 0. Float32 and
-// float64 take the mathematical library's erfc, which is exact and far longer.
+// GELU and erf for 16-bit results, with as few operations as 8 or 11 bits need. The relative error before rounding is
+// at most 2^-17, so a result is within 0.52 units in the last place of the true one; subnormal results may be 0.
+// Float32 and float64 take the mathematical library's erfc, which is exact and far longer.
 namespace narrow {
 // exp(-x^2 / 2)
 __device__ inline float bell(float x) { return exp2f(x * x * -0.72134752044f); }
 
 struct gelu {
-    // Phi(x), e = bell(x): Phi(-a) = e * q(t), t = 1 / (1 + 0.31 a); of q the largest relative error is least for 0 < a < 15.
+    // Phi(x), e = bell(x): Phi(-a) = e * q(t), t = 1 / (1 + 0.31 a). The coefficients of q
+    // minimize its largest relative error for 0 < a < 15.
     static __device__ float phi(float x, float e) {
         const float t = __fdividef(1.0f, fmaf(0.31f, fabsf(x), 1.0f));
         float q = -0.073928704246f;
@@ -25,7 +26,7 @@ struct gelu {
     }
 };
 
-struct erf {  // x * p(x^2) to the x from which on the result is 1 in 11 bits
+struct erf {  // x * p(x^2), up to the x where the result becomes 1 in 11 bits
     static __device__ float y(float x, float) {
         const float c = x > 2.75f ? 2.75f : x < -2.75f ? -2.75f : x, u = c * c;  // NaN stays
         float p = 7.528902551e-08f;

@@ -1,10 +1,10 @@
-// What is done to every element once the statistics, or the sums of the gradient, are known.
+// The elementwise pass of a normalization, after the statistics or the sums of the gradient are known.
 //
 //     apply         y  = ((x - k) - d) * rstd * s + b, or max(y + residual, 0)
 //     grad_input    dx = rstd * (g - sum_g / m - xhat * sum_gx / m),  g = dy * s; sums that are null count as 0
 //
-// Blocks walk the chunks from the end: what the pass before has read last is still in the second-level cache. A thread has
-// a batch of packs on their way before it uses the first.
+// Blocks walk the chunks from the end, because the last data of the previous pass is still in the second-level cache. A
+// thread has a batch of packs in flight before it uses the first.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
@@ -36,9 +36,9 @@ template <class C> struct GradInput {
     }
 };
 
-// Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. K: statistics it needs,
-// one, or V where neighbours have their own. N: loops that turn. SAME: all have the scale and bias that are given, else they
-// lie `param_step` apart. `other` is dy backward, and the residual forward.
+// Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. K: the number of
+// statistics, one, or V if neighbours have separate ones. N: the number of loops. SAME: all have the given scale and
+// bias, else these lie `param_step` apart. `other` is dy in backward, and the residual in forward.
 template <class F, bool BACKWARD, int ENDING, int K, int N, bool SAME, int SIZE, class T, class C, class P, class I,
           int V>
 __device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I> from, Pack<C, V> scale, Pack<C, V> bias,
@@ -61,7 +61,7 @@ __device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I
             if (BACKWARD || ENDING == RESIDUAL_RELU) second[u] = hold<T, V>(other, place[u]);
             if (BACKWARD && ENDING != PLAIN) kept[u] = hold<T, V>(y, place[u]);
         };
-        if (all) {  // with nothing to ask between the loads
+        if (all) {  // without branches between the loads
 #pragma unroll
             for (int u = 0; u < SIZE; u++) fetch_one(u);
         } else {
@@ -132,7 +132,7 @@ __device__ inline void map_lanes(const Loops<I>& loops, I chunk, const T* x, con
         other, y, s, b, out);
 }
 
-// Running statistics, by the block that begins first: the launch before has left all that they need.
+// The first block updates the running statistics: the previous launch has finished the batch's statistics.
 template <class R, class I> __device__ inline void update_running(const Running<R>& running, const double* stats, I rows) {
     if (blockIdx.x == 0 && blockIdx.y == 0)
         running.template update_all<false>(stats, rows, (int)threadIdx.x, (int)blockDim.x);
@@ -168,8 +168,9 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, 1>)
     map_lanes<GradInput<C>, true, RELU, N, SAME, RAGGED, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
-// dx, and with it the sums that scale and bias need where each column has its own: a thread keeps V columns, and walks up
-// the rows of its chunk. `partial` is (2, chunks, columns). What a row has for all its columns waits in shared memory.
+// dx, together with the sums for scale and bias if each column has its own: a thread keeps V columns, and walks over
+// the rows of its chunk. `partial` is (2, chunks, columns). The numbers of a row, shared by its columns, are in shared
+// memory.
 template <class T, class C, class P, class I, int V>
 __global__ void grad_input_columns(Loops<I> loops, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
                                    const double* __restrict__ stats, const double* __restrict__ sums,
@@ -185,7 +186,7 @@ __global__ void grad_input_columns(Loops<I> loops, I chunk, const T* __restrict_
     for (int v = 0; v < V; v++) of_scale[v] = of_bias[v] = 0;
     for (I top = min(first + chunk, rows); top > first; top -= ROWS) {
         const I count = min((I)ROWS, top - first), bottom = top - count;
-        __syncthreads();  // the rows before have been used
+        __syncthreads();  // the previous rows have been used
         for (I r = threadIdx.x; r < count; r += blockDim.x)
             formulas[r] = GradInput<C>(stats, sums, rows, bottom + r, loops.part);
         __syncthreads();

@@ -1,18 +1,19 @@
-// The sums of the gradient: of w * dy and of w * dy * xhat, w = s or 1, over whatever loops are reduced.
+// The sums of the gradient: of w * dy and of w * dy * xhat, w = s or 1, over the reduced loops.
 //
 //     sum_g, sum_gx   w = s, kept loops: those of the statistics
 //     db, ds          w = 1, kept loops: those along which scale and bias vary
 //
-// Partial sums by chunks, (2, chunks, results), are merged in order. Where scale and bias do not vary along some reduced
-// loop one pass serves both: `partial` is then of runs, the turns of all other loops, with w = 1, and runs are added up
-// twice, weighted by s for the one and along other loops for the other. All loads of a batch are on their way before the
-// first is used. Behind a ReLU dy counts as 0 where y <= 0; `masked`, if it is given, gets that dy.
+// Partial sums by chunks, (2, chunks, results), are merged in order. If scale and bias do not vary along some reduced
+// loop, one pass serves both. `partial` then has the sums of runs, the turns of all other loops, with w = 1. Runs are
+// added up twice: weighted by s for the statistics, and along other loops for the parameters. All loads of a batch are
+// in flight before the first is used. Behind a ReLU dy counts as 0 where y <= 0; `masked`, if it is given, gets that
+// dy.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "merge.cuh"
 
 const int BYTES = 64;  // of a batch of each array; it is added up in float
-const int PARTS = 4;   // partial sums that a thread has on their way
+const int PARTS = 4;   // partial sums that a thread has in flight
 
 // dy and x as packs of V, one batch after the other, for a thread that begins at `at`.
 template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct Batches {
@@ -37,7 +38,7 @@ template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct B
     __device__ void fetch_all() {
 #pragma unroll
         for (int u = 0; u < SIZE; u++, cursor.advance()) terms[u] = cursor.place;
-        if (whole()) {  // with nothing to ask between the loads
+        if (whole()) {  // without branches between the loads
 #pragma unroll
             for (int u = 0; u < SIZE; u++) fetch_one(u);
             return;
@@ -46,7 +47,7 @@ template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct B
         for (int u = 0; u < SIZE; u++)
             if (at + u * step < end) fetch_one(u);
     }
-    // use(dy, x, term) of each that is there; behind a ReLU with dy masked, and written to `masked`.
+    // Calls use(dy, x, term) for each valid pack; behind a ReLU dy is masked, and written to `masked`.
     template <class F> __device__ void each(F use) const {
         const bool all = whole();
 #pragma unroll
@@ -102,8 +103,8 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, RELU + !ONE_ROW>)
     }
 }
 
-// The unit-step loop is kept: LANES neighbouring threads have V lanes each, the others take turns with the terms, so few
-// that each adds up its own in float.
+// The unit-step loop is kept: LANES neighbouring threads have V lanes each, and the others take the terms in turn. Each
+// has so few terms that it adds them up in float.
 template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RAGGED, bool RELU>
 __global__ void __launch_bounds__(256, BLOCKS<C, I, RELU + !ONE_ROW>)
     grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
@@ -156,8 +157,8 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, RELU + !ONE_ROW>)
     }
 }
 
-// The factors that make sums ready for dx: mean(g) counts only where a mean was taken off, and mean(g * xhat) counts
-// (std + eps) / std times where eps is added to the standard deviation, not at all where that is 0 (equation.py).
+// The factors of the sums for dx (equation.py). mean(g) counts only if the mean is subtracted. If eps is added to the
+// standard deviation, mean(g * xhat) has the factor (std + eps) / std, or 0 if std is 0.
 struct Finish {
     double eps;
     bool centered, guard;
@@ -170,7 +171,8 @@ struct Finish {
     }
 };
 
-// The parts of (2, parts, results), in type Part. A is the type of the results; `stats` is null for those of parameters.
+// The parts of (2, parts, results), in type Part. A is the type of the results; `stats` is null for the sums of
+// parameters.
 template <class Part, class I, int SPLITS, class A>
 __global__ void merge_parts(I results, int parts, const Part* __restrict__ partial, const double* __restrict__ stats,
                             double eps, bool centered, bool guard, A* __restrict__ out) {
@@ -199,7 +201,7 @@ __global__ void merge_parts(I results, int parts, const Part* __restrict__ parti
     out[results + result] = (A)sums[1];
 }
 
-// One result of runs and their chunks, by a team: `data` tells the place of a part.
+// Adds up one result of runs and their chunks, by a team: `data` is the place of a part.
 template <bool WARP, class P, class I>
 __device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, int size, const double* __restrict__ partial,
                          const P* __restrict__ s, double (&sums)[2]) {
@@ -227,11 +229,11 @@ __device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, in
     add_up<WARP>(found, sums);
 }
 
-// Threads of the largest block, as norm_plan.py has it: wide indices take more registers.
+// The threads of the largest block, as in norm_plan.py: wide indices take more registers.
 template <class I> constexpr int LARGEST_TEAM = sizeof(I) == 4 ? 1024 : 512;
 
-// A team a result, first those of the statistics (2, rows), weighted by s and ready for dx, then those of the parameters
-// (2, params). `second` is how far behind the sums of dy those of dy * xhat begin.
+// One team for each result: first the sums of the statistics (2, rows), weighted by s and with the factors for dx, then
+// those of the parameters (2, params). `second` is the distance from the sums of dy to those of dy * xhat.
 template <class A, class I, class P, bool WARP>
 __global__ void __launch_bounds__(LARGEST_TEAM<I>, 1)
     merge_runs(Loops<I> of_rows, Loops<I> of_params, I second, const double* __restrict__ partial,

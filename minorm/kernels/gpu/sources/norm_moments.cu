@@ -1,6 +1,6 @@
-// Means and variances of rows that are longer than a block's registers: partial ones by chunks, then merged in order.
+// Means and variances of rows that do not fit into a block's registers: partial ones by chunks, then merged in order.
 //
-// Chunk c of a row has its own shift k, near its mean; with t = x - k
+// Chunk c of a row has a separate shift k, near its mean; with t = x - k
 //
 //     mean_c = k + sum(t) / n,   M2_c = sum(t^2) - sum(t)^2 / n
 //
@@ -9,12 +9,12 @@
 //     mean = mean_0 + sum(n_c t_c) / n,   M2 = sum(M2_c) + sum(n_c t_c^2) - sum(n_c t_c)^2 / n
 //
 // Float sums of a few elements, 64 at most, are added up in double. `partial` is (2, chunks, rows): the means, then the M2. Not
-// centered: k = 0, the means are 0 and M2_c = sum(x^2). All loads of a batch are on their way before the first is used.
+// centered: k = 0, the means are 0 and M2_c = sum(x^2). All loads of a batch are in flight before the first is used.
 #include "loops.cuh"
 #include "merge.cuh"
 
 const int BYTES = 128;  // of a batch; it is added up in float
-const int PARTS = 8;    // chunks that a thread has on their way
+const int PARTS = 8;    // chunks that a thread has in flight
 
 // x as packs of V, one batch after the other, for a thread that begins at `at`.
 template <class T, class C, class I, int V, int N> struct Batches {
@@ -32,7 +32,7 @@ template <class T, class C, class I, int V, int N> struct Batches {
 
     __device__ void fetch_one(int u) { packs[u] = hold<T, V>(x, cursor.place.data); }
     __device__ void fetch_all() {
-        if (whole()) {  // with nothing to ask between the loads
+        if (whole()) {  // without branches between the loads
 #pragma unroll
             for (int u = 0; u < SIZE; u++, cursor.advance()) fetch_one(u);
             return;
@@ -41,7 +41,7 @@ template <class T, class C, class I, int V, int N> struct Batches {
         for (int u = 0; u < SIZE; u++, cursor.advance())
             if (at + u * step < end) fetch_one(u);
     }
-    // use(pack) of each that is there.
+    // Calls use(pack) for each valid pack.
     template <class F> __device__ void each(F use) const {
         const bool all = whole();
 #pragma unroll
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
     }
 }
 
-// The unit-step loop is kept: LANES neighbouring threads have V lanes each, and the block's other threads take turns with
-// the terms, so few that each adds up its own in float (norm_plan.py); their sums meet in shared memory. The shift is the
-// mean of what the first of them reads first.
+// The unit-step loop is kept: LANES neighbouring threads have V lanes each, and the block's other threads take the
+// terms in turn. Each has so few terms that it adds them up in float (norm_plan.py); shared memory joins their sums.
+// The shift is the mean of the first batch of the first thread.
 template <class T, class C, class I, int V, int LANES, int N>
 __global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
     moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
 }
 
 // The parts of each row, `columns` of them in each of its chunks, then k, d, var, rstd. A part has `terms` elements in all
-// chunks together. k is the mean as the type computed in has it.
+// chunks together. k is the mean, rounded to the type computed in.
 template <class C, class I, int SPLITS>
 __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
     merge_moments(I rows, I columns, I terms, I chunk, int chunks, const double* __restrict__ partial,
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
     stats[3 * rows + row] = rstd_of(var, eps, guard);
 }
 
-// k, d, var, rstd of a mean and a variance that are given, in type R.
+// k, d, var, rstd of a given mean and variance, in type R.
 template <class C, class I, class R>
 __global__ void given_moments(I rows, const R* __restrict__ mean, const R* __restrict__ var, double eps, bool guard,
                               double* __restrict__ stats) {

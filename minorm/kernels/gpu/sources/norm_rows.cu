@@ -1,24 +1,25 @@
-// Rows that fit into the registers of a team, of some lanes of a warp or of a block: read once, everything else happens on
-// the chip.
+// Normalizes rows that fit into the registers of a team (some lanes of a warp, or a block): each row is read once, and
+// everything else happens on the chip.
 //
 //     forward   k = mean, d = mean(x - k), var = mean((x - k)^2) - d^2, y = ((x - k) - d) * rstd * s + b,
 //               or max(y + residual, 0)
 //     backward  dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope),  g = dy * s; behind a ReLU dy is 0 where y <= 0
 //
-// Thread `lane` of a team keeps E packs of V neighbours: those at (lane + e * team) * V. T, C, P: the types of the data,
-// of the arithmetic, of scale and bias; I: of indices; SAME: scale and bias are the same for a whole row. Forward a team has
-// one row, and many teams on a multiprocessor keep its memory busy. Backward, where sums for scale and bias take registers
-// and so leave room for few teams, a team takes rows in turn, and reads the next one while it adds up this one.
+// Thread `lane` of a team keeps E packs of V neighbours: those at (lane + e * team) * V. T, C, P: the types of the
+// data, of the arithmetic, of scale and bias; I: of indices; SAME: scale and bias are the same for a whole row. In
+// forward a team has one row, and many teams on a multiprocessor keep its memory busy. In backward, sums for scale and
+// bias take registers and leave room for few teams, so a team takes rows in turn, and reads the next row while it adds
+// up this one.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
 
 const int AHEAD = 32;  // bytes of each array of a row that a thread may hold twice
 
-// Threads of the largest block, as norm_forward.py has it: 64 registers each, or 128 where numbers take two.
+// The threads of the largest block, as in norm_forward.py: 64 registers each, or 128 if numbers take two.
 template <class C> constexpr int LARGEST = sizeof(C) == 4 ? 1024 : 512;
 
-// use(element) of each that a thread has of a row.
+// Calls use(element) for each element that a thread has of a row.
 template <class C, class T, int V, int E, class I, class F>
 __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, I columns, F use) {
 #pragma unroll
@@ -30,8 +31,8 @@ __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, 
     }
 }
 
-// The shift is the mean as well as float has it: x0 + mean(x - x0), which is x0 itself where all x are equal. About it
-// var = mean(t^2) - d^2 loses nothing, as d is a rounding error of k. Squares above 3e38 are added up again in double.
+// The shift is the mean to float precision: x0 + mean(x - x0), which is x0 itself if all x are equal. About it var =
+// mean(t^2) - d^2 loses nothing, as d is only the rounding error of k. Squares above 3e38 are added up again in double.
 template <int LANES, class C, class T, int V, int E, class I>
 __device__ __forceinline__ void statistics_of(const Held<T, V> (&x)[E], C x0, I begin, I step, I columns, double part,
                                               bool centered, double& k, double& d, double& var) {
@@ -119,15 +120,15 @@ __global__ void __launch_bounds__(LARGEST<C>, 1)
     running.template finish<LANES != 0>(stats, rows, writes, lane, LANES ? 32 : team.size);
 }
 
-// What becomes of the sums that scale and bias need.
+// The use of the sums for scale and bias.
 enum Gradients {
-    NONE,         // nobody asked
-    OF_ROW,       // one scale a row: sum(dy) and sum(dy * xhat) of each row go to `param_sums` (2, rows) if no other row
-                  // has this scale, else to `row_sums`
-    OF_ELEMENTS,  // one scale a column: each block adds up its rows, and writes to `param_sums` (2, blocks, columns)
+    NONE,         // no sums
+    OF_ROW,       // one scale per row: sum(dy) and sum(dy * xhat) of each row go to `param_sums` (2, rows), or to
+                  // `row_sums` if another row has the same scale
+    OF_ELEMENTS,  // one scale per column: each block adds up its rows, and writes to `param_sums` (2, blocks, columns)
 };
 
-// dy, x and y of a row, and its statistics: read while the row before is worked on, where a team has several.
+// dy, x and y of a row, and its statistics: read during the work on the previous row, if a team has several.
 template <bool RELU, class T, class C, class I, int V, int E> struct Row {
     Held<T, V> dy[E], x[E], y[RELU ? E : 1];
     Statistics<C> stat;
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(512, 1)
         const Kept row = next;
         if (ahead && team.another()) read(next, team.index + team.teams);
         const Statistics<C> stat = row.stat;
-        // dy of pack e, masked, and its g and xhat of each element: worked out twice, which takes no registers.
+        // dy of pack e, masked, and its g and xhat of each element: computed twice, which takes no registers.
         const auto given = [&](int e) {
             Pack<C, V> found = row.dy[e].template widened<C>();
             if (RELU) mask(found, row.y[RELU ? e : 0].template widened<C>());

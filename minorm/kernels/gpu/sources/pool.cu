@@ -1,16 +1,16 @@
-// Pooling: a thread has V neighbours of the result, up to 16 bytes. Forward it walks over the taps of its windows; backward it
-// gathers from the windows that reach over its places, in their order, so that nothing is added by atomics and every run gives
-// the same bits.
+// Pooling: a thread has V neighbours of the result, up to 16 bytes. In forward it walks over the taps of its windows.
+// In backward it gathers from the windows that cover its places, in order, without atomics, so every run gives the same
+// bits.
 //
-// Images lie as (image, place, inner). With the channels last `inner` is their number, and a thread's neighbours are channels
-// (forward, backward_groups, backward). In rows `inner` is 1; neighbours are columns (forward_columns, backward_columns), or V
-// is 1. K taps along both axes, S apart, behind P places of padding, are known to the compiler; where K is 0, and in `backward`,
-// the struct says, for up to 3 axes.
+// Images lie as (image, place, inner). With channels last `inner` is their number, and a thread's neighbours are
+// channels (forward, backward_groups, backward). In C order `inner` is 1; neighbours are columns (forward_columns,
+// backward_columns), or V is 1. The compiler knows K taps along both axes, the stride S and the padding P before; if K
+// is 0, and in `backward`, the struct has them, for up to 3 axes.
 #include "types.cuh"
 #include "maths.cuh"
 #include "windows.cuh"
 
-// n / by for 0 <= n < 2^31 as a product (Granlund and Montgomery 1994); plans/pool_plan.py works out the factor.
+// n / by for 0 <= n < 2^31 as a product (Granlund and Montgomery 1994); plans/pool_plan.py computes the factor.
 struct Divider {
     unsigned by, factor, shift;
     __device__ int quotient(int n) const {
@@ -60,19 +60,19 @@ struct Pool {
     }
 };
 
-// What counts of window (i, j, k): the taps inside, or those in the padding too.
+// Returns the taps of window (i, j, k) that count: those inside, or those in the padding too.
 __device__ inline int taps_of(const Windows& w, int i, int j, int k, bool padding) {
     const int a = w.axis[0].count(w.axis[0].start(i), padding), b = w.axis[1].count(w.axis[1].start(j), padding);
     return max(1, a * b * w.axis[2].count(w.axis[2].start(k), padding));
 }
 
-// sum / divisor. A product does where 8 or 11 bits of it are kept: `inverse` is off by half a unit of 24 bits.
+// sum / divisor. A product suffices if 8 or 11 bits of it are kept: `inverse` is off by half a unit of 24 bits.
 template <class T, class C> __device__ C divided(C sum, C divisor, C inverse) {
     return sizeof(T) == 2 ? sum * inverse : sum / divisor;
 }
 
 namespace op {
-struct largest {  // and its place; -inf and -1 where no tap is inside. The first of equals wins; NaN is larger than anything
+struct largest {  // and its place; -inf and -1 if no tap is inside. The first of equals wins; NaN is the largest
     static const bool PLACES = true, COUNTS = false;
     template <class C> struct Result {
         C value;
@@ -96,7 +96,7 @@ struct mean {  // with one divisor for all windows
     };
 };
 
-struct uneven_mean : mean {  // each window is divided by its taps
+struct uneven_mean : mean {  // each window is divided by the number of its taps
     static const bool COUNTS = true;
 };
 }  // namespace op
@@ -117,7 +117,7 @@ __device__ void write(const typename F::template Result<C> (&result)[V], const i
     if (F::PLACES) put(places, at, found);
 }
 
-// V sums of the gradients of windows, divided where all windows are divided by one number.
+// Writes V sums of windows' gradients, divided if all windows have one divisor.
 template <class F, class T, class C, int V, class I>
 __device__ void write_sums(const C (&sum)[V], int divisor, T* dx, I at) {
     const C inverse = C(1) / divisor;
@@ -128,8 +128,8 @@ __device__ void write_sums(const C (&sum)[V], int divisor, T* dx, I at) {
     put(dx, at, out);
 }
 
-// There are no branches before the last access where the number of taps or windows is known: what is outside is read from the
-// nearest place inside, and then left out. So all accesses are on their way before the first comparison.
+// If the number of taps or windows is known, there are no branches before the last access: for a place outside, the
+// nearest place inside is read, and then ignored. So all accesses are in flight before the first comparison.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -173,7 +173,7 @@ __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool 
     write<F>(result, taps, divisor, y, places, index * V);
 }
 
-// dx[p] = the sum of the shares in dy of the windows that reach over p
+// dx[p] = the sum of the shares in dy of the windows that cover p
 template <class F, class T, class C, int V, class I>
 __global__ void backward(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -205,7 +205,7 @@ __global__ void backward(Pool pool, I count, const T* dy, const int* places, T* 
     write_sums<F>(sum, divisor, dx, index * V);
 }
 
-// S x S places of V channels: over them reach the windows from group - LOW to group + HIGH of each axis.
+// S x S places of V channels: the windows from group - LOW to group + HIGH of each axis cover them.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void backward_groups(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -251,8 +251,8 @@ __global__ void backward_groups(Pool pool, I count, const T* dy, const int* plac
                 write_sums<F>(sum[r][c], divisor, dx, (I)((row + r) * columns + column + c) * pool.inner);
 }
 
-// The columns `from` to from + N * M of a row in M accesses, LEFT before and RIGHT behind them; those outside of the row hold
-// others of it. Its length is a multiple of N.
+// The columns `from` to from + N * M of a row in M accesses, LEFT before and RIGHT behind them; an access outside the
+// row reads another one inside. Its length is a multiple of N.
 template <class T, int N, int M, int LEFT, int RIGHT> struct Span {
     T v[LEFT + N * M + RIGHT];
 
@@ -310,8 +310,8 @@ __global__ void forward_columns(Pool pool, I count, const T* x, T* y, int* place
     write<F>(result, taps, divisor, y, places, index * V);
 }
 
-// V places of each of S rows. Over them reach the next V / S windows of some rows, with some beside them. V divides the length
-// of a row of dx, V / S that of a row of dy.
+// V places of each of S rows. The next V / S windows of some rows cover them, with some beside them. V divides the
+// length of a row of dx, V / S that of a row of dy.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void backward_columns(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -352,7 +352,7 @@ __global__ void backward_columns(Pool pool, I count, const T* dy, const int* pla
         if (row + r < w.axis[1].n) write_sums<F>(sum[r], divisor, dx, (I)(first + r * columns));
 }
 
-// The gradient of an average over all of an image: each dy, divided, at all its places.
+// The gradient of an average over a whole image: each dy, divided, at all places of its image.
 template <class T, class C, int V, class I>
 __global__ void spread(Pool pool, I size, const T* dy, T* dx, int divisor) {
     const I begin = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;

@@ -1,10 +1,10 @@
-// Uniform numbers and dropout, made from the blocks that a generator has counted off; element i has word i.
+// Uniform random numbers and dropout, made from a generator's blocks; element i has word i.
 //
-// Philox4x64-10 (reference/random.py): a thread makes one block, four words of 64 bits, and the elements that they are
-// for: eight of 32 bits, or four of 64. A word of 32 bits is half of one of 64, the lower half first.
+// Philox4x64-10 (reference/random.py): a thread makes one block, four words of 64 bits, and its elements: eight of 32
+// bits, or four of 64. A word of 32 bits is half of one of 64, the lower half first.
 #include "types.cuh"
 
-// A CUDA graph keeps what it was given, so its blocks lie at `renewed`, on the device, where each replay has its own.
+// A CUDA graph keeps its arguments, so its blocks lie at `renewed` on the device, which each replay writes anew.
 struct Blocks {  // the first one's number is (before + 1, 0, rank, 1), least word first
     unsigned long long before, rank, key[2];
 };
@@ -55,8 +55,8 @@ template <class C, int V, class I> __global__ void uniform(C* y, I n, Blocks giv
     }
 }
 
-// y = x * factor where the element is kept, else x * 0. DECIDES: kept are those whose word is at least `limit`, and that is
-// written down; else `kept` says it. A thread has the eight elements that a block has words for.
+// y = x * factor if the element is kept, else x * 0. With DECIDES, elements are kept whose word is at least `limit`,
+// and `kept` is written; else `kept` is read. A thread has the eight elements of one block's words.
 template <class T, class C, int V, bool DECIDES, class I>
 __global__ void dropout(const T* x, bool* kept, T* y, I n, C factor, unsigned limit, Blocks given,
                         const Blocks* renewed) {

@@ -1,13 +1,13 @@
-// Running statistics, updated by the kernel that has the statistics of the batch: running = running * keep + batch * share.
+// Updates running statistics in the kernel that has the batch's statistics: running = running * keep + batch * share.
 //
-// A batch with a statistic that is not finite, or with which a running value would not fit its type, is left out for all
-// rows: `update_all` looks, and then updates them or none. It runs where a launch before it has left the statistics of all
-// rows, or in the part of a grid that is the last to have a row (`finish`).
+// A batch is left out for all rows if one of its statistics is not finite, or if a running value would not fit its
+// type: `update_all` checks that, and then updates all rows or no row. It runs after the launch that wrote the
+// statistics of all rows, or in the last part of a grid to finish a row (`finish`).
 #include "types.cuh"
 
 __device__ inline bool is_finite(double v) { return v - v == 0; }
 
-// R is the type they are stored in. A null `mean` means that none are kept.
+// R is the type they are stored in. A null `mean` means that there are no running statistics.
 template <class R> struct Running {
     R *mean, *var;
     long long *batches, *skipped;   // counted up by one; may be null
@@ -32,16 +32,16 @@ template <class R> struct Running {
                fits(var[row], blended(var[row], keep, batch_var, share_var));
     }
 
-    // A row whose statistics are there, where no batch is left out.
+    // Updates one row with known statistics, if no batch is left out.
     template <class I> __device__ void update(I row, double batch_mean, double batch_var) const {
         if (!mean || ticket) return;
         blend(row, batch_mean, batch_var);
         if (row == 0 && batches) *batches += 1;
     }
 
-    // All rows, by a warp or a block.
+    // Updates all rows, by a warp or a block.
     template <bool WARP, class I> __device__ void update_all(const double* stats, I rows, int lane, int size) const {
-        const volatile double* found = stats;  // others wrote it: not from this processor's own cache
+        const volatile double* found = stats;  // other processors wrote it: do not read this one's cache
         double refused = 0;
         for (I row = lane; row < rows && ticket; row += size)
             if (!takes(row, found[row] + found[rows + row], found[2 * rows + row])) refused = 1;
@@ -53,7 +53,8 @@ template <class R> struct Running {
         if (counter) *counter += 1;
     }
 
-    // The same by the warp or block whose thread was the last to write a row's statistics. wrote: did this thread?
+    // Does the same in the warp or block whose thread was the last to write a row's statistics. wrote: did this thread
+    // write?
     template <bool WARP, class I>
     __device__ void finish(const double* stats, I rows, bool wrote, int lane, int size) const {
         if (!mean || !ticket) return;

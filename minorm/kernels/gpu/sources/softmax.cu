@@ -5,9 +5,10 @@
 //     softmax_grad      dx = y * (dy - sum(dy * y))
 //     log_softmax_grad  dx = dy - exp(y) * sum(dy)
 //
-// Each is two steps: a row's Sums, and what they make of each element (`y`). Rows: a team, a warp or a block, has one. Where
-// it fits, a thread keeps its PACKS accesses of V elements in registers, so that the row is read once; with PACKS = 0 it is
-// read again from cache. What is read is of type T, what is written of type O. Columns: a thread walks down its own row, beside the neighbours'. Sums go in a fixed order.
+// Each has two steps: a row's Sums, and a function of them for each element (`y`). Rows: a team, a warp or a block,
+// takes one row. If the row fits, a thread keeps its PACKS accesses of V elements in registers, so that the row is read
+// once; with PACKS = 0 it is read again from cache. T is the type of the input, O that of the output. Columns: a thread
+// walks down one row, beside its neighbours. Sums have a fixed order.
 #include "types.cuh"
 #include "maths.cuh"
 
@@ -60,7 +61,7 @@ struct log_softmax_grad {
 };
 }  // namespace op
 
-// One access of a thread in a row of n; what is beyond the end is never looked at.
+// One access of a thread in a row of n; elements beyond the end are never used.
 template <class T, class C, int V, class I> struct Piece {
     C a[V], b[V];
     template <bool TWO> __device__ void read(const T* left, const T* right, I at) {
@@ -74,7 +75,7 @@ template <class T, class C, int V, class I> struct Piece {
     }
 };
 
-// n is a multiple of V. In a block of several warps with a row each, rows beyond the last end at once, a whole warp.
+// n is a multiple of V. In a block of several warps with a row each, warps without a row return at once.
 template <class F, class T, class O, class C, int V, int PACKS, bool WARP, class I>
 __global__ void rows(I count, I n, const T* a, const T* b, O* out) {
     const int size = WARP ? 32 : blockDim.x, lane = threadIdx.x % size, held = PACKS ? PACKS : 1;
@@ -142,7 +143,7 @@ __global__ void rows(I count, I n, const T* a, const T* b, O* out) {
     }
 }
 
-// x (outer, n, inner): rows = outer * inner, a thread each; neighbouring threads read neighbouring elements.
+// x (outer, n, inner): rows = outer * inner, one thread for each; neighbouring threads read neighbouring elements.
 template <class F, class T, class O, class C, class I>
 __global__ void columns(I count, I n, I inner, const T* a, const T* b, O* out) {
     const I row = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -166,8 +167,8 @@ __global__ void columns(I count, I n, I inner, const T* a, const T* b, O* out) {
 
 // The loss of a row of logits against its class:
 //     lse = max(x) + log sum exp(x - max(x)),   loss = lse - (1 - s) * x[target] - s * mean(x),   s = smoothing
-// A row whose class is `ignored` costs 0; one whose class is none is NaN. One reading of x, AHEAD accesses of a thread at a
-// time: its own maximum grows as it goes, its sum shrinks with it.
+// A row of class `ignored` costs 0; an invalid class gives NaN. x is read once, AHEAD accesses of a thread at a time:
+// the thread's maximum grows on the way, and its sum is scaled down with it.
 template <class T, class C, int V, bool WARP, class I>
 __global__ void cross_entropy(I count, I n, const T* x, const long long* target, C* loss, double* lse, long long ignored,
                               double smoothing) {
@@ -227,7 +228,7 @@ __global__ void cross_entropy(I count, I n, const T* x, const long long* target,
 }
 
 //     dx = dy * (exp(x - lse) - (1 - s) * [class] - s / n), and 0 in ignored rows; lse in two numbers of type C
-// dy of row r is dy[r * step], over `counted` where that is there, 0 where that is 0; own is 1 - s, others s / n.
+// dy of row r is dy[r * step], divided by `counted` if given, or 0 if that is 0; own is 1 - s, others s / n.
 template <class T, class D, class C, int V, class I>
 __global__ void cross_entropy_grad(I size, I n, const D* dy, I step, const double* counted, const T* x,
                                    const long long* target, const double* lse, T* dx, long long ignored, C own, C others) {
@@ -250,8 +251,8 @@ __global__ void cross_entropy_grad(I size, I n, const D* dy, I step, const doubl
     put(dx, at, out);
 }
 
-// The losses of `rows` rows added up, and how many of their targets count. A block has `chunk` of them; where there are several
-// blocks each leaves its two sums in `parts`, and sum_parts adds those up.
+// Adds up the losses of `rows` rows, and counts their targets. A block has `chunk` rows; if there are several blocks,
+// each writes its two sums to `parts`, and sum_parts adds those up.
 template <class T> __device__ void end_of_sum(const double (&sums)[2], T* result, double* counted, bool mean) {
     place(*result, mean ? sums[0] / sums[1] : sums[0]);  // 0 / 0 is NaN
     *counted = sums[1];

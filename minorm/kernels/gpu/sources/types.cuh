@@ -1,7 +1,8 @@
-// What all kernels share: four storage types and the type computed in, 16 bytes at a time, and sums in a fixed order.
+// The code that all kernels share: four storage types and the type computed in, accesses of 16 bytes, and sums in a
+// fixed order.
 //
-// T is the type an array is stored in, C the type computed in: float for the 16-bit types, unless something else is asked
-// for. Elements are widened as they are read and rounded once as they are written.
+// T is the type an array is stored in, C the type computed in: by default float for the 16-bit types. Elements are
+// widened as they are read and rounded once as they are written.
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 
@@ -18,7 +19,7 @@ __device__ inline void place(__half& to, double v) { to = __double2half(v); }
 __device__ inline void place(__nv_bfloat16& to, float v) { to = __float2bfloat16_rn(v); }
 __device__ inline void place(__nv_bfloat16& to, double v) { to = __double2bfloat16(v); }
 
-// V neighbours, read and written in one instruction, or as many of 16 bytes as they take: V is 1, 2, 4 or 8.
+// V neighbours, read and written in one instruction, or in several of 16 bytes: V is 1, 2, 4 or 8.
 template <int BYTES> struct Access { static const int bytes = BYTES < 16 ? BYTES : 16; };
 template <class T, int V> struct alignas(Access<sizeof(T) * V>::bytes) Pack { T v[V]; };
 
@@ -29,14 +30,14 @@ template <class T, int V, class I> __device__ inline void put(T* y, I at, const 
     *reinterpret_cast<Pack<T, V>*>(y + at) = pack;
 }
 
-// v as type T has it.
+// Rounds v to type T.
 template <class T, class C> __device__ inline C rounded(C v) {
     T stored;
     place(stored, v);
     return widen<C>(stored);
 }
 
-// Two 16-bit numbers in a register: one of them, and both from two.
+// Two 16-bit numbers in a register: reads one of them, and makes both from two numbers.
 __device__ inline float half_of(unsigned word, bool high, const __nv_bfloat16*) {
     return __uint_as_float(high ? word & 0xffff0000u : word << 16);
 }
@@ -58,7 +59,7 @@ template <class T> __device__ inline unsigned halves(double low, double high, co
     return *reinterpret_cast<const unsigned short*>(both) | *reinterpret_cast<const unsigned short*>(both + 1) << 16;
 }
 
-// V neighbours as memory has them, two 16-bit numbers in a register where a Pack has one: what is read and not used yet.
+// V neighbours in their stored form, read and not used yet: two 16-bit numbers in a register where a Pack has one.
 template <class T, int V, bool HALVES = sizeof(T) == 2 && V % 2 == 0> struct Held {
     Pack<T, V> kept;
     template <class C> __device__ Pack<C, V> widened() const {
@@ -94,7 +95,7 @@ template <class T, int V, class C, class I> __device__ inline void put_rounded(T
     *reinterpret_cast<Held<T, V>*>(y + at) = held;
 }
 
-// f(0), f(1) ... f(E - 1), written out however long f is: what it indexes by its number stays in registers.
+// f(0), f(1) ... f(E - 1), unrolled however long f is, so that arrays indexed by the number stay in registers.
 template <int E> struct Unrolled {
     template <class F> static __device__ __forceinline__ void run(F&& f) {
         Unrolled<E - 1>::run(f);
@@ -105,22 +106,23 @@ template <> struct Unrolled<0> {
     template <class F> static __device__ __forceinline__ void run(F&&) {}
 };
 
-// The sum of v over LANES neighbouring threads of a warp; each gets it. The tree is fixed, so the bits are too.
+// Returns the sum of v over LANES neighbouring threads of a warp to each of them. The tree is fixed, and so are the
+// bits.
 template <int LANES = 32, class A> __device__ inline A warp_sum(A v) {
 #pragma unroll
     for (int step = LANES / 2; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
     return v;
 }
 
-// The sums of N values over a team: LANES threads of a warp, or, with 0, a block of 32, 64, 128 ... 1024. A warp adds up in
-// the type that comes in, C; in a block each warp then leaves its sums in shared memory, in type A, and adds up those of all
-// warps for itself.
+// The sums of N values over a team: LANES threads of a warp, or, with 0, a block of 32, 64, 128 ... 1024. A warp adds
+// up in the input type C. In a block each warp then writes its sums to shared memory, in type A, and each warp adds up
+// the sums of all warps.
 template <int LANES, int N, class C, class A> __device__ inline void add_up_team(const C (&values)[N], A (&sums)[N]) {
 #pragma unroll
     for (int n = 0; n < N; n++) sums[n] = warp_sum<LANES ? LANES : 32>(values[n]);
     if (LANES) return;
     __shared__ A of_warp[N][32];
-    __syncthreads();  // what was read of the last sums has been read
+    __syncthreads();  // all reads of the previous sums are done
     if (threadIdx.x % 32 == 0)
         for (int n = 0; n < N; n++) of_warp[n][threadIdx.x / 32] = sums[n];
     __syncthreads();
@@ -139,7 +141,7 @@ template <int LANES, class A> __device__ inline A team_sum(A value) {
     return sums[0];
 }
 
-// Is it so for one of the teams of a warp? What they are to add up they add up together.
+// Is `so` true for one of a warp's teams? The teams of a warp always add up together.
 template <int LANES> __device__ inline bool any_team(bool so) {
     int teams = so;
 #pragma unroll

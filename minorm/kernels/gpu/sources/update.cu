@@ -1,9 +1,9 @@
 // Optimizer steps for many parameters in one launch.
 //
-// A step of a small network is bound by launches, not by memory: 65 parameters of ResNet-20 have 1 MB in all. So a launch
-// takes a list: the struct `Parts`, within the 4 KB that arguments may have, holds the addresses of MOST parameters, their
-// gradients and their state; a block works on CHUNK elements of one of them, which it finds by its number. 16-bit floats are
-// computed in float32; parameter and state are rounded once each.
+// A step of a small network is bound by launches, not by memory: 65 parameters of ResNet-20 have 1 MB in all. So a
+// launch takes a list: the struct `Parts`, within the limit of 4 KB for arguments, holds the addresses of MOST
+// parameters, their gradients and their state. A block works on CHUNK elements of one parameter, which it finds by the
+// block's number. 16-bit floats are computed in float32; parameter and state are each rounded once.
 #include "types.cuh"
 #include "maths.cuh"
 
@@ -39,8 +39,8 @@ template <class T, class C, int V> struct Some {
     }
 };
 
-// Does step.some<N>(parts, part, spot) for all elements of this block: N = V of them from `spot` on, and one by one those
-// that are left where a part ends.
+// Calls step.some<N>(parts, part, spot) for all elements of this block: N = V elements from `spot` on, and the last
+// elements of a part one by one.
 template <int V, class F> __device__ void each(const Parts& parts, const F& step) {
     int low = 0, high = MOST;  // the part with first[low] <= block < first[high]
     while (high - low > 1) {
@@ -54,8 +54,8 @@ template <int V, class F> __device__ void each(const Parts& parts, const F& step
 }
 
 //     g = sign * gradient + decay * p,  m = momentum * m + fresh * g,  p -= lr * m
-// fresh = 1 - dampening; sign = -1 to climb. With nesterov p -= lr * (g + momentum * m); without momentum p -= lr * g, and m
-// is not there.
+// fresh = 1 - dampening; sign = -1 to climb. With nesterov p -= lr * (g + momentum * m); without momentum p -= lr * g,
+// and there is no m.
 template <class T, class C, bool MOMENTUM, bool NESTEROV> struct Sgd {
     C lr, momentum, fresh, decay, sign;
     template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
@@ -82,14 +82,14 @@ __global__ void sgd(Parts parts, Sgd<T, C, MOMENTUM, NESTEROV> step) {
     each<V>(parts, step);
 }
 
-// As part of a CUDA graph: numbers that change from one replay to the next cannot be arguments.
+// For a CUDA graph: numbers that change from one replay to the next cannot be arguments.
 template <class T, class C, int V, bool MOMENTUM, bool NESTEROV>
 __global__ void sgd_kept(const Parts* parts, const Sgd<T, C, MOMENTUM, NESTEROV>* step) {
     each<V>(*parts, Sgd<T, C, MOMENTUM, NESTEROV>(*step));
 }
 
 //     g = sign * gradient + decay * p,  p = shrink * p;  m += fresh1 * (g - m),  v = beta2 * v + fresh2 * g^2
-//     p -= rate * m / (sqrt(v) / root + eps), of the largest v so far where PEAKS;  fresh = 1 - beta
+//     p -= rate * m / (sqrt(v) / root + eps), with the largest v so far if PEAKS;  fresh = 1 - beta
 template <class T, class C, bool PEAKS> struct Adam {
     C beta2, fresh1, fresh2, eps, decay, shrink, sign;
     template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
