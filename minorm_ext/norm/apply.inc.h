@@ -4,10 +4,10 @@
  *     dx = (dy * s * r - p) - xhat * q,  ds += dy * xhat,  db += dy
  *     dx = dy * s * r                     where the statistics were given
  *
- * s and b have a parameter for each element, or one for a run, or are NULL; ds and db are NULL where nobody asks. k, d
- * and r are a row's statistics; p and q what its sums take off dx. A result that goes around the cache does so vector
- * by vector, as soon as it is computed, and each asks for a line of what comes `next` elements further on: so memory is
- * read and written all the time, and nothing waits in a buffer. */
+ * s and b have a parameter for each element, or one for a run, or are NULL; ds and db are NULL unless the caller wants
+ * them. k, d and r are a row's statistics; p and q are the terms that its sums subtract from dx. A result that goes
+ * around the cache does so vector by vector, as soon as it is computed. Each vector also asks for the line `next`
+ * elements further on. So reads and writes of memory never pause, and nothing waits in a buffer. */
 
 static INLINE VECTOR NAME(xhat)(VECTOR x, REAL k, REAL d, REAL r) { return ((x - k) - d) * r; }
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# A tile of columns: where it lies, and what is known of its columns.
+# A tile of columns: its place in memory, and the statistics of its columns.
 #
-# What belongs to a statistic is worked out for all of a tile side by side, which vectorises: an image of 14 x 14 has a
-# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets what its
-# statistic has (`fold` columns share one), and again for every row that a wide row holds.
+# The numbers of each statistic are computed side by side for a whole tile, which vectorises: an image of 14 x 14 has a
+# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets a copy of its
+# statistic's numbers (`fold` columns share one), and another copy for every row that a wide row holds.
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memset
@@ -76,7 +76,7 @@ cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
 
 
 cdef inline void column_origins(const real* type, const Work* w, const Tile* tile, double* origin) noexcept nogil:
-    """What the means of the columns are relative to: their first elements, or 0 if not centered."""
+    """Find the origins of the columns' means: their first elements, or 0 if not centered."""
     cdef Scratch scratch
     cdef const real* x
     cdef Py_ssize_t j
@@ -212,7 +212,7 @@ cdef inline void tile_combine(
 cdef inline void column_factors(
     const Work* w, const Tile* tile, const double* g, const double* gx, real* p, real* q
 ) noexcept nogil:
-    """What the sums take off dx: p + q * xhat. See row_factors in statistics.pxd."""
+    """Compute the terms that the sums subtract from dx: p + q * xhat. See row_factors in statistics.pxd."""
     cdef const double* rstd = w.rstd + tile.row
     cdef double one = w.plan.one_by_columns
     cdef double of_dy[WIDTH]

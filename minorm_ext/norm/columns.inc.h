@@ -7,10 +7,10 @@
  *     dx = (dy * (c * w) - p) - ((x - k) - d) * r * q
  *     dx = dy * (c * w)                                     where the statistics were given
  *
- * w and u are parameters that vary from row to row and not from column to column, else 1 and 0. Where data comes from
- * memory, each vector asks for a line of the row that lies `next` elements further on, and of the one after that
- * (`then`): pieces of rows that are not followed by the next are otherwise read slowly. (Asking for some lines at once
- * gains nothing.) */
+ * w and u are parameters that vary from row to row and not from column to column, else 1 and 0. If data comes from
+ * memory, each vector asks for a line of the row that lies `next` elements further on, and of the row after it
+ * (`then`). Without this the processor reads pieces of rows slowly if the next piece does not follow in memory. (Asking
+ * for some lines at once gains nothing.) */
 
 static INLINE void NAME(ask_twice)(const STORED *p, ptrdiff_t other, const minorm_rows *rows) {
     NAME(ask)(p + rows->next, other);
@@ -35,7 +35,7 @@ static INLINE void NAME(add_columns)(const int count, const STORED *dy, ptrdiff_
     NAME(put_back)(q, products, of);
 }
 
-/* `count` rows. What is left after whole vectors is taken out of the last. */
+/* Add `count` rows. The elements left after whole vectors come out of the last vector. */
 static INLINE void NAME(add_rows)(const int count, const STORED *dy, ptrdiff_t other, const STORED *x,
                                   const minorm_rows *rows, bool uncached, const REAL *k, const REAL *d, REAL w, REAL *a,
                                   REAL *q) {

@@ -35,7 +35,7 @@ cdef enum:
 
 
 cdef struct Strip:
-    Py_ssize_t kept   # columns with statistics of their own
+    Py_ssize_t kept   # columns, each with its own statistics
     Py_ssize_t width  # columns of a row: kept, or a multiple where several rows are taken as one
     Py_ssize_t rows   # such rows
     Py_ssize_t last   # columns of the last of them
@@ -43,14 +43,14 @@ cdef struct Strip:
 
 
 cdef inline Py_ssize_t column_row(const Nest* nest, const Strip* strip, Py_ssize_t row) noexcept nogil:
-    """Where a row begins in the data."""
+    """Return where a row begins in the data."""
     if strip.width > strip.kept:
         return row * strip.width
     return turn_at(row, &nest.reduce0, nest.reduce1.count, nest.reduce0.data, nest.reduce1.data)
 
 
 cdef inline Py_ssize_t column_row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """Where it begins in the parameters, if these vary from row to row."""
+    """Return where a row begins in the parameters, if these vary from row to row."""
     return turn_at(row, &nest.reduce0, nest.reduce1.count, nest.reduce0.param, nest.reduce1.param)
 
 
@@ -61,8 +61,8 @@ cdef inline Py_ssize_t columns_of(const Strip* strip, Py_ssize_t row) noexcept n
 cdef inline ColumnRows rows_from(
     const Data* data, const Nest* nest, const Strip* strip, Py_ssize_t row, Py_ssize_t end
 ) noexcept nogil:
-    """The rows from `row` on, before `end`, that the loops take at once: evenly apart, and of one width. A row alone
-    where they do not take the data as it lies."""
+    """Return the rows from `row` on, before `end`, that the loops take at once: evenly apart, and of one width. It is a
+    single row if the loops do not take the data in its own place."""
     cdef ColumnRows rows
     rows.n = columns_of(strip, row)
     rows.step = strip.width if strip.width > strip.kept else nest.reduce1.data

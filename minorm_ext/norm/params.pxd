@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The gradients of scale and bias where a parameter belongs to whole rows, runs or columns: the jobs have left sums of
-# each, which are added up here, in double and in the order in which they lie. Where each element has its own
-# parameter, collect_piece in row_jobs.pxd does it.
+# The gradients of scale and bias, if a parameter belongs to whole rows, runs or columns. The jobs have left sums of
+# each; this file adds them up, in double and in their order in memory. If each element has its own parameter,
+# collect_piece in row_jobs.pxd does it.
 
 from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest
@@ -26,15 +26,15 @@ cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
 
 
 cdef inline Py_ssize_t shares_of(const Work* w) noexcept nogil:
-    """How many threads add up, each for its share of the inner kept turns. That takes turns which have parameters of
-    their own: then no two add to the same total."""
+    """Return how many threads add up, each for its share of the inner kept turns. Several threads need turns with
+    separate parameters: then no two add to the same total."""
     if w.plan.nest.keep1.param == 0 or w.plan.rows * w.plan.slots < SHARED:
         return 1
     return min(<Py_ssize_t>w.plan.threads, w.plan.nest.keep1.count)
 
 
 cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
-    """Outer kept turns between two signal checks."""
+    """Return the number of outer kept turns between two signal checks."""
     return max(1, SUMS_AT_ONCE // (w.plan.nest.keep1.count * w.plan.slots))
 
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The plan of a call: which strategy, how the work is cut, which stores results take. It is made once, here, and nothing
-# else decides. What is cut where follows from the nest and the types alone, so that no bit of a result depends on the
-# threads, on addresses or on what a register holds; threads only say who does the jobs. minorm/kernels/README.md has
-# the table of the strategies.
+# The plan of a call: the strategy, the cuts of the work, and the kind of stores for results. make_plan decides all of
+# this once. The cuts follow from the nest and the types alone, so no bit of a result depends on the number of threads,
+# on addresses or on the size of a register; threads only share the jobs. minorm/kernels/README.md has the table of the
+# strategies.
 
 from libc.string cimport memset
 
@@ -52,8 +52,8 @@ cdef enum:
     LONG_STEP = 128    # the same in a sample so large that its parts are still enough for some threads:
     LARGE_SAMPLE = 98304         # elements of one, at least
     BAND = 256         # rows of a part, at most, where it lies beside those of other tiles: they find its pages known
-    FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are columns of their own, at most
-    DEEP = 16          # reduced rows that they must walk down for it to pay, at least: half as many as they are
+    FOLD = 32          # most neighbours that share a statistic and a parameter and still are separate columns
+    DEEP = 16          # fewest reduced rows for which this pays; also at least half as many rows as neighbours
     OWN_CACHE = 1 << 18          # elements, about, that a processor's own cache holds
     SHARED_CACHE = 1 << 20       # elements of a tile of columns, of which the cache that all share holds some
     # Collecting gradients
@@ -91,8 +91,8 @@ cdef struct Plan:
     Py_ssize_t blocks
     Py_ssize_t group_step  # from the first row of a group to the first row of the next
     Py_ssize_t member_step
-    # Columns. Where few neighbours share a statistic (the channels of a group, channels-last), each is a column of its
-    # own, and `fold` columns are merged at the end.
+    # Columns. If few neighbours share a statistic (the channels of a group, channels-last), each is a separate column,
+    # and the statistics of `fold` columns are merged at the end.
     Py_ssize_t fold        # columns of a statistic
     Py_ssize_t fold_param  # parameter step from one to the next
     Py_ssize_t across      # columns of an outer kept turn
@@ -114,7 +114,7 @@ cdef struct Call:          # what a plan is made for
     Type type              # that data is stored in
     bint masked            # only some elements count
     bint backward
-    bint fused             # both phases, and nobody asks for the sums between them
+    bint fused             # both phases run, and the caller does not need the sums between them
     bint scale
     bint other             # forward a bias, backward gradients of scale and bias
     size_t result          # the address of y or dx
@@ -148,7 +148,7 @@ cdef inline void make_plan(Plan* p, const Form* form, const Call* call) noexcept
 # Columns.
 
 cdef inline bint folds(const Nest* n) noexcept nogil:
-    """Are neighbours that share a statistic columns of their own nevertheless?"""
+    """Return whether neighbours that share a statistic are still separate columns."""
     cdef Py_ssize_t fold = n.reduce1.count
     if n.keep1.data != fold or n.reduce0.param != 0:
         return False

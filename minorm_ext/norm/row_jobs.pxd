@@ -140,27 +140,27 @@ cdef inline void rows_input(const Work* w, Py_ssize_t block, Py_ssize_t part) no
         part_input(w, row_of(w, block, member), part, block_param_grads_of(w, block))
 
 
-# What blocks collect, where rows have a parameter for each element: ds and db.
+# Collecting ds and db block by block, if rows have a parameter for each element.
 
 cdef inline Py_ssize_t size_to_collect(const Work* w) noexcept nogil:
-    """How many elements all blocks collect."""
+    """Return how many elements all blocks collect."""
     return w.plan.groups * w.plan.blocks * 2 * w.plan.pitch
 
 
 cdef inline Py_ssize_t pieces_to_clear(const Work* w) noexcept nogil:
-    """How many jobs that makes."""
+    """Return how many jobs it takes to clear these elements."""
     return ceil_div(size_to_collect(w), CLEARED)
 
 
 cdef inline void clear_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
-    """Nothing is collected yet in a piece."""
+    """Set what is collected in a piece to 0."""
     cdef Py_ssize_t first = piece * CLEARED
     cdef Py_ssize_t count = min(<Py_ssize_t>CLEARED, size_to_collect(w) - first)
     memset(param_at(w, w.block_param_grads, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))
 
 
 cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
-    """How many jobs the parameters of a group make."""
+    """Return how many jobs the parameters of a group make."""
     return ceil_div(w.plan.extent, COLLECTED)
 
 

@@ -77,7 +77,7 @@ cdef inline Runs runs_of(const Data* data, const Nest* nest, Span span) noexcept
 
 
 cdef inline Span joined(const Nest* nest, Span span) noexcept nogil:
-    """Runs that follow each other without a gap are one run, where nobody asks for the parameters of each."""
+    """Join runs that follow each other without a gap into one, for callers that do not use the parameters of each."""
     if nest.reduce0.data == span.length:
         span.length *= span.runs
         span.runs = 1
@@ -95,7 +95,7 @@ cdef inline void fetch_span(const Data* data, const Nest* nest, Span span, void*
 
 
 cdef inline void put_span(const Data* data, const Nest* nest, Span span, void* scratch, bint single) noexcept nogil:
-    """Bring the runs of a span from there to where they belong."""
+    """Store the runs of a span from scratch memory in their places."""
     cdef Py_ssize_t run
     if data.direct:
         return
@@ -107,7 +107,7 @@ cdef inline void put_span(const Data* data, const Nest* nest, Span span, void* s
 # Rows of which only some elements count.
 
 cdef inline Py_ssize_t count_of(Span span) noexcept nogil:
-    """How many elements a span has."""
+    """Return how many elements a span has."""
     return span.runs * span.length
 
 

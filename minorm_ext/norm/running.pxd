@@ -55,7 +55,7 @@ cdef inline double item_of(const void* items, Type type, Py_ssize_t i) noexcept 
 cdef inline void take_statistics(
     const Equation* equation, bint single, const void* means, const void* variances, Type type, double* k, Py_ssize_t n
 ) noexcept nogil:
-    """What moments would have found: k, d, var and rstd, one row of n after the other."""
+    """Fill in the numbers that moments would have found: k, d, var and rstd, one row of n after the other."""
     cdef bint exact = (type == SINGLE) == single  # a mean of the type computed in is all k
     cdef double* d = k + n
     cdef double* var = d + n

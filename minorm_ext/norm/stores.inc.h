@@ -92,7 +92,7 @@ static INLINE void NAME(nt_store)(STORED *to, VECTOR v) {
     minorm_nt_store(to, rounded, sizeof(rounded));
 }
 
-/* The elements first .. end - 1 to where they belong. (By a store with a mask it took 20 times as long from memory.) */
+/* Store the elements first .. end - 1 in their places. (A store with a mask took 20 times as long from memory.) */
 static INLINE void NAME(store_some)(STORED *to, VECTOR v, int first, int end) {
     STORED rounded[LANES];
     NAME(store)(rounded, v);
@@ -105,23 +105,23 @@ static INLINE void NAME(store_part)(STORED *to, VECTOR v, bool nt, minorm_part o
     else NAME(store)(to, v);
 }
 
-/* What load_grad gives is the gradient of the residual as well, which lies dy->copy further on. */
+/* Store load_grad's result a second time, as the gradient of the residual, which lies dy->copy further on. */
 static INLINE void NAME(leave)(const STORED *dy, VECTOR g, ptrdiff_t copy, minorm_part of) {
     if (copy != ALONE) NAME(store_part)((STORED *)dy + copy, g, false, of);
 }
 
-/* What a second phase makes of the vector from element i on; `task` has what it is made of. */
+/* A second phase's result for the vector from element i on, computed from `task`. */
 typedef VECTOR NAME(formula)(const void *task, ptrdiff_t i, minorm_part of);
 
 static INLINE minorm_part NAME(overlap)(ptrdiff_t first, ptrdiff_t end) {
     return (minorm_part){OVERLAP, first < 0 ? 0 : (int)first, end < LANES ? (int)end : LANES};
 }
 
-/* A run of n elements, `formula` being a constant wherever this is inlined.
+/* Compute a run of n elements; `formula` is a constant wherever this is inlined.
  *
- * Around the cache go whole lines of 64 bytes: the elements before the first one and behind the last are stored in the
- * ordinary way. What is left after whole vectors is computed with some before it; these may be stored `again` if that
- * changes nothing. */
+ * Only whole lines of 64 bytes go around the cache: the elements before the first line and after the last are stored in
+ * the ordinary way. The elements left after whole vectors are computed with some before them; these may be stored
+ * `again` if that changes nothing. */
 static INLINE void NAME(run)(NAME(formula) *formula, const void *task, STORED *y, ptrdiff_t n, bool nt, bool again) {
     const ptrdiff_t lead = nt ? (ptrdiff_t)(-(uintptr_t)y % 64 / sizeof(STORED)) : 0;
     const ptrdiff_t whole = nt ? n - (ptrdiff_t)((uintptr_t)(y + n) % 64 / sizeof(STORED)) : n;

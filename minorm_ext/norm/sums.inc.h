@@ -28,7 +28,7 @@ static INLINE void NAME(add_vectors)(NAME(accumulators) *z, const int first, con
     }
 }
 
-/* Add n elements. What is left after whole 16s is taken out of the last 16: those counted before become 0. */
+/* Add n elements. The elements left after whole 16s come out of the last 16, where those already counted become 0. */
 static INLINE void NAME(add)(NAME(accumulators) *z, const STORED *dy, ptrdiff_t other, const REAL *s, const STORED *x,
                              ptrdiff_t n, REAL k, REAL d) {
     ptrdiff_t i = 0;

@@ -7,7 +7,7 @@ from minorm_ext.simd.storage cimport Data
 
 
 cdef enum Phase:  # forward: the first five, or FORWARD; backward: all others
-    ORIGIN       # with a mask: what the mean of a row is relative to
+    ORIGIN       # with a mask: the origin of a row's mean
     MOMENTS      # of a part of a row
     MERGE        # the moments of a row's parts
     APPLY        # y of a part
@@ -61,7 +61,7 @@ cdef struct Work:
 
 
 cdef inline void* param_at(const Work* w, const void* params, Py_ssize_t at) noexcept nogil:
-    """Where parameters, or their gradients, go on; NULL where there are none."""
+    """Return the address of parameters, or of their gradients, from element `at` on; NULL without parameters."""
     return <char*>params + at * (4 if w.plan.single else 8) if params != NULL else NULL
 
 
@@ -70,7 +70,7 @@ cdef inline double param_value(const Work* w, const void* params, Py_ssize_t at)
 
 
 cdef inline double* partial_sums(const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where the sum(dy) of a row's slots begin."""
+    """Return the address of the sum(dy) of a row's slots."""
     return w.slot_sums + row * w.plan.slots
 
 

@@ -155,7 +155,7 @@ static NOINLINE void minorm_chunks_out(const float *sums, intptr_t chunk, intptr
 
 /* ---- denormals count as zero ------------------------------------------------------------------------------------ */
 
-/* In here alone: what was in force is put back at the end of every job. */
+/* Only inside a job: minorm_restore sets the former mode at its end. */
 static NOINLINE uint64_t minorm_flush_denormals(void) {
 #if defined(__x86_64__)
     const unsigned before = __builtin_ia32_stmxcsr();

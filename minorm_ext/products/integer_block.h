@@ -205,7 +205,7 @@ static inline void minorm_end_integers(void) {}
 
 #endif
 
-/* What the numbers of a row add up to, where zero points of weights are not 0. */
+/* The sum of each row's numbers, for zero points of weights that are not 0. */
 static NOINLINE void minorm_row_sums(int group, const int32_t *a, const int32_t *rows, intptr_t row_count,
                                      const int32_t *steps, intptr_t depth, int32_t *to) {
     for (intptr_t i = 0; i < row_count; i++) {

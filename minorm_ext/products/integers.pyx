@@ -60,18 +60,18 @@ cdef class Weights:
 
     @property
     def group(self):
-        """Numbers of a cell."""
+        """Return how many numbers a cell holds."""
         return self.panels.group
 
     def column_totals(self):
-        """What the stored numbers of each output of each group add up to: (groups, outputs)."""
+        """Return the sum of the stored numbers of each output of each group: (groups, outputs)."""
         return self.totals.reshape(self.panels.groups, -1)[:, :self.panels.outputs]
 
 
 cdef int take_ends(Ends* to, ends, intptr_t count) except -1:
-    """offset, w_zero or None, (scale, zero, low, high) or None: what becomes of the sums of each of so many outputs.
+    """Read ends = (offset, w_zero or None, (scale, zero, low, high) or None), which says how sums become results.
 
-    The bytes of a result.
+    Each array has `count` numbers, one for each output. Return the bytes of a result.
     """
     offset, w_zero, narrowed = ends
     to.offset = <const int32_t*>address(offset, 4, False, count)

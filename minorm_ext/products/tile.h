@@ -64,7 +64,7 @@ static inline void minorm_tiles_end(void) {}
 #define TILE_MULTIPLY(c, a, b) _tile_dpbf16ps(c, a, b)
 #define TILE_MULTIPLY_BYTES(c, a, b) _tile_dpbusd(c, a, b)
 
-/* All eight tiles whole: what has fewer rows or columns is filled with zeros. */
+/* All eight tiles are whole: zeros fill up operands with fewer rows or columns. */
 static NOINLINE void minorm_tiles_begin(void) {
     struct {
         uint8_t palette, start, reserved[14];

@@ -102,7 +102,7 @@ static void NAME(gru_end)(const minorm_cell *k, REAL *a, const REAL *q, const RE
 
 /* ---- backward: dh is the gradient of the state after the step, da and dq are those of the pre-activations ---------
  *
- * What of the state before the step does not come by the product of dq with R goes to dh; s is scratch. */
+ * dh gets the part of the former state's gradient that does not come from the product of dq with R; s is scratch. */
 
 static void NAME(rnn_back)(const minorm_cell *k, const REAL *a, const REAL *v, REAL *dh, REAL *da, REAL *s) {
     const ptrdiff_t n = k->hidden;

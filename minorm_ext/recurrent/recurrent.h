@@ -31,8 +31,8 @@ typedef struct {
     ptrdiff_t depth, columns, width; /* width 0: for `dots` */
 } minorm_factor;
 
-/* What all jobs of a call share. Arrays of all steps are (steps, batch, columns) or (steps, batch, hidden), without
- * gaps unless there is a step; those that are not wanted are NULL. */
+/* The data that all jobs of a call share. Arrays of all steps are (steps, batch, columns) or (steps, batch, hidden),
+ * without gaps unless there is a step; arrays that the caller does not want are NULL. */
 typedef struct {
     minorm_cell cell;
     ptrdiff_t steps, batch, columns; /* columns: of all gates */

@@ -108,7 +108,7 @@ static void NAME(forward_job)(const void *task, ptrdiff_t job) {
                 continue;
             }
             memset(y, 0, n * sizeof(REAL));
-            /* What backward multiplies by 0 must be finite. */
+            /* Backward multiplies these by 0, so they must be finite. */
             if (w->hs) memset(ROW(w->hs, n), 0, n * sizeof(REAL));
             if (w->cs) memset(ROW(w->cs, n), 0, n * sizeof(REAL));
             if (w->v) memset(ROW(w->v, w->columns), 0, w->columns * sizeof(REAL));

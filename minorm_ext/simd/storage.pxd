@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Data lies in memory in one of four types and is computed with in float or double. What is computed in its own type,
-# and 16 bits computed in float, is `direct`: the loops widen and round in registers, if the processor has vectors that
-# do. All else a kernel fetches a little at a time and puts its results back; nothing but what lies in the first-level
-# cache is ever widened. A view says where the loops find the data: where it lies, or staged in scratch memory.
+# Data lies in memory in one of four types, and kernels compute in float or double. Data is `direct` if it is computed
+# in its own type, or has 16 bits and is computed in float: the loops widen and round in registers, if the processor has
+# vectors that do. A kernel fetches all other data a little at a time and puts its results back, and so it widens data
+# only inside the first-level cache. A view says where the loops find the data: in its own place, or in scratch memory.
 #
-# Masked data is staged too: the loops see a fill where an element does not count, and what they make of it is 0 when it
-# is put back. Where all elements of a piece count, it is taken as if there were no mask.
+# Masked data is staged too: the loops see a fill in place of an element that does not count, and the result there is
+# stored as 0. If all elements of a piece count, the kernel treats it like data without a mask.
 #
 #     p = fetch(&w.x, at, n, scratch)    where the elements lie, or `scratch` with the same elements widened
 #     put(&w.y, at, n, scratch)          round what is in scratch memory; around the cache where results go that way
@@ -235,7 +235,7 @@ cdef inline void stage_view(Data* view, void* scratch, bint single) noexcept nog
 
 
 cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexcept nogil:
-    """What the loops see of data: as it lies, or what of it is in scratch memory."""
+    """Return the loops' view of the data: in its own place, or in scratch memory."""
     cdef Data view = data[0]
     if not data.direct:
         stage_view(&view, scratch, single)
@@ -267,6 +267,6 @@ cdef inline Data view_at(const Data* data, Py_ssize_t at, void* scratch, bint si
 
 
 cdef inline void finish(const Data* data) noexcept nogil:
-    """After a job: what went around the cache is in memory."""
+    """End a job: its results that went around the cache reach memory before other threads learn that it is done."""
     if data.nontemporal:
         nt_fence()
