@@ -11,7 +11,7 @@ typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 
 /* ---- the forward sum ---------------------------------------------------------------------------------------- */
 
-/* What becomes of `count` vectors of sums of a channel, which is counted from where the ends begin. */
+/* Apply the ends to `count` vectors of sums of a channel; its number counts from the first channel of the ends. */
 static INLINE void NAME(end)(const int count, VECTOR *sums, const minorm_ends *ends, int channel) {
     if (!ends->epilogue) return;
     const REAL *p = (const REAL *)ends->epilogue + AFTER * channel;

@@ -33,13 +33,14 @@ typedef struct {
     intptr_t images, step, height, width, top, left, first, rows, columns;
 } minorm_tiles;
 
-/* What becomes of a sum, which starts at the bias of its channel. With an epilogue, AFTER numbers a channel, it is
-   clamp(((sum - k) - d) * factor + offset), with `more` it is added to what stands there at its place. NULL: not. */
+/* The last steps of a sum, which starts at the bias of its channel. With an epilogue, AFTER numbers a channel, it
+   becomes clamp(((sum - k) - d) * factor + offset); with `more`, the number at its place there is added. NULL: no such
+   step. */
 typedef struct {
     const char *bias, *epilogue, *more;
 } minorm_ends;
 
-enum { K, D, FACTOR, OFFSET, BELOW, LOW, HIGH, AFTER }; /* what is less than BELOW becomes LOW */
+enum { K, D, FACTOR, OFFSET, BELOW, LOW, HIGH, AFTER }; /* a number less than BELOW becomes LOW */
 
 #define REAL float
 #define INTEGER int32_t

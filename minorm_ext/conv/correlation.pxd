@@ -1,5 +1,5 @@
 # cython: cdivision=True
-# The sum over channels and taps, by one shifted read of the packed source for each tap: what a job does.
+# The work of a job: the sum over channels and taps, with one shifted read of the packed source for each tap.
 #
 # It serves the forward pass and the gradient for the input, which differ by their layout and by which axis of the
 # weights is summed over.

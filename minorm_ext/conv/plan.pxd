@@ -1,9 +1,9 @@
 # cython: cdivision=True
-# A convolution's layout as the kernel sees it, and the ways into it and out of it.
+# A convolution's layout as the kernel sees it, with packing into it and unpacking from it.
 #
-# `Plan` is conv_layout.py's Tables with the shapes: places are counted in numbers, and every table is an array of
-# intptr_t. A segment is what is packed by itself: an image, a strip of one, or as many images as a vector has lanes.
-# Arrays are addressed in bytes: a number has `item` of them, and blocks.h has the loops for either size.
+# `Plan` holds conv_layout.py's Tables with the shapes: places count numbers, and every table is an array of intptr_t. A
+# segment is the unit of packing: an image, a strip of one, or one image for each lane of a vector. Arrays are addressed
+# in bytes: a number has `item` of them, and blocks.h has the loops for either size.
 
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
@@ -85,7 +85,7 @@ cdef struct WeightGradient:  # what all jobs share that compute dw and db
     const char* x
     const char* dy
     char* dw
-    char* db  # NULL: nobody wants it
+    char* db  # NULL: the caller does not want it
     char* sums  # of every chunk, `chunk_step` numbers each: those for dw, and those for db
     char* scratch
     intptr_t own, chunk_step
@@ -108,12 +108,12 @@ cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr
 
 
 cdef inline intptr_t blocks_of(const Plan* p) noexcept nogil:
-    """How many blocks the output channels of a group are split into."""
+    """Return how many blocks the output channels of a group are split into."""
     return ceil_div(p.outputs, BLOCK_ROWS)
 
 
 cdef inline intptr_t begin_of(const Plan* p, intptr_t block) noexcept nogil:
-    """The first output channel of a block; they are as alike as possible."""
+    """Return the first output channel of a block; the blocks are as equal as possible."""
     return cut(p.outputs, blocks_of(p), block)
 
 
@@ -123,12 +123,12 @@ cdef inline intptr_t image_of(const Plan* p, intptr_t segment) noexcept nogil:
 
 
 cdef inline intptr_t within(intptr_t count, intptr_t first, intptr_t step, intptr_t end) noexcept nogil:
-    """How many of the places first, first + step, ... (count of them) come before the end."""
+    """Return how many of the `count` places first, first + step, ... come before the end."""
     return max(0, min(count, (end - first + step - 1) // step))
 
 
 cdef inline intptr_t row_at(const Side* side, intptr_t along, intptr_t strip, intptr_t i, Row* row) noexcept nogil:
-    """Where row number i of a strip begins in its channel; of the row, what lies within."""
+    """Return where row number i of a strip begins in its channel, and fill `row` with its part inside the channel."""
     cdef intptr_t before
     row[0] = side.rows[i]
     if along == 0:

@@ -4,9 +4,9 @@
 #     y  = A^T [ sum over channels of (G w G^T) * (B^T x B) ] A         products
 #     dw = G^T [ sum over tiles of (A dy A^T) * (B^T x B) ] G           sums
 #
-# A piece is the tiles of a few images, or of some rows of tiles of one. Those of all channels (V, 16 x C x tiles) and
-# their products (M), or the tiles of dy, lie in scratch memory in the second cache. All pieces share the transformed
-# kernels; of a single piece these are transformed a few at a time, where they are used. winograd.inc.h has the
+# A piece is the tiles of a few images, or of some rows of tiles of one. Its tiles for all channels (V, 16 x C x tiles)
+# and their products (M), or the tiles of dy, lie in scratch memory in the second cache. All pieces share the
+# transformed kernels; a single piece transforms them a few at a time, just before it uses them. winograd.inc.h has the
 # arithmetic, minorm/kernels/cpu/conv_tiles.py the sizes, docs/adr/0007-winograd.md the reasons.
 
 from libc.stdint cimport intptr_t
@@ -86,7 +86,7 @@ cdef inline Tiles tiles_of(const TilePlan* p, intptr_t piece) noexcept nogil:
 
 
 cdef inline char* scratch_of(const TilePlan* p, size_t item, char* v) noexcept nogil:
-    """What is free behind the tiles of a piece, V, and its products or the gradients of its results."""
+    """Return the free scratch memory behind V, the tiles of a piece, and its products or its results' gradients."""
     return v + PRODUCTS * (p.source_step + p.result_step) * item
 
 

@@ -2,17 +2,17 @@
 # Normalization over four loops: the order of the phases, and their jobs on the threads.
 #
 # plan.pxd decides once a call: the strategy, the cuts of the work, and the way to store results. A forward pass has two
-# phases, moments and apply; a backward pass has two, sums and input. With many rows, a thread takes some rows (or a tile
-# of columns) through both phases, so that the second finds the data in cache. With few rows, all threads share the parts
-# of every row, first for one phase, then for the other. Both ways add up the same parts in the same order. phases.pxd
-# makes a job of each piece:
+# phases, moments and apply; a backward pass has two, sums and input. With many rows, a thread takes some rows (or a
+# tile of columns) through both phases, so that the second finds the data in cache. With few rows, all threads share the
+# parts of every row, first for one phase, then for the other. Both ways add up the same parts in the same order.
+# phases.pxd makes a job of each piece:
 #
 #     rows      row_jobs.pxd: first phases in statistics.pxd, second ones in resident.pxd and streamed.pxd; those of
 #               short rows, which go some at a time, in short_rows.pxd
 #     columns   column_jobs.pxd: columns.pxd and column_tiles.pxd
 #
-# The arithmetic is in C, written once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
-# backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
+# The arithmetic is in C, written once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of
+# a backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t
@@ -227,9 +227,9 @@ def plan(bytes form, bint backward, bint scale, bint other, int threads):
 def forward(bytes form, x, s, b, y, stats, bint moments, int threads, masked=None, bint relu=False, residual=None):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
-    form: the loops, types and equation, in the format of nest.pxd. x and y have its type, no gaps, and the nest's order;
-    s and b, which may be None, have the type computed in. masked: None, or a bool for each element of x, False where it
-    does not count, and a count (rows, float64), filled with `moments`. residual may be None. relu: y becomes
+    form: the loops, types and equation, in the format of nest.pxd. x and y have its type, no gaps, and the nest's
+    order; s and b, which may be None, have the type computed in. masked: None, or a pair: a bool for each element of x,
+    False where it does not count; and a count (rows, float64) that is filled with `moments`, or None. relu: y becomes
     max(y + residual, 0), if takes_activations. This function checks nothing.
     """
     cdef Work w

@@ -39,12 +39,12 @@ cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
 
 
 cdef inline Py_ssize_t cuts_of_turn(const Work* w) noexcept nogil:
-    """In how many pieces an outer turn is taken, if it has too many sums for that."""
+    """Return the number of pieces of an outer turn: 1 unless it has too many sums for one step."""
     return min(w.plan.nest.keep1.count, 1 + w.plan.nest.keep1.count * w.plan.slots // SUMS_AT_ONCE)
 
 
 cdef inline Py_ssize_t steps_of_adding(const Work* w) noexcept nogil:
-    """How often there is a look: each step is for all shares."""
+    """Return the number of steps, with a signal check after each; a step covers all shares."""
     return ceil_div(w.plan.nest.keep0.count, turns_at_once(w)) * cuts_of_turn(w)
 
 
