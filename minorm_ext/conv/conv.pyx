@@ -63,7 +63,7 @@ cdef int threads_for(double work, int threads) noexcept nogil:
 
 
 cdef intptr_t parts_for(double work, intptr_t jobs, intptr_t most, intptr_t wanted) noexcept nogil:
-    """Return into how many parts, at most `most`, to cut each job: enough for the threads, and short ones for Ctrl-C."""
+    """Return into how many parts, at most `most`, to cut a job: enough for the threads, and short ones for Ctrl-C."""
     cdef intptr_t parts = 1
     while parts < most and (jobs * parts < wanted or work > parts * SIGNAL_INTERVAL):
         parts += 1

@@ -96,7 +96,7 @@ cdef struct WeightGradient:  # what all jobs share that compute dw and db
 
 
 cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr_t at) noexcept nogil:
-    """Those of the results from number `at` on, of a channel."""
+    """Return the ends of a channel's results from number `at` on."""
     cdef Ends moved = ends[0]
     if moved.bias != NULL:
         moved.bias += channel * item
@@ -118,7 +118,7 @@ cdef inline intptr_t begin_of(const Plan* p, intptr_t block) noexcept nogil:
 
 
 cdef inline intptr_t image_of(const Plan* p, intptr_t segment) noexcept nogil:
-    """The first image of a segment."""
+    """Return the first image of a segment."""
     return segment * p.lanes if p.by_image else segment // p.strips
 
 
@@ -149,7 +149,7 @@ cdef inline intptr_t row_at(const Side* side, intptr_t along, intptr_t strip, in
 cdef inline void pack(
     const Plan* p, Side side, size_t item, char* plane, const char* x, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """One channel of one segment into its plane: of the source, or of the gradients of a forward plan's results."""
+    """Pack one channel of one segment into its plane: of the source, or of the results' gradients in a forward plan."""
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t i, at
@@ -167,7 +167,7 @@ cdef inline void pack(
 cdef inline void unpack(
     const Plan* p, size_t item, char* y, const char* more, const char* results, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """The results of one channel of one segment to where they belong in y, plus what `more` (or NULL) has there."""
+    """Store the results of one channel of one segment in their places in y, and add the numbers of `more`, if any."""
     cdef const Side* side = &p.result
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips

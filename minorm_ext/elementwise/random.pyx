@@ -70,7 +70,7 @@ cdef inline void keep(const real* x, const uint8_t* kept, real* out, Py_ssize_t 
 cdef inline void keep_piece(
     const Draw* d, const char* x, const uint8_t* kept, void* out, Py_ssize_t n
 ) noexcept nogil:
-    """Some elements, computed in float or double and rounded once."""
+    """Compute some elements in float or double, and round once."""
     cdef float[PIECE] wide
     if d.type == SINGLE:
         keep(<const float*>x, kept, <float*>out, n, <float>d.factor)

@@ -69,14 +69,14 @@ cdef inline double row_dot(const real* x, const real* y, Py_ssize_t n) noexcept 
 
 
 cdef inline void fold_tops(real* tops, int half) noexcept nogil:
-    """Half as many accumulators: the larger one of each two."""
+    """Halve the number of accumulators: keep the larger one of each two."""
     cdef int j
     for j in range(half):
         tops[j] = tops[j + half] if tops[j + half] > tops[j] else tops[j]
 
 
 cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
-    """The largest element; any of them where there is NaN, which the caller's sum then shows. n >= 1."""
+    """Return the largest element; with a NaN any element, and the caller's sum then shows the NaN. n >= 1."""
     cdef real[64] tops
     cdef real top = x[0]
     cdef Py_ssize_t i = 0

@@ -24,7 +24,7 @@ cdef enum:
 
 
 cdef inline double exp_sum(const real* x, Py_ssize_t n, real top, double* shifted_sum) noexcept nogil:
-    """sum exp(x - top), and through the pointer, unless NULL, sum (x - top)."""
+    """Return sum exp(x - top), and store sum (x - top) through the pointer unless it is NULL."""
     cdef real[PIECE] piece
     cdef double total = 0
     cdef Py_ssize_t i, count

@@ -94,7 +94,7 @@ cdef inline void pack_rows(
     real* to, const real* a, intptr_t step0, intptr_t step1, int rows, intptr_t depth, intptr_t* to_row,
     intptr_t* to_step
 ) noexcept nogil:
-    """A strip of a, side by side the way it lies in memory; and the steps that find its numbers."""
+    """Pack a strip of a in the order of memory, and set the steps that find its numbers."""
     cdef intptr_t i, k
     if step1 == 1:
         to_row[0], to_step[0] = DEPTH + GAP, 1
@@ -169,7 +169,7 @@ cdef inline void dots_job(
 
 
 cdef inline void finish(const Product* p, real* c, intptr_t rows, intptr_t columns, const real* bias) noexcept nogil:
-    """c + bias, and relu of that."""
+    """Add the bias to c, and apply relu if the product has one."""
     cdef intptr_t i, j
     cdef real* row
     for i in range(rows):

@@ -16,7 +16,7 @@ cdef enum:
 
 
 cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
-    """How far apart the first parameter and the end of the last lie."""
+    """Return the distance from the first parameter to the end of the last."""
     cdef const Nest* n = &w.plan.nest
     return 1 + (
         (n.keep0.count - 1) * n.keep0.param + (n.keep1.count - 1) * n.keep1.param
@@ -68,7 +68,7 @@ cdef inline void add_up_row(
 cdef inline void add_up_single(
     double* ds, double* db, const double* dy, const double* dyx, const double* rstd, Py_ssize_t rows
 ) noexcept nogil:
-    """The same of rows that have one sum each, and parameters side by side: in vectors."""
+    """Add the sums of rows that have one sum each, and parameters side by side, in vectors."""
     cdef Py_ssize_t i
     for i in range(rows):
         ds[i] += dyx[i] * rstd[i]
@@ -77,7 +77,7 @@ cdef inline void add_up_single(
 
 
 cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
-    """A share of the step that all are at: some inner turns of some outer ones. No row divides."""
+    """Add up one share of the current step: some inner turns of some outer ones, without a division for each row."""
     cdef const Work* w = <const Work*>task
     cdef const Nest* n = &w.plan.nest
     cdef const double* dy = partial_sums(w, 0)
@@ -109,7 +109,7 @@ cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
 
 
 cdef inline int add_up_columns_rows(const Work* w) except -1 nogil:
-    """Columns that share the parameters of their reduced rows."""
+    """Add up the gradients of columns that share the parameters of their reduced rows."""
     cdef const double* sums = w.row_params
     cdef double* db = w.totals + reach_of_params(w)
     cdef Py_ssize_t tile, row, at
@@ -127,7 +127,7 @@ cdef inline int add_up_columns_rows(const Work* w) except -1 nogil:
 
 
 cdef inline int store_params(const Work* w) except -1 nogil:
-    """ds and db from their totals, in the type computed in."""
+    """Store ds and db from their totals, in the type computed in."""
     cdef Py_ssize_t reach = reach_of_params(w)
     cdef Py_ssize_t i
     for i in range(reach):

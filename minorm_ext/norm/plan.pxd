@@ -215,14 +215,14 @@ cdef inline void cut_rows(Plan* p, bint fused) noexcept nogil:
 
 
 cdef inline Py_ssize_t members_at_once(const Plan* p) noexcept nogil:
-    """How many rows one job had better take."""
+    """Return how many rows are best for one job."""
     if p.rows * p.columns < VAST:
         return RESIDENT_BLOCK // p.columns
     return STREAM_BLOCK // p.columns if p.short else min(LONG_STREAM_BLOCK // p.columns, p.members // STREAM_JOBS)
 
 
 cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
-    """Whole lines, for a vector that lies across two costs twice; and some more where ds and db would share sets."""
+    """Round up to whole lines: a vector across two lines costs twice. Add some lines if ds and db would share sets."""
     cdef Py_ssize_t lines = ceil_div(extent, LINE)
     if lines <= 1:
         return extent
@@ -230,7 +230,7 @@ cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
 
 
 cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
-    """Which way the results of rows take; and do rows share parameters in registers?"""
+    """Choose the kind of stores for results of rows, and whether rows share parameters in registers."""
     cdef Py_ssize_t lanes = VECTOR_BYTES // (4 if p.single else 8)
     cdef Py_ssize_t size = size_of(call.type)
     cdef bint direct = is_direct(call.type, p.single)
@@ -248,7 +248,7 @@ cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
 
 
 cdef inline bint rows_follow(const Plan* p) noexcept nogil:
-    """Do the rows of a block lie one after the other, without a gap?"""
+    """Return whether the rows of a block follow each other without a gap."""
     cdef const Nest* n = &p.nest
     if p.member_step != 1:
         return n.keep0.data == p.columns
@@ -258,7 +258,7 @@ cdef inline bint rows_follow(const Plan* p) noexcept nogil:
 
 
 cdef inline Py_ssize_t rows_together(const Plan* p, const Call* call) noexcept nogil:
-    """How many short rows go through the first phase, and then through the second. (Scratch memory holds a chunk.)"""
+    """Return how many short rows go through the first phase before the second. (Scratch memory holds a chunk.)"""
     cdef Py_ssize_t vectors = VECTORS // 2 if call.backward else VECTORS
     cdef Py_ssize_t size = TOGETHER
     cdef bint direct = is_direct(call.type, p.single) and not call.masked
@@ -277,12 +277,12 @@ cdef inline Py_ssize_t rows_together(const Plan* p, const Call* call) noexcept n
 # Who does what.
 
 cdef inline Py_ssize_t all_tiles(const Plan* p) noexcept nogil:
-    """How many tiles the columns make."""
+    """Return how many tiles the columns make."""
     return p.tiles * p.nest.keep0.count
 
 
 cdef inline bint takes_whole_rows(const Plan* p) noexcept nogil:
-    """Does a thread take whole rows through both phases, or do all threads share every phase of every row?
+    """Return whether a thread takes whole rows through both phases; otherwise all threads share each phase of each row.
 
     Either way gives the same bits, so this may depend on the threads.
     """

@@ -125,7 +125,7 @@ cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
 # One phase.
 
 cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:
-    """The parts of a row."""
+    """Merge the moments of the parts of a row."""
     cdef Moments m = (<Moments*>w.partial)[row * w.plan.parts]
     cdef Py_ssize_t part
     for part in range(1, w.plan.parts):
@@ -134,7 +134,7 @@ cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline void rows_input(const Work* w, Py_ssize_t block, Py_ssize_t part) noexcept nogil:
-    """A part of the rows of a block."""
+    """Compute dx of a part of the rows of a block."""
     cdef Py_ssize_t member
     for member in range(first_member(w, block), last_member(w, block)):
         part_input(w, row_of(w, block, member), part, block_param_grads_of(w, block))
@@ -184,7 +184,7 @@ cdef inline void collect_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
 
 
 cdef inline void rows_job(const Work* w, Py_ssize_t index) noexcept nogil:
-    """A piece of a phase: a block of rows, a row, or a part of one."""
+    """Do a piece of a phase: a block of rows, a row, or a part of one."""
     cdef Py_ssize_t whole = index // w.plan.parts
     cdef Py_ssize_t part = index % w.plan.parts
     if w.phase == FORWARD:

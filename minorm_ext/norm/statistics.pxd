@@ -72,8 +72,8 @@ cdef inline void careful_sums(const Data* x, const Runs* runs, double k, double*
 cdef inline Moments moments_of_sums(
     const Work* w, const Data* x, const Runs* runs, double first, double k, double a, double q
 ) noexcept nogil:
-    """The moments of runs, relative to `first`, from their sums, whose shift was k. Where that proves poor, a second
-    pass takes the mean they show."""
+    """Return the moments of runs, relative to `first`, from their sums, whose shift was k. If k proves poor, a second
+    pass takes the mean that the sums show."""
     cdef bint centered = w.equation.centered
     cdef double n = <double>runs.runs * runs.n
     cdef double shift = k
@@ -89,8 +89,7 @@ cdef inline Moments moments_of_sums(
 
 
 cdef inline void find_origin(const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where a mask decides which element is the first, its place is found once, and k keeps it until the mean is
-    there."""
+    """Find the first element that counts, if there is a mask; k holds it until the mean is known."""
     if w.count != NULL:
         w.k[row] = first_counted(&w.x, &w.plan.nest, row_data(&w.plan.nest, row)) if w.equation.centered else 0
 
@@ -149,7 +148,7 @@ cdef inline void store_statistics(const Work* w, Py_ssize_t row, Moments m) noex
 
 
 cdef inline void row_statistics(const Work* w, Py_ssize_t row) noexcept nogil:
-    """All parts of a row, one after the other."""
+    """Compute the statistics of a row from all its parts, one after the other."""
     cdef Moments m
     cdef Py_ssize_t part
     find_origin(w, row)

@@ -104,7 +104,7 @@ def multiply(a, b, bias, empty, int threads):
     """a @ b + bias: a (..., rows, depth), b (..., depth, columns), bias (columns) or None, all of bfloat16.
 
     a and b have any steps and the same leading axes, which are a stack of matrices; bias is in C order. empty(shape,
-    dtype) makes the result and scratch memory. None where an operand is not aligned.
+    dtype) makes the result and scratch memory. Return None if an operand is not aligned.
     """
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape
@@ -198,7 +198,7 @@ cdef class Convolution:
             parallel_for(correlate_job, &c, 0, jobs, round_of(jobs, self.work, threads), threads)
 
     def weight_gradient(self, dy, x, dw, empty, int threads):
-        """dw, the gradient of the sum over x for its weights. All arrays in C order."""
+        """dw = the gradient of the sum over x for its weights. All arrays in C order."""
         cdef const Planes* p = &self.planes
         cdef WeightGradient g
         cdef intptr_t jobs, i, sums, longest

@@ -109,7 +109,7 @@ cdef Py_ssize_t factor_size(const Factor* f):
 
 
 cdef object factors(Walk* w, r, Py_ssize_t itemsize, bint turned, bint seldom, empty):
-    """R as the steps read it, in one piece or two: the memory that has to be kept until the last one."""
+    """Pack R for the steps, in one piece or two, and return the memory, which must live until the last step."""
     cdef Py_ssize_t hidden = w.cell.hidden
     cdef bint late = w.cell.kind == GRU and not w.cell.variant
     cdef Py_ssize_t early = 2 * hidden if late else w.columns
@@ -177,7 +177,7 @@ def forward(
     tuple cell, a, r, b, p, h, c, y, Py_ssize_t y_step, Py_ssize_t steps, Py_ssize_t batch, Py_ssize_t hidden, lengths,
     bint reverse, tuple kept, empty, int threads
 ):
-    """Walk through the steps: y is filled; h and c, the first states, become the last ones.
+    """Walk through the steps and fill y; h and c, the first states, become the last ones.
 
     a: W x and the biases outside of the reset, which becomes the pre-activations. y_step: numbers from a step of y to
     the next. kept: (v, e, hs, cs) to be filled for backward, or four times None. All dense but for the steps of y, and
@@ -211,8 +211,8 @@ def backward(
 ):
     """Walk back: dh and dc, the gradients of the last states, become those of the first.
 
-    memory: (a, v, e, hs, cs) as forward left them. dy may be None. da is filled with what W x receives, and dq, which
-    may be the same array, with what the product with R does.
+    memory: (a, v, e, hs, cs) as forward left them. dy may be None. da is filled with the gradient of W x, and dq, which
+    may be the same array, with the gradient of the product with R.
     """
     cdef Walk w
     cdef Py_ssize_t itemsize = r.itemsize
