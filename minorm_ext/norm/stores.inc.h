@@ -1,5 +1,5 @@
 /* Vectors in the type computed in, REAL, of data that is stored as STORED, and the loop that all second phases share:
- * a formula for each vector of a run, and where its results go. */
+ * it computes a formula for each vector of a run, and stores the results. */
 
 #define LANES ((int)(VECTOR_BYTES / sizeof(REAL)))
 #define VECTOR NAME(vector)
@@ -17,7 +17,7 @@ static INLINE MASK NAME(counting)(minorm_part of) {
     return (place >= (INTEGER)of.first) & (place < (INTEGER)of.end);
 }
 
-/* `after` where elements count, `before` elsewhere. */
+/* `after` for elements that count, `before` for the others. */
 static INLINE VECTOR NAME(select)(VECTOR after, VECTOR before, minorm_part of) {
     const MASK mask = NAME(counting)(of);
     return of.kind != OVERLAP ? after : (VECTOR)(((MASK)after & mask) | ((MASK)before & ~mask));
@@ -35,7 +35,7 @@ static INLINE VECTOR NAME(read)(const REAL *p, minorm_part of) {
     return v;
 }
 
-/* Put back what was read; elements that do not count are unchanged. */
+/* Store a vector in its place; elements that do not count keep their value. */
 static INLINE void NAME(put_back)(REAL *to, VECTOR v, minorm_part of) {
     if (of.kind == NARROW) minorm_copy_some(to, &v, of.end * sizeof(REAL));
     else *(VECTOR *)to = v;
@@ -72,8 +72,9 @@ static INLINE REAL NAME(one)(const STORED *p) { return *p; }
 static INLINE VECTOR NAME(as_stored)(VECTOR v) { return v; }
 #endif
 
-/* An activation. Forward x->other leads to a residual, which is added to y as it would be stored, and what is no more
- * than the floor becomes that; NaN stays. Backward dy->other leads to this y, and dy is 0 where y is. */
+/* An activation. Forward, x->other leads to a residual, which is added to y after y is rounded for storing. Then a
+ * number no larger than the floor becomes the floor; NaN stays. Backward, dy->other leads to this y, and dy becomes 0
+ * where y is 0. */
 static INLINE VECTOR NAME(activated)(VECTOR v, const STORED *x, ptrdiff_t other, REAL floor, minorm_part of) {
     if (other != ALONE) v = NAME(as_stored)(v) + NAME(load)(x + other, of);
     const MASK low = v <= floor;
@@ -85,7 +86,7 @@ static INLINE VECTOR NAME(load_grad)(const STORED *dy, ptrdiff_t other, minorm_p
     return other == ALONE ? g : (VECTOR)((MASK)g & ~(NAME(load)(dy + other, of) <= (REAL)0));
 }
 
-/* Around the cache: `to` is a multiple of the bytes that this writes. */
+/* Store around the cache: `to` is a multiple of the bytes that this writes. */
 static INLINE void NAME(nt_store)(STORED *to, VECTOR v) {
     STORED rounded[LANES];
     NAME(store)(rounded, v);

@@ -1,5 +1,5 @@
-/* The innermost block of integers: c[i][j] += sum over k of a[rows[i] + steps[k]] . b[k][j], a product of two cells
- * being that of the numbers that they hold, added up.
+/* The innermost block of integers: c[i][j] += sum over k of a[rows[i] + steps[k]] . b[k][j]. The product of two cells
+ * is the sum of the products of their numbers.
  *
  * Sums of integers are exact modulo 2^32, so no order matters. The level and the processor decide which of these
  * multiplies:
@@ -9,7 +9,7 @@
  *     light      vpmaddubsw, whose sums of pairs are cut off at 16 bits: for weights with which none is
  *     pairs      vpmaddwd, two numbers of 16 bits
  *
- * With MINORM_EMULATED quads and tiles are plain C, so that everything around them runs on processors without.
+ * With MINORM_EMULATED quads and tiles are plain C, so that all other code runs on processors without them.
  */
 #ifndef MINORM_PRODUCTS_INTEGER_BLOCK_H
 #define MINORM_PRODUCTS_INTEGER_BLOCK_H

@@ -1,9 +1,9 @@
 /* Bytes on their way into products of integers and out of them.
  *
- * A cell is 32 bits that hold neighbours along the depth: two numbers of 16 bits, or, where the processor adds up four
- * products of bytes at once, four bytes. Whatever the types are, x is stored as unsigned bytes and w as signed ones: a
- * signed x is moved up by 128, an unsigned w down, and so are their zero points. Results are sums in int32, which wrap
- * around, PANEL columns beside each other.
+ * A cell is 32 bits that hold neighbours along the depth: two numbers of 16 bits, or four bytes if the processor adds
+ * up four products of bytes at once. For all types, x is stored as unsigned bytes and w as signed ones: 128 is added to
+ * a signed x and subtracted from an unsigned w, and the same for their zero points. Results are sums in int32, which
+ * wrap around, PANEL columns beside each other.
  */
 #ifndef MINORM_PRODUCTS_INTEGER_CELLS_H
 #define MINORM_PRODUCTS_INTEGER_CELLS_H

@@ -1,6 +1,6 @@
 /* A processor's tiles of 16 rows of 64 bytes: loading, storing, and c += a b as `tdpbf16ps` and `tdpbusd` add it up.
  *
- * With MINORM_EMULATED the same in plain C, so that everything around it runs on processors without tiles.
+ * With MINORM_EMULATED plain C does the same, so that all other code runs on processors without tiles.
  */
 #ifndef MINORM_PRODUCTS_TILE_H
 #define MINORM_PRODUCTS_TILE_H

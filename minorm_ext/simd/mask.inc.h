@@ -8,7 +8,7 @@
 typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 typedef INTEGER BITS __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 
-/* A vector of those of x that count, and of `fill` in place of the others. */
+/* A vector with the numbers of x that count, and `fill` in place of the others. */
 static INLINE VECTOR NAME(minorm_select)(const uint8_t *mask, VECTOR x, VECTOR fill) {
     BITS counts;
     NAME(minorm_spread)(mask, (INTEGER *)&counts);
@@ -39,7 +39,7 @@ static NOINLINE void NAME(minorm_keep_each)(const REAL *from, const uint8_t *mas
     }
 }
 
-/* Elements that count, side by side; how many they are. Memory for n is written. */
+/* Copy the elements that count side by side, and return their number. This writes memory for n. */
 static NOINLINE ptrdiff_t NAME(minorm_gather)(const REAL *from, const uint8_t *mask, REAL *to, ptrdiff_t n) {
     const int some = NAME(MINORM_SOME);
     ptrdiff_t i = 0, count = 0;

@@ -9,7 +9,7 @@
 
 #include "simd/vec.h"
 
-/* Ask for memory that will be read soon, so that it travels while something else is done. */
+/* Ask for memory that will be read soon, so that it arrives while other code runs. */
 static INLINE void minorm_prefetch(const void *from, ptrdiff_t bytes) {
     for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i, 0, 2);
 }
