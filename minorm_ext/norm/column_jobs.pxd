@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The jobs on columns: which part of which tile, with which statistics and parameters. `type` has the type computed in,
-# and is otherwise not looked at.
+# The jobs on columns: each takes a part of a tile, with its statistics and parameters. `type` only carries the type
+# computed in; no code reads its value.
 #
 # Parameters vary from column to column or stay the same (c and b, one number a column), or they vary from reduced row
-# to reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
+# to reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). The jobs do not support both
+# at once.
 
 from minorm_ext.norm.column_tiles cimport (
     Tile, column_factors, column_origins, column_params, column_shifts, column_statistics, find_origins, tile_combine,

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Means and variances that can be put together: Chan's formula, in double, relative to a shift.
+# Means and variances of pieces, and their merging: Chan's formula, in double, relative to a shift.
 #
 # The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type computed
 # in; the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.

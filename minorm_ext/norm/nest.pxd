@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The nest as kernels see it: four loops of count, data step and parameter step, which minorm/normalization/nest.py
-# finds; and the form of a call, which is that and all else that stays the same from call to call.
+# The nest in the kernels' form: four loops of count, data step and parameter step, which minorm/normalization/nest.py
+# finds; and the form of a call: the nest and the other arguments that stay the same from call to call.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t

@@ -178,7 +178,7 @@ cdef inline void cut_columns(Plan* p) noexcept nogil:
     if p.tiles > 1:
         p.chunks_of_part = min(p.chunks_of_part, BAND // p.step)
     p.parts = ceil_div(p.chunks, p.chunks_of_part)
-    if p.rows * p.columns >= LARGE:  # parts are what they are anyhow: a sample has the same bits in any batch
+    if p.rows * p.columns >= LARGE:  # this does not change the parts: a sample has the same bits in any batch
         p.tile = BROAD_TILE // p.fold * p.fold
         p.tiles = ceil_div(p.across, p.tile)
     p.beside = p.tiles

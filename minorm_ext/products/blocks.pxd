@@ -9,8 +9,8 @@ from minorm_ext.runtime.numbers cimport ceil_div
 cdef extern from "products/block.h" nogil:
     enum:
         PANEL  # columns of sums that a block computes
-        ROWS   # sums take memory for a multiple of so many rows
-        PANEL_STEPS  # and packed panels for a multiple of so many steps
+        ROWS   # sums take memory for a multiple of this many rows
+        PANEL_STEPS  # and packed panels for a multiple of this many steps
         FUSED
         STEPS
         NEIGHBOURS "BY_TABLE"

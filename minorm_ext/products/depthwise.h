@@ -12,7 +12,7 @@
 typedef struct {
     intptr_t height, width, out_height, out_width;
     intptr_t stride_h, stride_w, low_h, low_w;
-    intptr_t rows, pitch; /* of a packed plane: so many rows of stride_w phases, each of so many numbers */
+    intptr_t rows, pitch; /* of a packed plane: the number of rows of stride_w phases, and the numbers of each phase */
     intptr_t pairs;
     const int32_t *taps; /* two for each pair: where it begins in the plane */
 } minorm_depthwise;

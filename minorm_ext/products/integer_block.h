@@ -139,8 +139,8 @@ static inline int minorm_has_quads(void) { return 0; }
 
 #include "products/tile.h"
 
-#define ROWS 32 /* memory for sums must hold a multiple of so many rows */
-#define PANEL_STEPS TILE /* and a panel a multiple of so many steps, the last ones 0 */
+#define ROWS 32 /* memory for sums must hold a multiple of this many rows */
+#define PANEL_STEPS TILE /* and a panel a multiple of this many steps, the last ones 0 */
 
 /* TILE cells of each of 32 rows, for two tiles. */
 static INLINE void minorm_stage_cells(int32_t *to, const int32_t *a, const int32_t *rows, intptr_t row_count,

@@ -12,8 +12,8 @@ from minorm_ext.runtime.numbers cimport ceil_div, cut
 cdef extern from "products/integer_block.h" nogil:
     enum:
         PANEL  # columns of sums that a block computes
-        ROWS   # sums take memory for a multiple of so many rows
-        PANEL_STEPS  # and panels for a multiple of so many steps
+        ROWS   # sums take memory for a multiple of this many rows
+        PANEL_STEPS  # and panels for a multiple of this many steps
         LIGHT  # whether weights whose sums of pairs fit 16 bits are worth bytes
         DEPTHWISE  # whether there are kernels for depthwise convolutions
     ctypedef struct Ends "minorm_ends":

@@ -1,7 +1,7 @@
-/* One step of one sequence: a row of every gate, forward and backward. recurrent.h sets REAL and NAME. The letters are
- * those of kernels/reference/recurrent.py, where the formulas can be read in NumPy.
+/* One step of one sequence: a row of every gate, forward and backward. recurrent.h sets REAL and NAME.
+ * kernels/reference/recurrent.py uses the same letters, and has the formulas in NumPy.
  *
- * Every loop is over the hidden units of one gate, and all that it touches lies in the first cache. */
+ * Every loop is over the hidden units of one gate, and all its data lies in the first cache. */
 
 static INLINE REAL NAME(positive)(REAL x) { return x < 0 ? -x : x; }
 static INLINE REAL NAME(unit)(REAL x) { return x < 0 ? 0 : x > 1 ? 1 : x; }

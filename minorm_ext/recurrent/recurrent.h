@@ -24,8 +24,8 @@ typedef struct {
     double bound; /* of pre-activations; infinite for none */
 } minorm_cell;
 
-/* A matrix as `tile` reads it: strips of `width` columns, in each of them row after row, zeros beyond the last column;
- * or, for `dots`, as it lies: the transpose of an array without gaps. */
+/* A matrix in the format of `tile`: strips of `width` columns, row after row in each strip, zeros beyond the last
+ * column; or, for `dots`, in its own place: the transpose of an array without gaps. */
 typedef struct {
     const void *items;
     ptrdiff_t depth, columns, width; /* width 0: for `dots` */
