@@ -1,14 +1,14 @@
-"""Build of the kernels: each .pyx below minorm_ext/ is translated to C once and compiled once for each instruction set.
+"""Builds the kernels: translates each .pyx below minorm_ext/ to C once, and compiles it for each instruction set.
 
     python setup.py build_ext --inplace                          all kernels, next to their sources
     python setup.py build_ext --inplace --only conv,pool         these two
     python setup.py build_ext --inplace --only norm --level v3   this one, for one instruction set
     MINORM_NO_KERNELS=1 pip wheel .                              none: a wheel for browsers, where NumPy computes
 
-Everything else about the package is in pyproject.toml. Generated C and kernels stay under build/, and what did not
-change is not built again, by no kind of installation (`KernelStore`). Three findings decide what is built: does the
-compiler work, does OpenMP work, which instruction sets does the compiler know. Each is a tiny program that is compiled,
-not a guess from version numbers.
+Everything else about the package is in pyproject.toml. Generated C and kernels stay under build/, and no kind of
+installation builds an unchanged kernel again (`KernelStore`). Three findings decide what to build: does the compiler
+work, does OpenMP work, and which instruction sets does the compiler know? For each, setup.py compiles a tiny program
+and does not guess from version numbers.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ SOURCES = Path("minorm_ext")
 # A wheel without kernels, py3-none-any; `pyodide build` sets PYODIDE.
 NO_KERNELS = os.environ.get("MINORM_NO_KERNELS", "0") not in ("", "0") or "PYODIDE" in os.environ
 
-# What decides the bits of results. No -ffast-math and no -fassociative-math: gcc folds (x - k) - d into x - (k + d),
-# which is where the accuracy of the statistics comes from, and fast-math drops NaN and sets flush-to-zero for the whole
-# process. No a * b + c rounded once where the processor could and the compiler feels like it: with all three, every
-# level computes the same bits. (Convolution and matmul ask for it in so many words, in their innermost blocks.) Errno
-# and floating-point traps nobody reads; giving them up costs no accuracy.
+# These flags decide the bits of results. There is no -ffast-math and no -fassociative-math: gcc would fold (x - k) - d
+# into x - (k + d), and the accuracy of the statistics comes from the first form. Fast-math also drops NaN and sets
+# flush-to-zero for the whole process. The compiler may not round a * b + c once, even where the processor could: with
+# all three rules, every level computes the same bits. (Convolution and matmul ask for one rounding explicitly, in their
+# innermost blocks.) The kernels do not read errno or floating-point traps; giving them up costs no accuracy.
 FLOATS = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
-# These spare gcc searches that find next to nothing in loops of vectors, after the ones on trees: for common
-# subexpressions among machine instructions, a third of the time that compiling norm.pyx takes, and for branches whose
-# outcome an earlier one decides, a tenth.
+# These flags spare gcc two searches that find next to nothing in loops of vectors after gcc has searched the trees. One
+# looks for common subexpressions among machine instructions, and takes a third of the time that norm.pyx takes to
+# compile. The other looks for branches whose outcome an earlier branch decides, and takes a tenth.
 SPARING = ["-fno-gcse", "-fno-gcse-after-reload", "-fno-thread-jumps"]
 FLAGS = ["-O3", "-g0", *FLOATS, *SPARING]  # no -march=native: wheels travel
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-# Elsewhere the baseline is all there is; on x86-64 it is what processors before AVX2 fall back on, and a quarter of the
-# time that the compiler would take for it is worth more than a twentieth of theirs.
+# On other architectures the baseline is the only level. On x86-64 only processors before AVX2 use it: saving a quarter
+# of the time that the compiler would take for it is worth more than a twentieth of their time.
 LEVELS = {
     "baseline": ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"] if X86 else [],
     "v3": ["-march=x86-64-v3"],
@@ -68,15 +68,15 @@ LEVELS = {
         "-DMINORM_TILES",
     ],
 }
-TILED = {"integers", "products"}  # what there is for amx; all else runs as v4 there
+TILED = {"integers", "products"}  # the modules compiled for amx; the others run as v4 there
 
-# Flags to compile and to link by. Apple's clang knows OpenMP when it is asked in this way, and brings no library of it:
-# CFLAGS has to say where Homebrew's libomp lies (pyproject.toml, tool.cibuildwheel.macos).
+# Flags for compiling and for linking. Apple's clang accepts OpenMP with these flags but has no library for it: CFLAGS
+# must say where Homebrew's libomp lies (pyproject.toml, tool.cibuildwheel.macos).
 OPENMP = [(["-fopenmp"], ["-fopenmp"])]
 if sys.platform == "darwin":
     OPENMP.append((["-Xpreprocessor", "-fopenmp"], ["-lomp"]))
 
-# What is compiled once: machine.pyx finds out what the processor can do; memory.pyx and switch.pyx compute nothing.
+# These are compiled once: machine.pyx finds out what the processor can do; memory.pyx and switch.pyx compute nothing.
 BASELINE_ONLY = {"machine", "memory", "switch"}
 
 C_PROGRAM = "int main(void) { return 0; }\n"
@@ -94,14 +94,14 @@ int main(void) {
 
 
 def levels_of(module: str) -> list[str]:
-    """The instruction sets that a module is compiled for."""
+    """Return the instruction sets that a module is compiled for."""
     if not X86 or module in BASELINE_ONLY:
         return ["baseline"]
     return [level for level in LEVELS if level != "amx" or module in TILED]
 
 
 def extensions() -> list[Extension]:
-    """One for each kernel source and instruction set, before anybody has looked at the compiler."""
+    """Return an extension for each kernel source and instruction set; the compiler is not known yet."""
     headers = sorted(map(str, SOURCES.rglob("*.h")))  # Cython itself follows the .pxd files
     return [
         Extension(
@@ -117,21 +117,21 @@ def extensions() -> list[Extension]:
 
 
 class BuildPython(build_py):
-    """`build_py` that takes the notebooks of the labs along, and marks a wheel that has no kernels.
+    """Adds two steps to `build_py`: it copies the notebooks of the labs, and marks a wheel without kernels.
 
-    The notebooks are those that `minorm labs start` hands out, not the solutions. Without the mark, kernels that are
-    missing are an error (minorm_ext/__init__.py). A checkout is never marked.
+    The notebooks are the ones that `minorm labs start` hands out, not the solutions. Without the mark, missing kernels
+    are an error (minorm_ext/__init__.py). A checkout is never marked.
     """
 
     def run(self) -> None:  # noqa: D102
         if NO_KERNELS and self.editable_mode:
             raise OptionError("MINORM_NO_KERNELS: an editable installation has kernels; build a wheel: `pip wheel .`")
-        if not self.editable_mode:  # what an earlier build put there may have been moved or deleted since
+        if not self.editable_mode:  # sources of an earlier build may have been moved or deleted since
             for package in ("minorm", "minorm_ext"):
                 if os.path.exists(before := os.path.join(self.build_lib, package)):
                     shutil.rmtree(before)
         super().run()
-        if self.editable_mode:  # they are found in the checkout
+        if self.editable_mode:  # minorm finds the notebooks in the checkout
             return
         target = os.path.join(self.build_lib, "minorm", "labs", "notebooks")
         self.mkpath(target)
@@ -143,27 +143,28 @@ class BuildPython(build_py):
 
 
 def processors() -> int:
-    """How many compilers to run at once: the processors this process may use."""
+    """Return the number of processors that this process may use, to run as many compilers at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class KernelStore:
-    """Compiled kernels by all that they are made of, so that no kernel is compiled twice.
+    """Stores compiled kernels under a hash of everything that goes into them, so that no kernel is compiled twice.
 
-    pip builds an editable installation in a temporary folder, where nothing from before is found. The store is
-    build/kernels of the checkout, or the folder that MINORM_KERNEL_STORE names, which several checkouts may share: no
-    path of a checkout is part of a kernel. Of two builds side by side, one waits for what the other compiles.
+    pip builds an editable installation in a temporary folder, which has no files from earlier builds. The store is
+    build/kernels of the checkout, or the folder that MINORM_KERNEL_STORE names. Several checkouts may share that
+    folder, because no path of a checkout is part of a kernel. If two builds run side by side, one waits for the kernel
+    that the other compiles.
     """
 
-    NEWEST = 4  # of one kernel: of several versions of Python, or of the last changes
+    NEWEST = 4  # files to keep of each kernel: for several versions of Python, or from the last changes
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """The store's kernels of this name belong to this block alone."""
-        import fcntl  # Windows has none, and builds no kernels
+        """Lock the store's kernels of this name, so that only this block uses them."""
+        import fcntl  # Windows has no fcntl, and builds no kernels
 
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / f"{name}.lock", "w") as lock:
@@ -175,7 +176,7 @@ class KernelStore:
             yield
 
     def place(self, extension: Extension, compiler: Any) -> Path:
-        """Where the kernel is, or will be, that this compiler makes of this source with these flags."""
+        """Return the path in the store for the kernel that this compiler makes of this source with these flags."""
         made_of = [
             sys.version,
             sysconfig.get_config_var("EXT_SUFFIX"),
@@ -192,7 +193,7 @@ class KernelStore:
         return self.folder / f"{extension.name}.{key[:32]}.so"
 
     def keep(self, library: Path, kept: Path) -> None:
-        """Put a new kernel into the store, whole or not at all, and let go of its oldest ones."""
+        """Put a new kernel into the store, whole or not at all, and delete the oldest files of this name."""
         part = kept.with_suffix(".part")
         shutil.copy2(library, part)
         part.replace(kept)
@@ -203,13 +204,13 @@ class KernelStore:
 
 @functools.cache
 def identity(command: tuple[str, ...]) -> str:
-    """The compiler and its flags: the command, and what it says of its version."""
+    """Describe the compiler and its flags: the command, and its answer to --version."""
     said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
     return f"{shlex.join(command)}\n{said}"
 
 
 class BuildKernels(build_ext):
-    """`build_ext` that looks at the compiler first, translates each source once, and compiles on all processors."""
+    """Changes `build_ext`: it probes the compiler first, translates each source once, and uses all processors."""
 
     user_options: ClassVar = [
         *build_ext.user_options,
@@ -242,13 +243,14 @@ class BuildKernels(build_ext):
             raise OptionError("MINORM_NO_KERNELS: it is set, so there is nothing to compile; unset it")
         super().run()
         if self.inplace:
-            # pip compiles the Python files that it installs, but not a checkout; where Python may not write bytecode
-            # itself (PYTHONDONTWRITEBYTECODE, a read-only checkout) each `import minorm` would compile it all again.
+            # pip compiles the Python files that it installs, but not those of a checkout. If Python may not write
+            # bytecode itself (PYTHONDONTWRITEBYTECODE, a read-only checkout), each `import minorm` would compile all of
+            # them again.
             for package in ("minorm", "minorm_ext"):
                 compileall.compile_dir(package, quiet=2)
 
     def build_extensions(self) -> None:  # noqa: D102
-        # Called once the compiler object exists, which is the first moment to ask it anything.
+        # setuptools calls this method once the compiler object exists: no earlier method can ask the compiler anything.
         self.require_compiler()
         openmp, library = next(
             (way for way in OPENMP if self.compiles(OPENMP_PROGRAM, [*way[0], *way[1]], run=True)), ([], [])
@@ -274,7 +276,7 @@ class BuildKernels(build_ext):
             if module_name(extension) == "machine":
                 extension.define_macros.append(("MINORM_LEVELS", f'"{" ".join(levels)}"'))
                 extension.define_macros += [("MINORM_OPENMP", "1")] if openmp else []
-        # The longest first, or one processor compiles it at the end while the others wait.
+        # Start with the longest source, or one processor compiles it at the end while the others wait.
         self.extensions.sort(key=lambda extension: -os.path.getsize(extension.sources[0]))
         super().build_extensions()
 
@@ -283,7 +285,7 @@ class BuildKernels(build_ext):
         with self.store.locked(extension.name):
             kept = self.store.place(extension, self.compiler)
             if self.force or not kept.exists():
-                # The copies of a kernel come from one C file, so each level needs its own folder of objects.
+                # All levels of a kernel are compiled from one C file, so each level needs its own folder of objects.
                 own = copy.copy(self)
                 own.build_temp = os.path.join(self.build_temp, level_name(extension))
                 own.force = True
@@ -294,7 +296,7 @@ class BuildKernels(build_ext):
                 shutil.copy2(kept, library)
 
     def require_compiler(self) -> None:
-        """Stop with one sentence that says what to install."""
+        """Raise an error that says what to install if the compiler or Python.h is missing."""
         if self.compiler.compiler_type != "unix":
             raise PlatformError("minorm: the kernels need gcc or clang; on Windows build inside WSL.")
         if not self.compiles(C_PROGRAM):
@@ -311,7 +313,7 @@ class BuildKernels(build_ext):
             )
 
     def compiles(self, program: str, flags: list[str] | None = None, run: bool = False) -> bool:
-        """Does this C program compile with these flags and, when `run`, also link and end well?"""
+        """Return whether this C program compiles with these flags and, with `run`, also links and exits with 0."""
         flags = flags or []
         includes = [f"-I{folder}" for folder in self.compiler.include_dirs]
         with tempfile.TemporaryDirectory() as folder:
@@ -327,12 +329,12 @@ class BuildKernels(build_ext):
                     subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands
                 )
             except OSError as error:
-                # What was linked is for another processor: a cross compiler's, and all that can be known here.
+                # A cross compiler linked this program for another processor: no more can be known here.
                 return error.errno in (errno.ENOEXEC, 86)  # macOS calls it EBADARCH
 
 
 def named(option: str, kind: str, given: str | None, known: set[str]) -> set[str]:
-    """The names that an option lists, each of which has to be known; all that are known without the option."""
+    """Return the names that an option lists, or all known names without the option; an unknown name is an error."""
     wanted = set(given.split(",")) if given else known
     if unknown := sorted(wanted - known):
         raise OptionError(
@@ -342,17 +344,17 @@ def named(option: str, kind: str, given: str | None, known: set[str]) -> set[str
 
 
 def level_name(extension: Extension) -> str:
-    """`v3` of `minorm_ext.v3.conv`."""
+    """Return the level in the extension's name: `v3` of `minorm_ext.v3.conv`."""
     return extension.name.split(".")[1]
 
 
 def module_name(extension: Extension) -> str:
-    """`conv` of `minorm_ext.v3.conv`."""
+    """Return the module in the extension's name: `conv` of `minorm_ext.v3.conv`."""
     return extension.name.split(".")[2]
 
 
 def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
-    """Cython source -> C file under build/, for all sources; only those that changed are translated."""
+    """Translate the Cython sources that changed, and return {source: C file under build/} for all of them."""
     from Cython.Build import cythonize  # not needed for sdist, and slow to import
 
     modules = [Extension(".".join(Path(source).with_suffix("").parts), [source]) for source in sorted(sources)]
@@ -362,8 +364,8 @@ def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
         nthreads=min(workers, len(modules)) if len(modules) > 1 else 0,
         force=force,
         language_level=3,
-        # What a module keeps of its own is set while it is imported, or has a lock (runtime/memory.pyx): Python without
-        # a GIL need not switch one on for us. Of no meaning to others.
+        # A module sets its global variables while Python imports it, or guards them with a lock (runtime/memory.pyx).
+        # So Python without a GIL need not switch one on for us. Other versions of Python ignore this.
         compiler_directives={"freethreading_compatible": True},
         quiet=True,
     )

@@ -1,19 +1,19 @@
-"""The compiled kernels, one copy for each instruction set: `kernels("norm")` is the best one for this processor.
+"""Loads the compiled kernels for this processor's instruction set: `kernels("norm")` returns the best copy of norm.
 
-Every `.pyx` below this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
-(AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
-a wheel built on one machine runs at full speed on another. `integers` and `products` are compiled a fourth time, for
-processors with matrix tiles (`amx`); everything else runs as v4 there. Three are compiled once, into `baseline`:
-`machine`, which is asked first, and `memory` and `switch`, which compute nothing.
-`MINORM_MAX_LEVEL=baseline|v3|v4|amx` in the environment holds the choice down, to see what another processor computes;
-`MINORM_WINOGRAD=0` lets all convolutions be direct sums.
+On x86-64 every `.pyx` below this folder is compiled three times: into `baseline` (any processor), `v3` (AVX2) and `v4`
+(AVX-512), the levels of the x86-64 psABI. This module looks once at the processor and chooses the copy that runs, so
+that a wheel built on one machine runs at full speed on another. `integers` and `products` are compiled a fourth time,
+for processors with matrix tiles (`amx`); everything else runs as v4 there. Three modules are compiled once, into
+`baseline`: `machine`, which is asked first, and `memory` and `switch`, which compute nothing.
+`MINORM_MAX_LEVEL=baseline|v3|v4|amx` in the environment limits the choice, to see what another processor computes.
+`MINORM_WINOGRAD=0` makes all convolutions direct sums.
 
 A wheel that was built with MINORM_NO_KERNELS=1, for browsers, has no kernels and a file `_no_kernels.py` that says so.
-Then the only level is "reference": minorm/kernels/cpu takes its modules from minorm/kernels/reference. Anywhere else
-missing kernels are an ImportError.
+Then the only level is "reference": minorm/kernels/cpu takes its modules from minorm/kernels/reference. In any other
+installation, missing kernels are an ImportError.
 
-Kernels take their number of threads as an argument; the number itself lives in `machine`. At first it is the number of
-processors that this process may use, or OMP_NUM_THREADS where that is less; from `set_num_threads` on it is that one.
+Kernels take their number of threads as an argument; `machine` holds the number. At first it is the number of
+processors that this process may use, or OMP_NUM_THREADS if that is less; `set_num_threads` changes it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# Idle OpenMP workers spin before they sleep; libgomp's spin for 4 ms unless told otherwise. A BLAS with threads of
-# its own then finds the processors taken: on 2 cores a kernel followed by a 256 x 256 matmul took 8 ms instead of
-# 0.2. But a worker that has just gone to sleep is slow to wake: after 1000 rounds, some 30 us, a LayerNorm of
-# 4096 x 64, forward and backward, took 0.45 ms instead of 0.17. 5000 rounds, some 150 us, bridge the Python between two
-# kernels and cost that matmul 0.05 ms. libgomp reads this number from the environment once, while it is loaded, and
-# there is no other way in; so it is set for exactly that moment, and not at all for users who set their own.
+# Idle OpenMP workers spin before they sleep; libgomp's spin for 4 ms by default. A BLAS with its own threads then finds
+# the processors taken: on 2 cores a kernel followed by a 256 x 256 matmul took 8 ms instead of 0.2. But a worker that
+# has just gone to sleep is slow to wake: after 1000 rounds, some 30 us, a LayerNorm of 4096 x 64, forward and backward,
+# took 0.45 ms instead of 0.17. 5000 rounds, some 150 us, bridge the Python between two kernels and cost that matmul
+# 0.05 ms. libgomp reads this number from the environment once, while it is loaded, and there is no other way to set it.
+# So we set the variable for exactly that moment, and not at all for users who set their own.
 _spin = not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 if _spin:
     os.putenv("GOMP_SPINCOUNT", "5000")
@@ -55,9 +55,9 @@ finally:
 
 
 def _usable_processors() -> int:
-    """The processors this process may use, which can be fewer than the machine has.
+    """Return the number of processors that this process may use, which can be fewer than the machine has.
 
-    OpenMP is asked first: it may have bound this thread to a single one (OMP_PROC_BIND), and knows what was before.
+    Ask OpenMP first: it may have bound this thread to a single processor (OMP_PROC_BIND), and knows the number before.
     """
     if found := machine.processors():
         return int(found)
@@ -67,7 +67,7 @@ def _usable_processors() -> int:
 
 
 def _wanted_threads() -> float:
-    """OMP_NUM_THREADS, of a list the first number; infinite where it is unset or wrong (OpenMP itself warns)."""
+    """Return OMP_NUM_THREADS, or its first number if it is a list; infinite if it is unset or wrong (OpenMP warns)."""
     numbers = os.environ.get("OMP_NUM_THREADS", "").split(",")
     if all(re.fullmatch(r"\s*\+?0*[1-9][0-9]{0,17}\s*", number, re.ASCII) for number in numbers):
         return int(numbers[0])
@@ -75,15 +75,15 @@ def _wanted_threads() -> float:
 
 
 machine.set_num_threads(int(min(_usable_processors(), _wanted_threads(), machine.MOST_THREADS)))
-get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
+get_num_threads: Callable[[], int] = machine.get_num_threads  # compiled, because every operation calls it
 
 
 COMPILED = machine.__name__ != "minorm_ext.no_machine"  # False in a wheel without kernels
-# The base of `no_grad` and its kin: a block inside which attributes have other values.
+# The base of `no_grad` and similar classes: a `with` block inside which attributes have other values.
 Switch: Any = importlib.import_module(f"minorm_ext.{'baseline.switch' if COMPILED else 'no_switch'}").Switch
 LEVELS = ("baseline", "v3", "v4", "amx")
-TILED = {"integers", "products"}  # what is compiled for amx
-MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with an environment of its own hands it on
+TILED = {"integers", "products"}  # the modules compiled for amx
+MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # code that starts a process with a new environment must pass it on
 if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
     raise ValueError(f"minorm: MINORM_MAX_LEVEL={MAX_LEVEL!r} in the environment; expected baseline, v3, v4 or amx")
 _supported: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
@@ -100,15 +100,16 @@ WINOGRAD = _winograd == "1"
 
 
 def levels() -> tuple[str, ...]:
-    """The instruction sets that may run, simplest first: `("baseline", "v3", "v4", "amx")`.
+    """Return the instruction sets that may run, simplest first: `("baseline", "v3", "v4", "amx")`.
 
-    They were built, this processor has them, and MINORM_MAX_LEVEL allows them. `("reference",)` where none was built.
+    They were built, this processor has them, and MINORM_MAX_LEVEL allows them. A wheel without kernels returns
+    `("reference",)`.
     """
     return _levels
 
 
 def choice() -> str:
-    """Why the best of `levels()` is what it is, in words."""
+    """Explain in words why the best of `levels()` is not a higher one."""
     if not COMPILED:
         return "the wheel was built without kernels; NumPy computes"
     if _allowed != _supported:
@@ -119,12 +120,12 @@ def choice() -> str:
     return f"the processor does not have {beyond[0]}" if beyond else "the highest that was built"
 
 
-# Of NumPy and the libraries that multiply matrices for it: which instruction sets and how many threads.
+# Variables of NumPy and the libraries that multiply matrices for it; they decide instruction sets and threads.
 NUMPY_VARIABLES = ("NPY_", "OPENBLAS_", "OMP_", "MKL_", "BLIS_", "VECLIB_")
 
 
 def environment() -> dict[str, str]:
-    """The variables that decide what is computed: MINORM's own, or NumPy's where there are no kernels."""
+    """Return the variables that can change results: MINORM's variables, or NumPy's in a wheel without kernels."""
     if not COMPILED:
         return {name: value for name, value in os.environ.items() if name.startswith(NUMPY_VARIABLES)}
     level = {} if MAX_LEVEL is None else {"MINORM_MAX_LEVEL": MAX_LEVEL}
@@ -133,7 +134,7 @@ def environment() -> dict[str, str]:
 
 @functools.cache
 def kernels(name: str, level: str | None = None) -> ModuleType:
-    """The compiled module `name`.pyx for instruction set `level`; None is the best one for this processor.
+    """Return the compiled module `name`.pyx for instruction set `level`; None is the best level for this processor.
 
     Raises ValueError for a level that is not in `levels()`, ImportError for a module that was not compiled.
     """
@@ -158,16 +159,16 @@ def kernels(name: str, level: str | None = None) -> ModuleType:
 
 
 def multiply_adds() -> str:
-    """How often a * b + c is rounded in products of matrices; without kernels NumPy's BLAS decides."""
+    """Tell how often products of matrices round a * b + c; without kernels NumPy's BLAS decides."""
     if not COMPILED:
         return "as NumPy does"
     return "once" if kernels("matmul").FUSED else "twice"
 
 
 def set_num_threads(n: int) -> None:
-    """Let kernels use n threads from now on. Results do not depend on it.
+    """Let kernels use n threads from now on. Results do not depend on n.
 
-    ValueError below 1, above 1024, and where the system refuses to make so many.
+    Raises ValueError if n is below 1 or above 1024, or if the system refuses to make n threads.
     """
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is a {type(n).__name__}; expected an integer of at least 1")
@@ -185,16 +186,16 @@ def set_num_threads(n: int) -> None:
 
 
 def openmp() -> int:
-    """The OpenMP version of the build as its date, 201511 say; 0 when the build is serial."""
+    """Return the OpenMP version of the build as its date, such as 201511; 0 when the build is serial."""
     return int(machine.openmp())
 
 
 def compiler() -> str:
-    """The compiler that built the kernels, `gcc 12.2.0` say; `none` without kernels."""
+    """Return the name and version of the compiler that built the kernels, `gcc 12.2.0` say; `none` without kernels."""
     return str(machine.compiler())
 
 
-# A forked child has only the thread that forked, but OpenMP would still count on its parent's workers and wait for them
-# for ever. So the workers end before the fork; parent and child each start new ones when they next need them.
+# A forked child has only the thread that forked, but OpenMP would still count on the parent's workers and wait for them
+# forever. So the workers end before the fork; parent and child each start new ones when they next need them.
 if machine.openmp() and hasattr(os, "register_at_fork"):
     os.register_at_fork(before=machine.end_threads)

@@ -1,35 +1,35 @@
-"""In the place of runtime/machine.pyx in a wheel without kernels: one level, "reference", and one thread."""
+"""Replaces runtime/machine.pyx in a wheel without kernels: there is one level, "reference", and one thread."""
 
 from __future__ import annotations
 
 
 def built_levels() -> tuple[str, ...]:
-    """No instruction set: what computes is minorm/kernels/reference."""
+    """Return "reference" alone: minorm/kernels/reference computes with NumPy, for no special instruction set."""
     return ("reference",)
 
 
 def supports(level: str) -> bool:
-    """Every processor runs NumPy."""
+    """Return True for "reference": every processor runs NumPy."""
     return level == "reference"
 
 
 def permits(level: str) -> bool:  # noqa: ARG001  as the compiled one
-    """NumPy needs no permission."""
+    """Return True: NumPy needs no permission."""
     return True
 
 
 def openmp() -> int:
-    """No OpenMP."""
+    """Return 0: there is no OpenMP."""
     return 0
 
 
 def processors() -> int:
-    """One: no thread is ever started."""
+    """Return 1: minorm_ext never starts a thread here."""
     return 1
 
 
 def compiler() -> str:
-    """No compiler was asked."""
+    """Return `none`: no compiler was used."""
     return "none"
 
 
@@ -37,7 +37,7 @@ MOST_THREADS = 1024
 
 
 def possible_threads(n: int) -> int:
-    """As many as are asked for: none is ever started."""
+    """Return n: minorm_ext never starts a thread, so the system has none to refuse."""
     return n
 
 
@@ -45,11 +45,11 @@ _threads = 1
 
 
 def set_num_threads(n: int) -> None:
-    """Keep the number, which has no effect."""
+    """Store the number, which has no effect."""
     global _threads  # noqa: PLW0603
     _threads = n
 
 
 def get_num_threads() -> int:
-    """The number that was set, at first 1."""
+    """Return the number from the last `set_num_threads`; 1 before the first call."""
     return _threads

@@ -1,4 +1,4 @@
-"""In the place of runtime/switch.pyx in a wheel without kernels: the same, but Ctrl-C may come between its parts."""
+"""Replaces runtime/switch.pyx in a wheel without kernels: it works the same, but Ctrl-C may come between its parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Switch:
-    """A `with` block inside which attributes of `owner` have other values."""
+    """Gives attributes of `owner` other values inside a `with` block."""
 
     def __init__(self, owner: Any, values: dict[str, Any] | Callable[[], dict[str, Any]], begun: bool = False) -> None:
         self._owner, self._values, self._before, self._begun = owner, values, list[dict[str, Any]](), False
@@ -16,7 +16,7 @@ class Switch:
             self._begun = True
 
     def __enter__(self) -> Any:
-        """Set the values, and keep those of before."""
+        """Set the new values, and store the old ones."""
         if self._begun:
             self._begun = False
             return self
@@ -26,7 +26,7 @@ class Switch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The values of before."""
+        """Restore the old values."""
         self._take(self._before.pop())
 
     def _take(self, values: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""A page index.md or README.md is the table of contents of what it links, in that order: no list is kept twice.
+"""Adds a table of contents to each page index.md or README.md: the pages that it links, in that order.
 
-Below it come the other pages of its folder, and the index of each folder in there. The headings of docs/index.md are
-those of the site's sidebar.
+So no list is kept twice. Below an index come the other pages of its folder, and the index of each folder in there. The
+headings of docs/index.md are also the headings of the site's sidebar.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ LINK = re.compile(r"\]\((?!\w+:)(?P<page>[^)\s#]+)\.md(?:#[^)\s]*)?\)")
 
 
 def children(folder: PurePosixPath, text: str) -> list[str]:
-    """The pages that the text of the folder's index links and that come below it, as paths from the folder."""
+    """Return the pages below the folder's index that its text links, as paths from the folder."""
     linked = dict.fromkeys(found["page"] for found in LINK.finditer(text))
     return [page for page in linked if _is_below(PurePosixPath(page)) and (DOCS / folder / f"{page}.md").exists()]
 
 
 def _is_below(page: PurePosixPath) -> bool:
-    """A page of the index's own folder, or the index of a folder in there."""
+    """Return whether this is a page of the index's own folder, or the index of a folder in there."""
     if page.parts[0] == "..":
         return False
     return (len(page.parts) == 1 and page.name not in INDEX) or (len(page.parts) == 2 and page.name in INDEX)
 
 
 def add(app: Sphinx, docname: str, source: list[str]) -> None:
-    """source-read: toctrees at the end of an index, at the site's one a heading."""
+    """Add a toctree to the end of an index: one for each heading in the site's own index (source-read)."""
     page = PurePosixPath(docname)
     if page.name not in INDEX:
         return

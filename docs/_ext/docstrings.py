@@ -1,6 +1,6 @@
-"""Our docstrings as reStructuredText: plain text with `code` in single quotes and indented formulas or examples.
+"""Turns our docstrings, plain text with `code` in single quotes and indented examples, into reStructuredText.
 
-They are written for `help()`. Here an indented block becomes a literal block, and *, | and _ stay what they are. The
+They are written for `help()`. Here an indented block becomes a literal block, and *, | and _ stay plain characters. The
 sections that napoleon reads (Args, Raises ...) are left to it.
 """
 
@@ -25,7 +25,7 @@ _kept: dict[str, list[str]] = {}  # docstrings of values between the two hooks
 
 
 def to_rst(text: list[str]) -> list[str]:
-    """The lines of a docstring, from which the common indentation is gone, as lines of reStructuredText."""
+    """Turn the lines of a docstring, without their common indentation, into lines of reStructuredText."""
     done: list[str] = []
     lines = list(text)
     while lines:
@@ -49,7 +49,10 @@ def to_rst(text: list[str]) -> list[str]:
 
 
 def _table(lines: list[str]) -> list[str]:
-    """Names and, behind two spaces or more, what they are: a list of definitions, if the paragraph is such a table."""
+    """Turn a table of names and, after two spaces or more, their meanings into a list of definitions.
+
+    Return an empty list if the paragraph is not such a table.
+    """
     rows = textwrap.dedent("\n".join(lines[: [*lines, ""].index("")])).split("\n")
     entries = [ENTRY.fullmatch(row) for row in rows if not row.startswith(" ")]
     if not all(entries) or not (entries[0] and entries[0][2]):
@@ -64,7 +67,7 @@ def _table(lines: list[str]) -> list[str]:
 
 
 def _indented(before: list[str], block: list[str]) -> list[str]:
-    """A formula, a table or a drawing: literally, except the second lines of a list's items."""
+    """Keep a formula, a table or a drawing literally, but not the second lines of a list's items."""
     last = next((line for line in reversed(before) if line), "")
     if ITEM.match(last) and before[-1]:
         return [_plain(line) for line in block]
@@ -72,7 +75,7 @@ def _indented(before: list[str], block: list[str]) -> list[str]:
 
 
 def _section(head: str, body: list[str]) -> list[str]:
-    """The entries of a section; doctests stay as they are."""
+    """Escape the entries of a section; doctests stay unchanged."""
     if head.startswith("Example"):
         return body
     entry = re.compile(r"( {4}\*{0,2}\w[\w, *]*(?: \(.*?\))?:)(.*)")
@@ -84,26 +87,26 @@ def _section(head: str, body: list[str]) -> list[str]:
 
 
 def _plain(line: str) -> str:
-    """Prose: `code` is literal, and what reStructuredText would take for markup is not."""
+    """Make `code` in a line of prose literal, and escape the characters that reStructuredText reads as markup."""
     parts = CODE.split(line)
     return "".join(f"`{part}`" if CODE.fullmatch(part) else MARKUP.sub(r"\\\1", part) for part in parts)
 
 
 def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """autodoc-process-docstring, before napoleon."""
+    """Convert a docstring before napoleon reads it (autodoc-process-docstring)."""
     lines[:] = to_rst(lines)
     if what in VALUES:
         _kept[name] = list(lines)
 
 
 def restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """After napoleon, which takes what stands before a colon on the first line of a value's docstring for its type."""
+    """Undo napoleon's work on a value's docstring: it takes the words before a colon on the first line for a type."""
     if what in VALUES:
         lines[:] = _kept.pop(name)
 
 
 def tidy(app: Sphinx, doctree: Any) -> None:
-    """doctree-read: Sphinx writes "name (type) -- text", and takes the type int for minorm.int."""
+    """Write "name (type): text" for Sphinx' "name (type) -- text", and do not link int to minorm.int (doctree-read)."""
     from sphinx.addnodes import pending_xref
 
     for text in list(doctree.findall(lambda node: node == " -- ")):

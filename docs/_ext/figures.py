@@ -1,6 +1,6 @@
-"""A picture of the slides that has not been drawn is shown as its description.
+"""Shows the description of a slide's picture if the picture has not been drawn.
 
-`python examples/labs/make_figures.py` draws them, which takes minutes, and git does not keep them.
+`python examples/labs/make_figures.py` draws the pictures in some minutes, and git does not keep them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PICTURE = re.compile(r"!\[(?P<description>[^\]]+)\]\((?P<file>figures/[^)\s]+)\)
 
 
 def described(folder: Path, text: str) -> str:
-    """The text of a page in this folder, with words where a picture is not there."""
+    """Return the text of a page in this folder, with the description in place of each missing picture."""
 
     def words(found: re.Match[str]) -> str:
         return found[0] if (folder / found["file"]).exists() else f"*A picture: {found['description']}.*"

@@ -1,11 +1,11 @@
-"""The directive of docs/api: a package or class, and below it the names that stand here.
+"""Defines the directive of docs/api: it takes a package or class, and documents the names below it.
 
     ```{reference} minorm.nn
     :summary:
     BatchNorm1d BatchNorm2d
     ```
 
-Each name gets its docstring. `:same-as: minorm.Tensor` says instead of all of them where the one is that they equal.
+Each name gets its docstring. With `:same-as: minorm.Tensor`, each name links to the equal method of Tensor instead.
 `:summary:` begins with a table of the names; `:members:` adds the methods of classes.
 """
 
@@ -47,7 +47,7 @@ NAME = re.compile(rf"(?P<home>{'|'.join(HOMES)})\.(?P<name>[A-Za-z_][\w.]*)(?:\(
 
 
 def found(path: str) -> Any:
-    """What a full name means: a package, or something in one."""
+    """Return the package with this full name, or the object with this name in a package."""
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError:
@@ -56,7 +56,7 @@ def found(path: str) -> Any:
 
 
 class Reference(SphinxDirective):
-    """The docstrings of some names."""
+    """Shows the docstrings of some names."""
 
     required_arguments = 1
     has_content = True
@@ -67,7 +67,7 @@ class Reference(SphinxDirective):
     }
 
     def run(self) -> list[nodes.Node]:
-        """Sphinx' own directives, parsed as if they stood in the page."""
+        """Write Sphinx' own directives, and parse them as a part of the page."""
         where, names = self.arguments[0], " ".join(self.content).split()
         lines = ["````{eval-rst}", f".. currentmodule:: {where}", ""]
         if "summary" in self.options:
@@ -116,19 +116,22 @@ def _untyped(value: Any) -> inspect.Signature:
 def signature(
     app: Sphinx, what: str, name: str, value: Any, options: Any, given: str | None, returns: str | None
 ) -> tuple[str, str] | None:
-    """autodoc-process-signature: of a class what `inspect` says; autodoc would show __new__'s (*args, **kwargs)."""
+    """Show a class with the signature that `inspect` finds (autodoc-process-signature).
+
+    Without this, autodoc shows the (*args, **kwargs) of __new__.
+    """
     if what == "class" and given and value.__module__.startswith("minorm"):
         return str(_untyped(value)), ""
     return None
 
 
 class Named(SphinxTransform):
-    """`nn.BatchNorm2d` in a page or a docstring leads to its place in the reference, if it has one."""
+    """Links a name such as `nn.BatchNorm2d`, in a page or a docstring, to its place in the reference, if it has one."""
 
     default_priority = 400
 
     def apply(self, **kwargs: Any) -> None:
-        """Every literal that is a public name becomes a reference."""
+        """Turn every literal that is a public name into a reference."""
         for literal in list(self.document.findall(nodes.literal)):
             match = NAME.fullmatch(literal.astext())
             if match and not isinstance(literal.parent, nodes.reference | nodes.title | addnodes.pending_xref):

@@ -1,7 +1,8 @@
-"""Links to files of the repository lead to a page of the site: pages link as they do on disk.
+"""Makes links to files of the repository lead to a page of the site, so pages can link files as they do on disk.
 
-Some files outside docs/ are pages of their own (`STANDS_FOR`): the page in docs/ holds nothing but a link, and the
-file's text takes its place. Every other file that is linked gets a page with its lines, as has what autodoc shows.
+Some files outside docs/ are pages themselves (`STANDS_FOR`): the page in docs/ holds nothing but a link, and the
+file's text takes its place. Every other linked file gets a page with its lines, and so does the source of each object
+that autodoc shows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 
 
 def read(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Before a page is parsed: the text that it stands for, and links that lead somewhere on the site."""
+    """Before a page is parsed, put in the text that it stands for, and point its links to pages of the site."""
     file = STANDS_FOR.get(docname)
     if file:
         source[0] = file.read_text(encoding="utf-8")
@@ -51,7 +52,7 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def _target(here: Path, page: Path, path: str, anchor: str) -> str:
-    """What a link of a file in `here`, shown by a page in the folder `page`, becomes."""
+    """Return the target on the site for a link in a file of the folder `here`, shown by a page in the folder `page`."""
     file = Path(os.path.normpath(here / path))
     if not file.is_relative_to(ROOT) or not file.exists():
         return path + anchor  # MyST warns
@@ -65,7 +66,7 @@ def _target(here: Path, page: Path, path: str, anchor: str) -> str:
 
 
 def linkcode(domain: str, info: dict[str, str]) -> str | None:
-    """Where the source of an object of the API reference is: Sphinx' `linkcode_resolve`."""
+    """Return the link to the source of an object of the API reference (Sphinx' `linkcode_resolve`)."""
     found: Any = importlib.import_module(info["module"])
     try:
         for name in info["fullname"].split("."):
@@ -79,7 +80,7 @@ def linkcode(domain: str, info: dict[str, str]) -> str | None:
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """`source:` becomes the address of the file's page, seen from this one."""
+    """Replace each `source:` link by the address of the file's page, relative to this page."""
     for link in doctree.findall(nodes.reference):
         if link.get("refuri", "").startswith("source:"):
             path, _, line = link["refuri"].removeprefix("source:").partition("#")
@@ -95,20 +96,20 @@ def note(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def linked(env: BuildEnvironment) -> set[str]:
-    """The files that pages link; kept with the pages from one build to the next."""
+    """Return the files that pages link; Sphinx keeps them with the pages from one build to the next."""
     if not hasattr(env, "linked_sources"):
         env.linked_sources = set()  # type: ignore[attr-defined]
     return env.linked_sources  # type: ignore[attr-defined]
 
 
 def merge(app: Sphinx, env: BuildEnvironment, docnames: set[str], other: BuildEnvironment) -> None:
-    """What a process that read some of the pages has found."""
+    """Add the linked files that another process found in its pages."""
     linked(env).update(linked(other))
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """A page for each file that is linked, and for each folder the list of its files, which have pages, too."""
-    # What is not there was linked in an earlier build.
+    """Yield a page for each linked file; the page of a linked folder lists its files, and these get pages too."""
+    # A path that does not exist was linked in an earlier build.
     waiting = sorted(path for path in linked(app.env) if (ROOT / path).exists())
     done: set[str] = set()
     while waiting:
@@ -129,7 +130,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def _highlighted(file: Path) -> str:
-    """The file's lines in colours, with numbers, each a target `L-12`."""
+    """Return the file's lines as HTML in colours, with line numbers; each line is a target such as `L-12`."""
     try:
         lexer = get_lexer_for_filename("x.pyx" if file.suffix == ".pxd" else file.name)
     except ClassNotFound:

@@ -1,6 +1,6 @@
-// CUDA for g++: a block's threads are fibers, each running up to its next barrier or shuffle, in an order that a seed
-// decides. What stands here is what kernels of one-dimensional blocks use; minorm/labs/cuda.py tells more. With SHIM_APART
-// the second half, which no kernel needs to see, is left out: who compiles hundreds of kernels compiles it once.
+// CUDA for g++: a block's threads are fibers. Each runs up to its next barrier or shuffle; a seed decides their order.
+// This header has what kernels of one-dimensional blocks use; minorm/labs/cuda.py tells more. SHIM_APART leaves out the
+// second half, which no kernel needs to see: tests of hundreds of kernels then compile that half only once.
 
 #include <ucontext.h>
 #include <algorithm>
@@ -37,10 +37,10 @@ template <class T> T atomicAdd(T* p, T v) { T old = *p; *p += v; return old; }
 
 namespace shim {
 enum State { READY, BLOCK, WARP, DONE };
-struct Fiber { ucontext_t context; State state; int line; double slot; int passed[3]; };  // waits of each kind
+struct Fiber { ucontext_t context; State state; int line; double slot; int passed[3]; };  // passed: waits of each kind
 extern std::vector<Fiber> fibers;
 extern int current, block_index;
-extern bool inside;  // a kernel, and not the scheduler
+extern bool inside;  // is a kernel running, and not the scheduler?
 extern char* stacks;
 const size_t stack_bytes = 64 << 10;
 extern unsigned long long random_state;

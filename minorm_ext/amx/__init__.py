@@ -1,1 +1,1 @@
-"""The kernels for matrix tiles: AMX with bfloat16, beside AVX-512. Only `products` is here; empty elsewhere."""
+"""Holds the kernels for matrix tiles, AMX beside AVX-512: `integers` and `products`. Empty on other architectures."""

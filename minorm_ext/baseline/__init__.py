@@ -1,1 +1,1 @@
-"""The kernels as every processor of this architecture can run them."""
+"""Holds the kernels that every processor of this architecture can run."""

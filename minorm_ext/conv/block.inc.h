@@ -1,9 +1,9 @@
 /* The register blocks of the convolution, written once for float and double with the compiler's vector types.
 
-   A vector holds LANES numbers: neighbouring pixels of a plane, or one pixel of several images; nothing here needs to
-   know which. Plain loops are not enough: gcc would vectorise them but keep the sums in memory, and a convolution lives
-   from a block of sums that stays in registers while all taps pass by. So every function is written for any block size
-   and becomes a tight one where it is inlined with constants. blocks.h sets REAL and NAME. */
+   A vector holds LANES numbers: neighbouring pixels of a plane, or one pixel of several images; this code works for
+   both. Plain loops are not enough: gcc would vectorise them but keep the sums in memory, and a convolution is fast
+   only if a block of sums stays in registers while all taps pass by. So every function is written for any block size,
+   and becomes a tight loop when it is inlined with constants. blocks.h sets REAL and NAME. */
 
 #include "simd/vec.inc.h"
 
@@ -11,7 +11,7 @@ typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 
 /* ---- the forward sum ---------------------------------------------------------------------------------------- */
 
-/* What becomes of `count` vectors of sums of a channel, which is counted from where the ends begin. */
+/* Apply the ends to `count` vectors of sums of a channel; its number counts from the first channel of the ends. */
 static INLINE void NAME(end)(const int count, VECTOR *sums, const minorm_ends *ends, int channel) {
     if (!ends->epilogue) return;
     const REAL *p = (const REAL *)ends->epilogue + AFTER * channel;
@@ -89,7 +89,7 @@ static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intpt
 }
 
 /* Depthwise, one channel alone: QUAD vectors of results below each other, whose sources are `pitch` apart; the taps are
-   `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
+   `height` rows of `width`, one pitch apart too. A row of the input serves all results that use it for one of the
    taps of a column, so it is read once for all. */
 static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
                                 const REAL *w, const minorm_ends *ends, REAL *y, const intptr_t *place) {
@@ -319,7 +319,7 @@ static INLINE void NAME(add_to)(REAL *to, const REAL *more, intptr_t count) {
     for (intptr_t i = 0; i < count; i++) to[i] += more[i];
 }
 
-/* to[begin .. end - 1] = the sums of so many chunks, in their order. */
+/* to[begin .. end - 1] = the sums of `number` chunks, in their order. */
 static void NAME(add_up)(REAL *to, const REAL *chunks, intptr_t step, intptr_t number, intptr_t begin, intptr_t end) {
     memcpy(to + begin, chunks + begin, (end - begin) * sizeof(REAL));
     for (intptr_t c = 1; c < number; c++) NAME(add_to)(to + begin, chunks + c * step + begin, end - begin);

@@ -1,10 +1,10 @@
-/* The register blocks of block.inc.h for float and double, behind one name each: `item` is the size of a number. */
+/* The register blocks of block.inc.h for float and double, with one name for both: `item` is the size of a number. */
 #ifndef MINORM_CONV_BLOCKS_H
 #define MINORM_CONV_BLOCKS_H
 
 #include "simd/vec.h"
 
-/* Left alone, gcc may read a vector from memory again for each of its uses, which costs more than the arithmetic. */
+/* On its own, gcc may read a vector from memory again for each of its uses, which costs more than the arithmetic. */
 #if defined(__AVX512F__)
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
 #elif defined(__SSE2__)
@@ -23,7 +23,7 @@
 #define TAPS(rows, columns) ((rows) > 4 ? 2 : (rows) > 2 ? 3 : 4)
 #endif
 #define MOST_TAPS 9
-#define MOST_TALL 5      /* rows of a depthwise kernel with a loop of its own: 3 or this many */
+#define MOST_TALL 5      /* rows of a depthwise kernel that has its own loop: 3 or this many */
 #define MOST_PRODUCTS 24 /* the largest BLOCK_ROWS * TAPS */
 
 /* The tiles of a piece of some planes: `rows` rows of `columns` tiles each, from row number `first` on, of `images`
@@ -33,13 +33,14 @@ typedef struct {
     intptr_t images, step, height, width, top, left, first, rows, columns;
 } minorm_tiles;
 
-/* What becomes of a sum, which starts at the bias of its channel. With an epilogue, AFTER numbers a channel, it is
-   clamp(((sum - k) - d) * factor + offset), with `more` it is added to what stands there at its place. NULL: not. */
+/* The last steps of a sum, which starts at the bias of its channel. With an epilogue, AFTER numbers a channel, it
+   becomes clamp(((sum - k) - d) * factor + offset); with `more`, the number at its place there is added. NULL: no such
+   step. */
 typedef struct {
     const char *bias, *epilogue, *more;
 } minorm_ends;
 
-enum { K, D, FACTOR, OFFSET, BELOW, LOW, HIGH, AFTER }; /* what is less than BELOW becomes LOW */
+enum { K, D, FACTOR, OFFSET, BELOW, LOW, HIGH, AFTER }; /* a number less than BELOW becomes LOW */
 
 #define REAL float
 #define INTEGER int32_t

@@ -4,12 +4,12 @@
 #     y[o][p] = b[o] + sum over channels c and taps t of  w[o][c][t] * packed[c][position[p] + shift[t]]
 #
 # A job packs the channels of a few images (or of a strip of one) into a buffer that fits the second cache, and computes
-# all output channels from it, up to six at a time: a block of 6 channels x 4 vectors of results stays in registers
-# while all channels and taps pass by (block.inc.h). What the lanes of a vector are, neighbouring pixels or images, and
-# where everything lies, is the layout's matter: minorm/kernels/cpu/conv_layout.py explains it and fills the tables,
-# plan.pxd packs and unpacks by them. Kernels of 3x3 have another way where it pays, Winograd's (winograd.pxd), and
-# conv_plan.py chooses. Both have two sums: `correlate` (correlation.pxd) for the forward pass and the gradient for the
-# input, and `weight_gradient` (weights.pxd), which cuts its work into chunks by shapes alone and adds them up in their
+# all output channels from it, up to six at a time. A block of 6 channels x 4 vectors of results stays in registers
+# while all channels and taps pass by (block.inc.h). The layout decides whether the lanes of a vector are neighbouring
+# pixels or images, and where everything lies. minorm/kernels/cpu/conv_layout.py explains it and fills the tables;
+# plan.pxd packs and unpacks by them. Kernels of 3x3 can use another way, Winograd's (winograd.pxd), if it pays;
+# conv_plan.py chooses. Both ways have two sums. `correlate` (correlation.pxd) serves the forward pass and the gradient
+# for the input. `weight_gradient` (weights.pxd) cuts its work into chunks by shapes alone and adds them up in their
 # order, so that no bit depends on the number of threads.
 
 from libc.stdint cimport intptr_t
@@ -38,32 +38,32 @@ BLOCK = BLOCK_ROWS  # its output channels
 
 
 def lanes(Py_ssize_t itemsize, bint sums):
-    """How many numbers of this size a vector has: of results a register, of partial sums as many on every level."""
+    """Return how many numbers of this size a vector has: a register of results, or a fixed number of partial sums."""
     return (SUM_BYTES if sums else VECTOR_BYTES) // itemsize
 
 
 cdef inline intptr_t aligned(intptr_t count) noexcept nogil:
-    """Numbers that begin and end on a cache line."""
+    """Round a count of numbers up, so that they end on a cache line if they begin on one."""
     return ceil_div(count, LINE) * LINE
 
 
 cdef double share_of(double work, int threads) noexcept nogil:
-    """How much of so many multiply-adds may be done between two checks of signals."""
+    """Return the share of this many multiply-adds that the threads may do between two checks of signals."""
     return min(1.0, threads * SIGNAL_INTERVAL / work)
 
 
 cdef intptr_t round_of(intptr_t jobs, double work, int threads) noexcept nogil:
-    """How many jobs that is, of as many as have so much work."""
+    """Return how many of these jobs, with this work in all, may run between two checks of signals."""
     return max(threads, <intptr_t>(jobs * share_of(work, threads)))
 
 
 cdef int threads_for(double work, int threads) noexcept nogil:
-    """How many threads are worth waking: each should have some ten microseconds to do."""
+    """Return how many threads are worth waking: each should have about ten microseconds of work."""
     return <int>min(<double>threads, 1 + work / WORTH)
 
 
 cdef intptr_t parts_for(double work, intptr_t jobs, intptr_t most, intptr_t wanted) noexcept nogil:
-    """Into how many parts, `most` at most, jobs of so much work are cut: threads want jobs, and Ctrl-C an answer."""
+    """Return into how many parts, at most `most`, to cut a job: enough for the threads, and short ones for Ctrl-C."""
     cdef intptr_t parts = 1
     while parts < most and (jobs * parts < wanted or work > parts * SIGNAL_INTERVAL):
         parts += 1
@@ -71,7 +71,7 @@ cdef intptr_t parts_for(double work, intptr_t jobs, intptr_t most, intptr_t want
 
 
 cdef Ends ends_of(tuple arrays, Py_ssize_t itemsize, intptr_t channels, intptr_t results) except *:
-    """What becomes of the sums of so many channels, from arrays or None."""
+    """Return the last steps of the sums of these channels; each array may be None."""
     cdef Ends ends
     b, epilogue, more = arrays
     ends.bias = ends.epilogue = ends.more = NULL
@@ -87,7 +87,7 @@ cdef Ends ends_of(tuple arrays, Py_ssize_t itemsize, intptr_t channels, intptr_t
 cdef int add_in_steps(
     WeightGradient* g, Job add, intptr_t jobs, intptr_t longest, Job merge, intptr_t merges, double share, int threads
 ) except -1:
-    """Add up all chunks, of which the longest takes so many steps of one, then merge them; answer Ctrl-C meanwhile."""
+    """Add up all chunks step by step, `longest` in the longest, then merge them; answer Ctrl-C meanwhile."""
     cdef intptr_t per_round = max(threads, <intptr_t>(jobs * min(1.0, share * longest / g.step)))
     with nogil:
         while g.done < longest:
@@ -99,7 +99,7 @@ cdef int add_in_steps(
 
 
 cdef class Way:
-    """A way to compute both sums of a convolution of one shape: what its call is given, whichever way it is.
+    """Computes both sums of a convolution of one shape: the base class takes the arguments that all ways share.
 
     A way says how much scratch memory each sum needs (`correlate_buffer`, `weight_buffer`: numbers), and does the work.
     """
@@ -129,8 +129,8 @@ cdef class Way:
     def correlate(self, x, w, tuple ends, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
         """y = the sum over x with the weights w. All arrays in C order.
 
-        ends: a bias, an epilogue of AFTER numbers a channel, and another y to be added; None for what there is not.
-        ValueError where one has fewer elements than are read or written.
+        ends: a bias, an epilogue of AFTER numbers a channel, and another y to add; each may be None.
+        Raises ValueError if an array has fewer elements than the sum reads or writes.
         """
         cdef Correlation c
         c.item, c.transposed = itemsize, transposed
@@ -142,9 +142,9 @@ cdef class Way:
         self.add_products(&c, threads_for(self.work, threads))
 
     def weight_gradient(self, dy, x, dw, db, buffer, Py_ssize_t itemsize, int threads):
-        """dw, and db (or None): the gradients of the sum for its weights and its bias. All arrays in C order.
+        """Fill dw, and db unless it is None: the gradients of the sum for its weights and its bias. All in C order.
 
-        ValueError where one has fewer elements than are read or written.
+        Raises ValueError if an array has fewer elements than the sum reads or writes.
         """
         cdef WeightGradient g
         g.item, g.done = itemsize, 0
@@ -174,7 +174,7 @@ cdef Side side_of(list extent, intptr_t channels, intptr_t move, tuple tables) e
 
 
 cdef class Layout(Way):
-    """The tables of conv_layout.py and the shapes, as the kernel reads them."""
+    """Computes by shifted reads: holds the tables of conv_layout.py and the shapes in the kernel's form."""
 
     cdef Plan plan
     cdef object tables
@@ -198,7 +198,7 @@ cdef class Layout(Way):
         self.work = <double>p.result.size * p.images * self.w_count + 1
 
     cdef intptr_t correlate_batch(self, int threads):
-        """Segments a job: as many as the cache takes, but so that every thread gets several jobs."""
+        """Return the segments a job: as many as the cache takes, but few enough that every thread gets several jobs."""
         return max(1, min(self.plan.fit, self.plan.segments // (4 * threads)))
 
     cdef intptr_t correlate_own(self, int threads):
@@ -226,7 +226,7 @@ cdef class Layout(Way):
         return 0
 
     cdef intptr_t weight_batch(self):
-        """Segments that are packed at a time."""
+        """Return how many segments are packed at a time."""
         return max(1, min(self.plan.fit, ceil_div(self.plan.segments, self.plan.chunks)))
 
     cdef intptr_t weight_own(self):
@@ -256,7 +256,7 @@ cdef class Layout(Way):
 
 
 cdef class Winograd(Way):
-    """The shapes of a convolution by Winograd's F(2x2, 3x3), and how its tiles are cut: the sizes of conv_tiles.py."""
+    """Computes by Winograd's F(2x2, 3x3): holds the shapes and the cuts of the tiles, the sizes of conv_tiles.py."""
 
     cdef TilePlan plan
 

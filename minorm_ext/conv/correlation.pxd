@@ -1,5 +1,5 @@
 # cython: cdivision=True
-# The sum over channels and taps, by one shifted read of the packed source for each tap: what a job does.
+# The work of a job: the sum over channels and taps, with one shifted read of the packed source for each tap.
 #
 # It serves the forward pass and the gradient for the input, which differ by their layout and by which axis of the
 # weights is summed over.
@@ -35,7 +35,7 @@ cdef struct Range:  # what one job computes, of one group
 cdef inline void run_quads(
     const Correlation* c, const Range* job, intptr_t s, intptr_t unit, intptr_t first, intptr_t last
 ) noexcept nogil:
-    """Quads first .. last - 1 of segment number s of the job, for one block of output channels."""
+    """Compute quads first .. last - 1 of segment number s of the job, for one block of output channels."""
     cdef const Plan* p = <const Plan*>c.plan
     cdef size_t item = c.item
     cdef intptr_t begin = begin_of(p, unit)
@@ -78,7 +78,7 @@ cdef inline void run_quads(
 
 
 cdef inline void correlate_group(const Correlation* c, const Range* job) noexcept nogil:
-    """Some segments, and of the output channels of one group some blocks."""
+    """Compute some segments, for some blocks of the output channels of one group."""
     cdef const Plan* p = <const Plan*>c.plan
     cdef intptr_t o, s, unit, q, begin, some
     for o in range(0 if p.direct_in else p.channels):
@@ -109,7 +109,7 @@ cdef inline void correlate_group(const Correlation* c, const Range* job) noexcep
 
 
 cdef inline void correlate_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """Some segments, one part of the blocks of all groups, and a slice of the quads."""
+    """Compute some segments: one part of the blocks of all groups, and a slice of the quads."""
     cdef const Correlation* c = <const Correlation*>task
     cdef const Plan* p = <const Plan*>c.plan
     cdef intptr_t part = index // c.slices % c.parts

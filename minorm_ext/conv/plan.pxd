@@ -1,9 +1,9 @@
 # cython: cdivision=True
-# A convolution's layout as the kernel sees it, and the ways into it and out of it.
+# A convolution's layout as the kernel sees it, with packing into it and unpacking from it.
 #
-# `Plan` is conv_layout.py's Tables with the shapes: places are counted in numbers, and every table is an array of
-# intptr_t. A segment is what is packed by itself: an image, a strip of one, or as many images as a vector has lanes.
-# Arrays are addressed in bytes: a number has `item` of them, and blocks.h has the loops for either size.
+# `Plan` holds conv_layout.py's Tables with the shapes: places count numbers, and every table is an array of intptr_t. A
+# segment is the unit of packing: an image, a strip of one, or one image for each lane of a vector. Arrays are addressed
+# in bytes: a number has `item` of them, and blocks.h has the loops for either size.
 
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
@@ -85,7 +85,7 @@ cdef struct WeightGradient:  # what all jobs share that compute dw and db
     const char* x
     const char* dy
     char* dw
-    char* db  # NULL: nobody wants it
+    char* db  # NULL: the caller does not want it
     char* sums  # of every chunk, `chunk_step` numbers each: those for dw, and those for db
     char* scratch
     intptr_t own, chunk_step
@@ -96,7 +96,7 @@ cdef struct WeightGradient:  # what all jobs share that compute dw and db
 
 
 cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr_t at) noexcept nogil:
-    """Those of the results from number `at` on, of a channel."""
+    """Return the ends of a channel's results from number `at` on."""
     cdef Ends moved = ends[0]
     if moved.bias != NULL:
         moved.bias += channel * item
@@ -108,27 +108,27 @@ cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr
 
 
 cdef inline intptr_t blocks_of(const Plan* p) noexcept nogil:
-    """How many blocks the output channels of a group are split into."""
+    """Return how many blocks the output channels of a group are split into."""
     return ceil_div(p.outputs, BLOCK_ROWS)
 
 
 cdef inline intptr_t begin_of(const Plan* p, intptr_t block) noexcept nogil:
-    """The first output channel of a block; they are as alike as possible."""
+    """Return the first output channel of a block; the blocks are as equal as possible."""
     return cut(p.outputs, blocks_of(p), block)
 
 
 cdef inline intptr_t image_of(const Plan* p, intptr_t segment) noexcept nogil:
-    """The first image of a segment."""
+    """Return the first image of a segment."""
     return segment * p.lanes if p.by_image else segment // p.strips
 
 
 cdef inline intptr_t within(intptr_t count, intptr_t first, intptr_t step, intptr_t end) noexcept nogil:
-    """How many of the places first, first + step, ... (count of them) come before the end."""
+    """Return how many of the `count` places first, first + step, ... come before the end."""
     return max(0, min(count, (end - first + step - 1) // step))
 
 
 cdef inline intptr_t row_at(const Side* side, intptr_t along, intptr_t strip, intptr_t i, Row* row) noexcept nogil:
-    """Where row number i of a strip begins in its channel; of the row, what lies within."""
+    """Return where row number i of a strip begins in its channel, and fill `row` with its part inside the channel."""
     cdef intptr_t before
     row[0] = side.rows[i]
     if along == 0:
@@ -149,7 +149,7 @@ cdef inline intptr_t row_at(const Side* side, intptr_t along, intptr_t strip, in
 cdef inline void pack(
     const Plan* p, Side side, size_t item, char* plane, const char* x, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """One channel of one segment into its plane: of the source, or of the gradients of a forward plan's results."""
+    """Pack one channel of one segment into its plane: of the source, or of the results' gradients in a forward plan."""
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t i, at
@@ -167,7 +167,7 @@ cdef inline void pack(
 cdef inline void unpack(
     const Plan* p, size_t item, char* y, const char* more, const char* results, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """The results of one channel of one segment to where they belong in y, plus what `more` (or NULL) has there."""
+    """Store the results of one channel of one segment in their places in y, and add the numbers of `more`, if any."""
     cdef const Side* side = &p.result
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips

@@ -65,7 +65,7 @@ cdef inline void weight_group(
     const WeightGradient* g, char* dw, char* db, intptr_t group, intptr_t channel, intptr_t channels, intptr_t segment,
     intptr_t end
 ) noexcept nogil:
-    """The segments up to `end`, for some input channels of one group; db may be NULL."""
+    """Add the segments up to `end`, for some input channels of one group; db may be NULL."""
     cdef const Plan* p = <const Plan*>g.plan
     cdef size_t item = g.item
     cdef intptr_t step = g.batch * p.plane
@@ -109,7 +109,7 @@ cdef inline void weight_group(
 
 
 cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil:
-    """Some segments of one chunk, and of the input channels of all groups one part: into the chunk's own dw and db."""
+    """Add some segments of one chunk, for one part of all groups' input channels, to the chunk's own dw and db."""
     cdef const WeightGradient* g = <const WeightGradient*>task
     cdef const Plan* p = <const Plan*>g.plan
     cdef intptr_t chunk = index // p.parts
@@ -141,7 +141,7 @@ cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil
 
 
 cdef inline void add_chunks(const void* task, Py_ssize_t index) noexcept nogil:
-    """A slice of dw from those of the chunks, and with the first slice all of db."""
+    """Add up a slice of dw from all chunks, and with the first slice all of db."""
     cdef const WeightGradient* g = <const WeightGradient*>task
     cdef const Plan* p = <const Plan*>g.plan
     cdef intptr_t count = p.groups * p.outputs * p.channels * p.kernel

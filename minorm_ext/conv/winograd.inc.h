@@ -83,7 +83,7 @@ static void NAME(tiles_in)(int gradient, const minorm_tiles *p, const REAL *x, R
     else NAME(channel_in)(0, p, x, v, step, scratch);
 }
 
-/* A^T m A of one channel, with its ends, to where results belong. */
+/* Store A^T m A of one channel, with its ends, in the places of the results. */
 static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_step, const minorm_ends *ends, REAL *y,
                             REAL *scratch) {
     const REAL bias = ends->bias ? *(const REAL *)ends->bias : (REAL)-0.0, *more = (const REAL *)ends->more;

@@ -4,9 +4,9 @@
 #     y  = A^T [ sum over channels of (G w G^T) * (B^T x B) ] A         products
 #     dw = G^T [ sum over tiles of (A dy A^T) * (B^T x B) ] G           sums
 #
-# A piece is the tiles of a few images, or of some rows of tiles of one. Those of all channels (V, 16 x C x tiles) and
-# their products (M), or the tiles of dy, lie in scratch memory in the second cache. All pieces share the transformed
-# kernels; of a single piece these are transformed a few at a time, where they are used. winograd.inc.h has the
+# A piece is the tiles of a few images, or of some rows of tiles of one. Its tiles for all channels (V, 16 x C x tiles)
+# and their products (M), or the tiles of dy, lie in scratch memory in the second cache. All pieces share the
+# transformed kernels; a single piece transforms them a few at a time, just before it uses them. winograd.inc.h has the
 # arithmetic, minorm/kernels/cpu/conv_tiles.py the sizes, docs/adr/0007-winograd.md the reasons.
 
 from libc.stdint cimport intptr_t
@@ -56,7 +56,7 @@ cdef struct TilePlan:
 
 
 cdef inline void order_block(const Correlation* t, intptr_t group, intptr_t block, char* kernels) noexcept nogil:
-    """The kernels of one block of outputs, transformed, in the order in which they are used."""
+    """Transform the kernels of one block of outputs, and store them in the order of their use."""
     cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t begin = cut(p.outputs, p.blocks, block)
     cdef intptr_t row_step = 9 if t.transposed else p.channels * 9
@@ -67,7 +67,7 @@ cdef inline void order_block(const Correlation* t, intptr_t group, intptr_t bloc
 
 
 cdef inline void order_kernels(const void* task, Py_ssize_t unit) noexcept nogil:
-    """The same for all pieces of the group."""
+    """Transform one block of kernels for all pieces of its group."""
     cdef const Correlation* t = <const Correlation*>task
     cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t group = unit // p.blocks
@@ -76,7 +76,7 @@ cdef inline void order_kernels(const void* task, Py_ssize_t unit) noexcept nogil
 
 
 cdef inline Tiles tiles_of(const TilePlan* p, intptr_t piece) noexcept nogil:
-    """The tiles of a piece, without the plane they are cut from."""
+    """Return the tiles of a piece, without the plane they are cut from."""
     cdef Tiles tiles
     tiles.images = min(p.images_at_once, p.images - piece // p.strips * p.images_at_once)
     tiles.first = piece % p.strips * p.rows_at_once
@@ -86,7 +86,7 @@ cdef inline Tiles tiles_of(const TilePlan* p, intptr_t piece) noexcept nogil:
 
 
 cdef inline char* scratch_of(const TilePlan* p, size_t item, char* v) noexcept nogil:
-    """What is free behind the tiles of a piece, V, and its products or the gradients of its results."""
+    """Return the free scratch memory behind V, the tiles of a piece, and its products or its results' gradients."""
     return v + PRODUCTS * (p.source_step + p.result_step) * item
 
 
@@ -94,7 +94,7 @@ cdef inline void cut_tiles(
     const TilePlan* p, size_t item, intptr_t piece, bint gradient, const char* x, intptr_t channel, intptr_t channels,
     char* v
 ) noexcept nogil:
-    """The tiles of a piece of some channels: of the source, or behind those, of the gradients of its results."""
+    """Cut the tiles of a piece for some channels: of the source, or, stored after those, of its results' gradients."""
     cdef intptr_t all_channels = p.groups * (p.outputs if gradient else p.channels)
     cdef char* scratch = scratch_of(p, item, v)
     cdef Tiles tiles = tiles_of(p, piece)
@@ -116,7 +116,7 @@ cdef inline void cut_tiles(
 
 
 cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """One piece of one group, and of the output channels one part."""
+    """Compute one piece of one group, for one part of the output channels."""
     cdef const Correlation* t = <const Correlation*>task
     cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t part = index % t.parts
@@ -189,7 +189,7 @@ cdef inline void sum_products(
 
 
 cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """Some pieces of one chunk, of one group and some of its channels, into the chunk's own sums."""
+    """Add some pieces of one chunk, for one group and some of its channels, to the chunk's own sums."""
     cdef const WeightGradient* t = <const WeightGradient*>task
     cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t part = index % t.parts
@@ -233,7 +233,7 @@ cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
 
 
 cdef inline void add_sums(const void* task, Py_ssize_t index) noexcept nogil:
-    """A slice of dw of one group, from the sums of all chunks; with the first slice all of db."""
+    """Compute a slice of dw of one group from the sums of all chunks; with the first slice all of db."""
     cdef const WeightGradient* t = <const WeightGradient*>task
     cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t group = index // t.slices

@@ -3,9 +3,9 @@
 #
 # Every operation is a loop over one block of elements, compiled for float and double and vectorised by gcc. The driver
 # walks the blocks, over several threads when there is enough work, and writes around the cache when the output is
-# larger than it. 16 bits are widened to float some elements at a time, and rounded once. Calling through a pointer
-# costs nothing here: a block takes microseconds. Results cannot depend on the number of threads, since no element knows
-# of another.
+# larger than the cache. It widens 16 bits to float some elements at a time, and rounds once. Calling through a pointer
+# costs almost nothing here: a block takes microseconds. No element depends on another, so results cannot depend on the
+# number of threads.
 
 from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
@@ -60,7 +60,7 @@ cdef struct Map:  # what all blocks of a call share
 
 
 cdef void sixteen_bits(const Map* m, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:
-    """Some elements of float16 or bfloat16, computed in float in the innermost cache."""
+    """Compute some elements of float16 or bfloat16, in float in the innermost cache."""
     cdef float[PIECE] wide_a, wide_b, wide_out
     cdef const float* second = wide_a
     cdef int itemsize = size_of(m.type)
@@ -80,7 +80,7 @@ cdef void sixteen_bits(const Map* m, const char* a, const char* b, char* out, Py
 
 
 cdef inline void compute(const Map* m, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:
-    """Some elements, which go where they belong."""
+    """Compute some elements, and store them in the output."""
     if m.number == COPY:
         memcpy(out, a, n * size_of(m.type))
     elif m.type == SINGLE:
@@ -92,7 +92,7 @@ cdef inline void compute(const Map* m, const char* a, const char* b, char* out, 
 
 
 cdef inline void around_the_cache(const Map* m, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:
-    """Some elements, computed a little at a time and stored without first being read into a cache line."""
+    """Compute some elements a little at a time, and store them without reading their cache lines first."""
     cdef double[PIECE] piece
     cdef int itemsize = size_of(m.type)
     cdef Py_ssize_t i = 0
@@ -211,18 +211,18 @@ cdef Py_ssize_t chain_block(Py_ssize_t period):
 
 
 def chain_scratch(Py_ssize_t operands, Py_ssize_t arrays, Py_ssize_t period, int threads):
-    """How many numbers of scratch memory `chain` needs."""
+    """Return how many numbers of scratch memory `chain` needs."""
     return chain_block(period) * (operands + threads * arrays)
 
 
 def chain(
     tuple steps, int arrays, list operands, Py_ssize_t period, out, scratch, Py_ssize_t n, Type type, int threads
 ):
-    """out = the last of the steps, each of (operation, a, b, y, option), for the n elements of dense arrays.
+    """out = the result of the last step; each step is (operation, a, b, y, option), for the n elements of dense arrays.
 
-    a, b and y are numbers of sources: the operands, and behind them so many scratch `arrays`; b is a where a step has
-    no second operand, and y is neither. Operands are pairs: an array, and how many elements it has: n, `period`, or 1.
-    Those with fewer than n are read again and again. The caller vouches for layout and `type`.
+    a, b and y are numbers of sources: the operands, and after them the scratch `arrays`. b equals a if a step has no
+    second operand, and y equals neither. An operand is a pair: an array, and how many elements it has: n, `period`, or
+    1. An operand with fewer than n is read again and again. The caller vouches for layout and `type`.
     """
     cdef Chain c
     cdef Py_ssize_t itemsize = size_of(type)
@@ -271,7 +271,7 @@ cdef struct Finish:
 
 
 cdef void one_plane(const void* task, Py_ssize_t index) noexcept nogil:
-    """One channel of one image: rounded, if it is not yet, then what the table says, then rounded again."""
+    """Finish one channel of one image: round it unless it is rounded, apply the table's row, and round again."""
     cdef const Finish* f = <const Finish*>task
     cdef float[PIECE] wide
     cdef char[2 * PIECE] rounded
@@ -294,7 +294,7 @@ cdef void one_plane(const void* task, Py_ssize_t index) noexcept nogil:
 
 
 def finish(source, Type source_type, table, out, Type type, Py_ssize_t planes, Py_ssize_t size, int threads):
-    """out = the epilogue of so many planes of `size` elements each, which are rounded to `type` before and after it.
+    """out = the epilogue of `planes` planes of `size` elements each, rounded to `type` before and after it.
 
     table has a row for each channel, float32 (minorm/kernels/epilogue.py). `out` may be `source`. The caller vouches
     for layout and types.

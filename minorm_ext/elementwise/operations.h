@@ -5,7 +5,7 @@
 #include "simd/log.h"
 #include "simd/normal.h"
 
-/* a and b are read in any case: a load that depends on a condition does not vectorise on older processors. */
+/* Always read a and b: a load that depends on a condition does not vectorise on older processors. */
 #define OPERATION(name, weight, formula)                                                                              \
     static void NAME(name##_loop)(const REAL *as, const REAL *bs, REAL *ys, ptrdiff_t n, REAL option) {               \
         (void)option;                                                                                                 \
@@ -46,7 +46,7 @@ static const operation operations[] = {
 
 enum { OPERATION_COUNT = sizeof(operations) / sizeof(operation), EPILOGUE_COLUMNS = 7 };
 
-/* The formula of minorm/kernels/epilogue.py on n sums of one channel, whose row of the table this is. */
+/* Apply the formula of minorm/kernels/epilogue.py to n sums of one channel; `row` is the channel's row of the table. */
 static void minorm_epilogue(const float *row, float *y, ptrdiff_t n) {
     const float k = row[0], d = row[1], factor = row[2], offset = row[3], below = row[4], low = row[5], high = row[6];
     for (ptrdiff_t i = 0; i < n; i++) {

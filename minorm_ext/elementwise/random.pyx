@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Uniform numbers and dropout, made from blocks that have numbers (simd/philox.h): element i has word i.
+# Uniform numbers and dropout, made from numbered blocks (simd/philox.h): element i uses word i.
 #
-# A word of 32 bits is half of one of 64, the lower half first, as NumPy hands them out. So no element knows of another,
-# and neither the number of threads nor the device can change a bit.
+# A word of 32 bits is half of one of 64, the lower half first, as in NumPy. So no element depends on another, and
+# neither the number of threads nor the device can change a bit.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
@@ -44,7 +44,7 @@ cdef struct Draw:  # what all jobs of a call share
 
 
 cdef inline void uniform_piece(const Draw* d, const uint64_t* words, void* out, Py_ssize_t n) noexcept nogil:
-    """The 24 or 53 bits that a float or a double has, as a fraction."""
+    """Turn the 24 or 53 bits that a float or a double holds into a fraction."""
     cdef const HalfWord* halves = <const HalfWord*>words
     cdef Py_ssize_t i
     if d.type == SINGLE:
@@ -70,7 +70,7 @@ cdef inline void keep(const real* x, const uint8_t* kept, real* out, Py_ssize_t 
 cdef inline void keep_piece(
     const Draw* d, const char* x, const uint8_t* kept, void* out, Py_ssize_t n
 ) noexcept nogil:
-    """Some elements, computed in float or double and rounded once."""
+    """Compute some elements in float or double, and round once."""
     cdef float[PIECE] wide
     if d.type == SINGLE:
         keep(<const float*>x, kept, <float*>out, n, <float>d.factor)

@@ -1,9 +1,9 @@
 # Reductions of one row that vectorise without giving up a fixed order of additions.
 #
-# A row is added in 64 accumulators, number j taking elements j, j + 64, ...; they meet in eight doubles every 4096
-# elements, and the rest of the row goes there directly. The order is written here, not chosen by the compiler or by the
-# width of a register, so it is the same on every processor and any number of threads, and no float ever collects more
-# than 64 terms: a sum of a million floats keeps an error near 1e-7.
+# A row is added in 64 accumulators, and number j takes elements j, j + 64, ... Every 4096 elements they are added to
+# eight doubles, and the rest of the row goes there directly. This code fixes the order; neither the compiler nor the
+# width of a register chooses it. So the order is the same on every processor and for any number of threads. No float
+# ever collects more than 64 terms: a sum of a million floats keeps an error near 1e-7.
 
 from minorm_ext.runtime.numbers cimport real
 
@@ -69,14 +69,14 @@ cdef inline double row_dot(const real* x, const real* y, Py_ssize_t n) noexcept 
 
 
 cdef inline void fold_tops(real* tops, int half) noexcept nogil:
-    """Half as many accumulators: the larger one of each two."""
+    """Halve the number of accumulators: keep the larger one of each two."""
     cdef int j
     for j in range(half):
         tops[j] = tops[j + half] if tops[j + half] > tops[j] else tops[j]
 
 
 cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
-    """The largest element; any of them where there is NaN, which the caller's sum then shows. n >= 1."""
+    """Return the largest element; with a NaN any element, and the caller's sum then shows the NaN. n >= 1."""
     cdef real[64] tops
     cdef real top = x[0]
     cdef Py_ssize_t i = 0

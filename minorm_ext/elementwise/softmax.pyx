@@ -24,7 +24,7 @@ cdef enum:
 
 
 cdef inline double exp_sum(const real* x, Py_ssize_t n, real top, double* shifted_sum) noexcept nogil:
-    """sum exp(x - top), and through the pointer, unless NULL, sum (x - top)."""
+    """Return sum exp(x - top), and store sum (x - top) through the pointer unless it is NULL."""
     cdef real[PIECE] piece
     cdef double total = 0
     cdef Py_ssize_t i, count
@@ -54,9 +54,9 @@ cdef void softmax(const real* x, const real* unused, real* y, Py_ssize_t n) noex
 
 
 cdef void short_softmax(const real* x, real* y, Py_ssize_t rows, Py_ssize_t n) noexcept nogil:
-    """The same, to the bit, for rows of few elements: column after column of some rows, which then need not wait.
+    """Compute the same bits for rows of few elements: go through some rows column by column, so that no row waits.
 
-    Their exponentials are one loop.
+    One loop computes all their exponentials.
     """
     cdef real[GROUP] tops
     cdef double[8 * GROUP] sums
@@ -114,8 +114,8 @@ cdef void log_softmax_grad(const real* dy, const real* y, real* dx, Py_ssize_t n
         dx[i] = dy[i] - exp(y[i]) * total
 
 
-# The classes are the caller's memory, which another thread may change after they were checked. So a class is read once
-# and compared where it is used: one outside of the row gives NaN, and never an address.
+# The classes are the caller's memory, and another thread may change them after the check. So a class is read once and
+# compared just before its use: a class outside of the row gives NaN, and is never used as an address.
 
 cdef struct Target:  # what the cross entropy of every row shares
     const int64_t* classes
@@ -239,7 +239,7 @@ cdef int run_rows(Rows* r, int threads) except -1:
 
 
 def run(int number, object a, object b, object out, Py_ssize_t rows, Py_ssize_t n, int itemsize, int threads):
-    """Operation `number` on every row of dense (rows, n) arrays of one float type; b may be None. n >= 1."""
+    """Run operation `number` on every row of dense (rows, n) arrays of one float type; b may be None. n >= 1."""
     cdef Rows r
     r.operation, r.rows, r.n, r.itemsize = <Operation>number, rows, n, itemsize
     r.a = <const char*>address(a, itemsize)
@@ -250,7 +250,7 @@ def run(int number, object a, object b, object out, Py_ssize_t rows, Py_ssize_t 
 
 
 cdef Py_ssize_t wrong_target(Target target, Py_ssize_t rows, Py_ssize_t n) except -2 nogil:
-    """The first row whose target is neither a class nor the ignored index, or -1."""
+    """Return the first row whose target is neither a class nor the ignored index, or -1."""
     cdef Py_ssize_t row
     cdef int64_t chosen
     for row in range(rows):
@@ -266,7 +266,7 @@ def losses(
     object x, object classes, object loss, object lse, Py_ssize_t rows, Py_ssize_t n, int64_t ignored, double smoothing,
     int itemsize, int threads,
 ):
-    """Cross entropy of every row of x (rows, n): fills loss (rows,) and, in float64, lse = log sum exp (rows,).
+    """Compute the cross entropy of every row of x (rows, n): fill loss (rows,) and, in float64, lse = log sum exp.
 
     classes is int64 (rows,). Returns the first row with a wrong class, before anything is written, else -1. n >= 1.
     """
@@ -289,7 +289,7 @@ def loss_grads(
     object dy, object x, object classes, object lse, object dx, Py_ssize_t rows, Py_ssize_t n, int64_t ignored,
     double smoothing, int itemsize, int threads,
 ):
-    """The gradient of `losses` for x, given dy (rows,); NaN in a row whose class has become a wrong one."""
+    """Compute the gradient of `losses` for x, given dy (rows,); NaN in a row whose class has changed to a wrong one."""
     cdef Rows r
     r.operation, r.rows, r.n, r.itemsize = CROSS_ENTROPY_GRAD, rows, n, itemsize
     r.target.classes, r.target.ignored, r.target.smoothing = <const int64_t*>address(classes, 8), ignored, smoothing

@@ -71,7 +71,7 @@ cdef inline void columns_sum(
 cdef inline void folded_sum(
     const real* x, double* out, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t fold
 ) noexcept nogil:
-    """The same for few columns without a gap: `fold` rows are a long one, whose sums are then added up."""
+    """Compute the same for few columns without a gap: take `fold` rows as a long one, then add up its sums."""
     cdef double[WIDTH] sums
     cdef Py_ssize_t width = fold * columns
     cdef Py_ssize_t rest = rows % fold * columns
@@ -98,7 +98,7 @@ cdef inline void put(const Sum* s, Py_ssize_t at, const double* sums, Py_ssize_t
 
 
 cdef inline void sum_piece(const Sum* s, const real* x, Py_ssize_t job) noexcept nogil:
-    """Some batches, or a piece of one, in one strip of columns."""
+    """Sum some batches, or a piece of one, in one strip of columns."""
     cdef double[WIDTH] sums
     cdef Py_ssize_t strip = job % s.strips
     cdef Py_ssize_t piece = job // s.strips % s.pieces
@@ -135,7 +135,7 @@ cdef void one_job(const void* task, Py_ssize_t job) noexcept nogil:
 
 
 cdef void add_pieces(const Sum* s) noexcept nogil:
-    """The sums of the batches from those of their pieces, in order."""
+    """Add up the sums of each batch's pieces, in their order."""
     cdef Py_ssize_t batch, piece, column
     cdef double* sums
     for batch in range(s.batches):

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Optimizer steps: each parameter is read and written once, together with its gradient and its state.
+# Optimizer steps: they read and write each parameter once, together with its gradient and its state.
 #
-# Written out in array operations, a step of Adam passes over memory a dozen times. Here it is one loop. A call takes
-# the lists of all parameters: a small network has dozens of tiny ones, and calls would cost more than arithmetic.
-# What the loops do not cover (16-bit floats, odd layouts) is reported back by index and left untouched.
+# As separate array operations, a step of Adam passes over memory a dozen times. Here it is one loop. A call takes the
+# lists of all parameters: a small network has dozens of tiny ones, and calls would cost more than arithmetic. The loops
+# leave parameters alone that they do not cover (16-bit floats, odd layouts), and return their indices.
 
 from cpython.buffer cimport (
     Py_buffer, PyBuffer_IsContiguous, PyBuffer_Release, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_GetBuffer,
@@ -32,7 +32,7 @@ cdef struct Arrays:
 
 
 cdef int add_array(Arrays* arrays, int place, object array, bint writable) except -1:
-    """Enter one more array of the same size and type; sets type to 0 where the loops do not cover it."""
+    """Enter one more array of the same size and type; set type to 0 if the loops do not cover it."""
     cdef Py_buffer view
     cdef int found
     try:
@@ -62,7 +62,7 @@ cdef struct Option:
     double taken  # 1 - dampening
     bint nesterov
     double decay  # weight decay added to the gradient
-    double shrink  # AdamW: what the parameter is multiplied by
+    double shrink  # AdamW: the factor of the parameter
     double beta1
     double beta2
     double eps
@@ -160,7 +160,7 @@ cdef struct Update:  # what all blocks of one parameter share
 
 
 cdef inline void update_block(const Update* u, real* p, Py_ssize_t i, Py_ssize_t n) noexcept nogil:
-    """Elements i to i + n of one parameter."""
+    """Update elements i to i + n of one parameter."""
     cdef real* g = <real*>u.arrays.data[1] + i
     cdef real* state = <real*>u.arrays.data[2] + i
     p += i
@@ -184,7 +184,7 @@ cdef void one_block(const void* task, Py_ssize_t index) noexcept nogil:
 
 
 cdef int run(Update* u, int threads) except -1:
-    """The whole of one parameter."""
+    """Update the whole of one parameter."""
     if u.arrays.n < (ADAM_WORK if u.rule == ADAM else WORK):
         threads = 1
     if u.arrays.n <= BLOCK:
@@ -195,7 +195,7 @@ cdef int run(Update* u, int threads) except -1:
     return 0
 
 
-# What Python calls. Lists have one entry a parameter; arrays are changed in place. Each returns the indices left out.
+# The functions for Python. Lists have one entry a parameter; arrays change in place. Each returns the skipped indices.
 
 def sgd(
     list parameters, list gradients, list buffers, double lr, double momentum, double dampening, double weight_decay,
@@ -224,7 +224,7 @@ def adam(
     list parameters, list gradients, list means, list squares, list peaks, list steps, double lr, double beta1,
     double beta2, double eps, double weight_decay, bint decoupled, bint maximize, int threads,
 ):
-    """peaks is empty without amsgrad; steps counts from 1."""
+    """Make a step of Adam, or of AdamW if `decoupled`. peaks is empty without amsgrad; steps counts from 1."""
     cdef Update u
     cdef Py_ssize_t i
     cdef double step
@@ -273,7 +273,7 @@ def scale(list arrays_in, double factor, int threads):
 
 
 cdef inline double squares(const real* x, Py_ssize_t n) noexcept nogil:
-    """The sum of squares, in double, where no float overflows."""
+    """Return the sum of squares, in double, where the square of a float cannot overflow."""
     cdef double[32] sums
     cdef double total = 0
     cdef Py_ssize_t i = 0
@@ -309,7 +309,7 @@ cdef void one_piece(const void* task, Py_ssize_t piece) noexcept nogil:
 
 
 def square_sum(object array, int threads):
-    """The sum of squares as a float, in an order that depends on the size alone; None where it is not covered."""
+    """Return the sum of squares as a float, in an order that depends on the size alone; None if not covered."""
     cdef SquareSum s
     cdef double total = 0
     cdef Py_ssize_t pieces, end, piece

@@ -1,8 +1,8 @@
 /* The register blocks of the matrix product, written once for float and double with the compiler's vector types.
 
-   A block of the result stays in registers while the whole depth passes by. What limits such a loop is one of three:
-   multiply-adds, loads, or registers; ROWS x 2 vectors with 2 loads of b and ROWS of a keeps the first one busy.
-   Every function is written for any block size and becomes a tight one where it is inlined with constants.
+   A block of the result stays in registers while the whole depth passes by. Multiply-adds, loads, or registers limit
+   this loop; ROWS x 2 vectors with 2 loads of b and ROWS of a keep the multiply-adds busy. Every function is written
+   for any block size, and becomes a tight loop when it is inlined with constants.
    blocks.h sets REAL and NAME. */
 
 #include "simd/vec.inc.h"
@@ -38,8 +38,8 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *a, in
     }
 }
 
-/* A tile of c: `columns` of them, at most PANEL, or MOST_WIDTH vectors for a single row. Where they are no whole
-   vectors, b must be readable up to the end of the last one. */
+/* A tile of c: `columns` of them, at most PANEL, or MOST_WIDTH vectors for a single row. If the
+   columns do not fill whole vectors, b must be readable up to the end of the last one. */
 static void NAME(tile)(int rows, intptr_t columns, const REAL *a, intptr_t a_row, intptr_t a_step, const REAL *b,
                        intptr_t b_step, intptr_t depth, REAL *c, intptr_t c_row, int first) {
     REAL edge[MOST_ROWS * PANEL];

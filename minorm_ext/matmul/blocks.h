@@ -1,4 +1,4 @@
-/* The register blocks of block.inc.h for float and double, behind one name each: `item` is the size of a number. */
+/* The register blocks of block.inc.h for float and double, with one name for both: `item` is the size of a number. */
 #ifndef MINORM_MATMUL_BLOCKS_H
 #define MINORM_MATMUL_BLOCKS_H
 

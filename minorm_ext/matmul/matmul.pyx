@@ -3,15 +3,15 @@
 #
 #     c[i][j] = bias[j] + sum over k of a[i][k] * b[k][j]
 #
-# The result is cut into blocks, a job each; no two jobs write the same number. Two register blocks do the arithmetic
-# (block.inc.h): `tile` has columns of c in its lanes and reads b from packed strips, `dots` has the depth in its
-# lanes and needs no packing, but pays for adding up lanes at the end: good where c is narrow or low, and a and b both
-# contiguous along the depth, as in the output layer of a classifier.
+# The result is cut into blocks, one for each job; no two jobs write the same number. Two register blocks do the
+# arithmetic (block.inc.h). `tile` has columns of c in its lanes and reads b from packed strips. `dots` has the depth in
+# its lanes and needs no packing, but pays for adding up lanes at the end. It is good if c is narrow or low, and a and b
+# are both contiguous along the depth, as in the output layer of a classifier.
 #
-# The depth is cut into `blocks` of at most DEPTH, which c collects one after the other. How it is cut depends on the
-# depth alone, and every number of c is one chain of multiply-adds within a block: how rows and columns are dealt out to
-# threads cannot matter. Only where c is tiny and the depth long is there nothing to deal out. Then the blocks of depth
-# form `parts`, of a number that the shape decides, each with a c of its own, which are added up in their order.
+# The depth is cut into `blocks` of at most DEPTH, and c collects one after the other. The cuts depend on the depth
+# alone, and every number of c is one chain of multiply-adds within a block. So it cannot matter how the threads share
+# rows and columns. If c is tiny and the depth long, there are too few rows and columns to share. Then the blocks of
+# depth form `parts`; the shape decides their number. Each part has its own c, and these are added up in their order.
 
 from libc.stdint cimport intptr_t
 from libc.string cimport memcpy
@@ -94,7 +94,7 @@ cdef inline void pack_rows(
     real* to, const real* a, intptr_t step0, intptr_t step1, int rows, intptr_t depth, intptr_t* to_row,
     intptr_t* to_step
 ) noexcept nogil:
-    """A strip of a, side by side the way it lies in memory; and the steps that find its numbers."""
+    """Pack a strip of a in the order of memory, and set the steps that find its numbers."""
     cdef intptr_t i, k
     if step1 == 1:
         to_row[0], to_step[0] = DEPTH + GAP, 1
@@ -114,7 +114,7 @@ cdef inline void tiles_job(
     const Product* p, const real* a, const real* b, real* c, intptr_t rows, intptr_t columns, intptr_t depth,
     bint first, real* buffer
 ) noexcept nogil:
-    """c (+)= a @ b: b is packed first, strips of a as they come up."""
+    """c (+)= a @ b: pack b first, and each strip of a just before its use."""
     cdef intptr_t lanes = VECTOR_BYTES // <intptr_t>sizeof(real)
     cdef intptr_t panel = 2 * lanes
     cdef intptr_t in_place = columns // panel * panel if p.direct else 0  # columns of b that tiles read where they are
@@ -169,7 +169,7 @@ cdef inline void dots_job(
 
 
 cdef inline void finish(const Product* p, real* c, intptr_t rows, intptr_t columns, const real* bias) noexcept nogil:
-    """c + bias, and relu of that."""
+    """Add the bias to c, and apply relu if the product has one."""
     cdef intptr_t i, j
     cdef real* row
     for i in range(rows):
@@ -183,7 +183,7 @@ cdef inline void finish(const Product* p, real* c, intptr_t rows, intptr_t colum
 
 
 cdef inline void add_blocks(const Product* p, const real* a, intptr_t job) noexcept nogil:
-    """The blocks of the depth that are being added, for one block of c."""
+    """Add the current blocks of the depth, for one block of c."""
     cdef intptr_t column_block = job % p.column_blocks
     cdef intptr_t row_block = job // p.column_blocks % p.row_blocks
     cdef intptr_t part = job // p.column_blocks // p.row_blocks % p.parts
@@ -241,7 +241,7 @@ cdef void merge(const Product* p, real* c, const real* bias) noexcept nogil:
 
 
 cdef void choose(Product* p) noexcept:
-    """How the arithmetic is done. Bits depend on `dots`, `blocks` and `parts` alone, and these on the shapes."""
+    """Choose how to do the arithmetic. Bits depend on `dots`, `blocks` and `parts` alone, and these on the shapes."""
     cdef intptr_t lanes = VECTOR_BYTES // p.itemsize
     cdef intptr_t sums = SUM_BYTES // p.itemsize
     cdef intptr_t tiles = p.stack * ceil_div(p.rows, FEW_ROWS) * ceil_div(p.columns, 2 * sums)
@@ -259,7 +259,7 @@ cdef void choose(Product* p) noexcept:
 
 
 cdef int share_out(Product* p, int threads) noexcept:
-    """Cut c into jobs; how many threads are worth it."""
+    """Cut c into jobs, and return how many threads are worth it."""
     cdef intptr_t panels = ceil_div(p.columns * p.itemsize, 2 * VECTOR_BYTES)
     if <double>p.rows * p.columns * p.depth * p.stack < ALONE:
         threads = 1
@@ -294,7 +294,7 @@ cdef void swap(Product* p) noexcept:
 
 
 cdef int run(Product* p, int threads) except -1 nogil:
-    """All jobs, some at a time, and of those some blocks of the depth, so that Ctrl-C is answered."""
+    """Run all jobs, some at a time, and for these some blocks of the depth at a time, so that Ctrl-C is answered."""
     cdef double read = (<double>p.rows + p.columns) * p.depth + <double>p.rows * p.columns
     cdef double work = (p.stack * (<double>p.rows * p.columns * p.depth + NUMBER * read) + JOB * p.jobs) / threads
     cdef intptr_t rounds = max(1, min(p.jobs // threads, <intptr_t>(work / SIGNAL_INTERVAL)))
@@ -318,9 +318,9 @@ cdef int run(Product* p, int threads) except -1 nogil:
 def multiply(a, b, bias, empty, int threads, bint stepwise=False, bint relu=False):
     """a @ b + bias, and relu of that: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
 
-    All float32 or all float64; a and b have any steps and the same leading axes, which are a stack of matrices; bias is
-    in C order. stepwise: the product is rounded before the bias is added, as in two operations; a relu needs that too.
-    empty(shape, dtype) makes the result and scratch memory. None where an operand is not aligned.
+    All are float32 or all float64; a and b have any steps and the same leading axes, a stack of matrices; bias is in C
+    order. stepwise: round the product before adding the bias, as in two operations; a relu needs that too.
+    empty(shape, dtype) makes the result and scratch memory. Return None if an operand is not aligned.
     """
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape

@@ -16,7 +16,7 @@ cdef struct Operand:
 
 
 cdef inline int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape) except -1:
-    """Address, steps and shape of an array of two or more axes; 0 where an element is not aligned."""
+    """Read address, steps and shape of an array of two or more axes; return 0 if an element is not aligned."""
     cdef Py_buffer view
     cdef intptr_t loose
     cdef int i
@@ -39,7 +39,7 @@ cdef inline int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t
 
 
 cdef inline intptr_t offset(const intptr_t* shape, const Operand* x, intptr_t index) noexcept nogil:
-    """Where matrix `index` of a stack of this shape begins in an operand."""
+    """Return where matrix `index` of a stack of this shape begins in an operand."""
     cdef intptr_t at = 0
     cdef int i = x.lead - 1
     while i >= 0:

@@ -2,12 +2,12 @@
  *
  *     y  = ((x - k) - d) * r * s + b
  *     dx = (dy * s * r - p) - xhat * q,  ds += dy * xhat,  db += dy
- *     dx = dy * s * r                     where the statistics were given
+ *     dx = dy * s * r                     with given statistics
  *
- * s and b have a parameter for each element, or one for a run, or are NULL; ds and db are NULL where nobody asks. k, d
- * and r are a row's statistics; p and q what its sums take off dx. A result that goes around the cache does so vector
- * by vector, as soon as it is computed, and each asks for a line of what comes `next` elements further on: so memory is
- * read and written all the time, and nothing waits in a buffer. */
+ * s and b have a parameter for each element, or one for a run, or are NULL; ds and db are NULL unless the caller wants
+ * them. k, d and r are a row's statistics; p and q are the terms that its sums subtract from dx. A result that goes
+ * around the cache does so vector by vector, as soon as it is computed. Each vector also asks for the line `next`
+ * elements further on. So reads and writes of memory never pause, and nothing waits in a buffer. */
 
 static INLINE VECTOR NAME(xhat)(VECTOR x, REAL k, REAL d, REAL r) { return ((x - k) - d) * r; }
 
@@ -20,7 +20,7 @@ static INLINE void NAME(ask)(const STORED *p, ptrdiff_t other) {
     }
 }
 
-/* Forward: c stands for r * s and c_b for b where a run has one of each. */
+/* Forward: c is r * s and c_b is b if a run has one of each. */
 typedef struct {
     const STORED *x;
     const REAL *s, *b;
@@ -68,14 +68,14 @@ static INLINE VECTOR NAME(given_dx_of)(const void *task, ptrdiff_t i, minorm_par
     return t->s ? g * NAME(read)(t->s + i, of) * t->r : g * t->c;
 }
 
-/* A line that belongs to two runs is fetched before it is written; what is stored after it waits. */
+/* A line that belongs to two runs is fetched before it is written, and later stores wait for it. */
 static INLINE void NAME(ask_for_edges)(const STORED *y, const minorm_runs *of) {
     const ptrdiff_t ahead = of->runs > 1 ? 4 * of->step : of->next;
     __builtin_prefetch(y + ahead, 1, 3);
     __builtin_prefetch(y + of->n + ahead, 1, 3);
 }
 
-/* The runs of a row. The compiler makes one loop of each combination of what is there. */
+/* The runs of a row. The compiler makes a separate loop for each combination of parameters that are not NULL. */
 static INLINE void NAME(apply_runs)(const minorm_data *of_x, const minorm_data *of_y, const minorm_runs *of,
                                     const REAL *s, const REAL *b, const REAL *run_s, const REAL *run_b) {
     const bool nt = of_y->nontemporal;
@@ -101,7 +101,7 @@ static NOINLINE void NAME(apply)(const minorm_data *x, const minorm_data *y, con
     else NAME(apply_runs)(x, y, of, NULL, b, NULL, NULL);
 }
 
-/* Statistics in the type computed in, as they are read in every block. */
+/* Statistics in the type computed in, because every block reads them. */
 typedef struct {
     REAL k[ROWS], d[ROWS], r[ROWS], p[ROWS], q[ROWS];
 } NAME(factors);
@@ -110,9 +110,9 @@ static INLINE void NAME(rounded)(const double *from, ptrdiff_t rows, REAL *to) {
     for (ptrdiff_t row = 0; row < rows; row++) to[row] = (REAL)from[row];
 }
 
-/* On rows that share a parameter for each element: parameters, and the sums of their gradients, are read once and stay
- * in registers, BLOCK vectors or one at a time from element i on, while the rows go by. Rows may go around the cache if
- * they begin on lines and whole vectors fill them. */
+/* On rows that share a parameter for each element. The loop reads parameters, and the sums of their gradients, once and
+ * keeps them in registers while the rows go by: BLOCK vectors or one at a time, from element i on. Rows may go around
+ * the cache if they begin on lines and whole vectors fill them. */
 static INLINE void NAME(apply_block)(const int vectors, const bool biased, const minorm_data *of_x,
                                      const minorm_data *of_y, const minorm_short_rows *of, const NAME(factors) *all,
                                      ptrdiff_t i, const REAL *s, const REAL *b, bool nt, ptrdiff_t next,
@@ -221,7 +221,7 @@ static INLINE void NAME(grad_params)(const minorm_data *of_dy, const minorm_data
     }
 }
 
-/* dx is NULL where it is not asked for. given: whether the statistics are given, so that nothing is subtracted. */
+/* dx is NULL if the caller does not want it. given: whether the statistics are given, so that nothing is subtracted. */
 static NOINLINE void NAME(grad)(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
                                 const minorm_runs *of, bool given, const void *scales, bool each, void *ds, void *db) {
     const REAL *s = scales;

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The jobs on columns: which part of which tile, with which statistics and parameters. `type` has the type computed in,
-# and is otherwise not looked at.
+# The jobs on columns: each takes a part of a tile, with its statistics and parameters. `type` only carries the type
+# computed in; no code reads its value.
 #
 # Parameters vary from column to column or stay the same (c and b, one number a column), or they vary from reduced row
-# to reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
+# to reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). The jobs do not support both
+# at once.
 
 from minorm_ext.norm.column_tiles cimport (
     Tile, column_factors, column_origins, column_params, column_shifts, column_statistics, find_origins, tile_combine,
@@ -27,7 +28,7 @@ cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t par
 # Forward.
 
 cdef inline void tile_guess(const Work* w, Tile tile, real* guess) noexcept nogil:
-    """Of the mean of each column, from all parts: however many there are, they find the same."""
+    """Guess the mean of each column from all of its elements, so that every part gets the same guess."""
     cdef Py_ssize_t j
     if w.count != NULL:
         column_statistics(w, &tile, w.k + tile.row, guess)
@@ -41,7 +42,7 @@ cdef inline void tile_guess(const Work* w, Tile tile, real* guess) noexcept nogi
 cdef inline void tile_moments(
     const Work* w, Tile tile, Py_ssize_t part, const real* guess, double* offset, double* m2, double* held
 ) noexcept nogil:
-    """The moments of the columns of a tile over the rows of a part; with a mask how many elements `held` they have."""
+    """Compute the moments of a tile's columns over the rows of a part; with a mask, also how many elements `held`."""
     cdef Py_ssize_t first = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
@@ -66,7 +67,7 @@ cdef inline void tile_moments(
 cdef inline void tile_apply(
     const real* type, const Work* w, Tile tile, Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
 ) noexcept nogil:
-    """y of the rows first .. end - 1."""
+    """Compute y of the rows first .. end - 1."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
     cdef Scratch[6] scratches
@@ -119,8 +120,8 @@ cdef inline void tile_apply(
 
 
 cdef inline Py_ssize_t moments_of_part(const Work* w) noexcept nogil:
-    """How many numbers the moments of a tile are: offset and m2, a tile further, of each column; and, with a mask, how
-    many elements count."""
+    """Return how many numbers the moments of a tile take: offset and m2, a tile further, of each column; with a mask
+    also how many elements count."""
     return (2 if w.count == NULL else 3) * w.plan.tile
 
 
@@ -166,12 +167,12 @@ cdef inline void part_of_apply(const real* type, const Work* w, Py_ssize_t job) 
 
 
 cdef inline bint asks_next(const Work* w) noexcept nogil:
-    """Does the second phase of a tile ask for the next tile? If a processor's own cache has room for it."""
+    """Return whether the second phase of a tile prefetches the next tile: the processor's own cache must have room."""
     return w.plan.depth * min(w.plan.tile, w.plan.across) <= OWN_CACHE
 
 
 cdef inline Py_ssize_t to_next_tile(const Work* w, Py_ssize_t job) noexcept nogil:
-    """How far on the tile of the next job lies, or 0."""
+    """Return the distance to the tile of the next job, or 0 without prefetching."""
     if job + 1 == all_tiles(&w.plan) or not asks_next(w):
         return 0
     return tile_of(w, job + 1).data - tile_of(w, job).data
@@ -229,7 +230,7 @@ cdef inline void tile_input(
     const real* type, const Work* w, Py_ssize_t number, Tile tile, const double* sum_g, const double* sum_gx,
     Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
 ) noexcept nogil:
-    """dx of the rows first .. end - 1; and ds and db of each where parameters vary from row to row."""
+    """Compute dx of the rows first .. end - 1; and ds and db of each row if parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
     cdef Scratch[9] scratches
     cdef real* dx_scratch = <real*>&scratches[0]
@@ -294,7 +295,7 @@ cdef inline void part_of_sums(const real* type, const Work* w, Py_ssize_t job) n
 
 
 cdef inline void add_sums(const Work* w, const Tile* tile, double* all, const double* part) noexcept nogil:
-    """Of dy, and a tile further of dy * (x - mean)."""
+    """Add a part's sums of dy and, a tile further, of dy * (x - mean)."""
     cdef Py_ssize_t j
     for j in range(tile.columns):
         all[j] += part[j]
@@ -344,7 +345,7 @@ cdef inline void columns_backward(const real* type, const Work* w, Py_ssize_t jo
 
 
 cdef inline void columns_job(const real* type, const Work* w, Py_ssize_t index) noexcept nogil:
-    """A piece of a phase: a tile, or a part of one."""
+    """Do a piece of a phase: a tile, or a part of one."""
     cdef Tile tile
     if w.phase == FORWARD:
         columns_forward(type, w, index)

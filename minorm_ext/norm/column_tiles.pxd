@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# A tile of columns: where it lies, and what is known of its columns.
+# A tile of columns: its place in memory, and the statistics of its columns.
 #
-# What belongs to a statistic is worked out for all of a tile side by side, which vectorises: an image of 14 x 14 has a
-# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets what its
-# statistic has (`fold` columns share one), and again for every row that a wide row holds.
+# The numbers of each statistic are computed side by side for a whole tile, which vectorises: an image of 14 x 14 has a
+# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets a copy of its
+# statistic's numbers (`fold` columns share one), and another copy for every row that a wide row holds.
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memset
@@ -42,8 +42,7 @@ cdef inline Tile tile_of(const Work* w, Py_ssize_t number) noexcept nogil:
 
 
 cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
-    """Where a mask decides which element of a statistic is the first, it is found once, and k keeps it until the mean
-    is there."""
+    """Find the first element of each statistic that counts, if there is a mask; k holds it until the mean is known."""
     cdef uint8_t sought[WIDTH]
     cdef uint8_t found
     cdef const uint8_t* mask
@@ -76,7 +75,7 @@ cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
 
 
 cdef inline void column_origins(const real* type, const Work* w, const Tile* tile, double* origin) noexcept nogil:
-    """What the means of the columns are relative to: their first elements, or 0 if not centered."""
+    """Find the origins of the columns' means: their first elements, or 0 if not centered."""
     cdef Scratch scratch
     cdef const real* x
     cdef Py_ssize_t j
@@ -89,7 +88,7 @@ cdef inline void column_origins(const real* type, const Work* w, const Tile* til
 
 
 cdef inline void column_statistics(const Work* w, const Tile* tile, const double* of_rows, real* to) noexcept nogil:
-    """Each column gets what its statistic has."""
+    """Copy the number of each statistic to its columns."""
     cdef Py_ssize_t i, j
     if w.plan.fold == 1:
         for i in range(tile.rows):
@@ -102,13 +101,13 @@ cdef inline void column_statistics(const Work* w, const Tile* tile, const double
 
 
 cdef inline void column_shifts(const Work* w, const Tile* tile, real* k, real* d) noexcept nogil:
-    """The mean of each column is k + d."""
+    """Copy k and d of each statistic to its columns: the mean of a column is k + d."""
     column_statistics(w, tile, w.k + tile.row, k)
     column_statistics(w, tile, w.d + tile.row, d)
 
 
 cdef inline void column_params(const Work* w, const Tile* tile, const real* params, real* to) noexcept nogil:
-    """Each column gets its parameter."""
+    """Copy the parameter of each column."""
     cdef const real* p = params + tile.param
     cdef Py_ssize_t i, j
     if w.plan.fold == 1 and w.plan.nest.keep1.param == 1:
@@ -155,7 +154,7 @@ cdef inline void fold_moments(
 cdef inline void tile_finish(
     const real* type, const Work* w, const Tile* tile, double* offset, double* m2, double* held
 ) noexcept nogil:
-    """Statistics from the moments of columns, which are used up."""
+    """Compute the statistics from the moments of columns, and overwrite these."""
     cdef double origin[WIDTH]
     cdef double* k = w.k + tile.row
     cdef double* d = w.d + tile.row
@@ -184,7 +183,7 @@ cdef inline void tile_finish(
 cdef inline void tile_combine(
     const real* type, const Work* w, const Tile* tile, const double* dy, const double* dyx, double* g, double* gx
 ) noexcept nogil:
-    """The sums of g = dy * s for each statistic, from those of its columns in their order; these go into ds and db."""
+    """Compute the sums of g = dy * s for each statistic from its columns' sums, in order; ds and db use these too."""
     cdef const double* rstd = w.rstd + tile.row
     cdef Scratch scratch
     cdef real* scale = <real*>&scratch
@@ -212,7 +211,7 @@ cdef inline void tile_combine(
 cdef inline void column_factors(
     const Work* w, const Tile* tile, const double* g, const double* gx, real* p, real* q
 ) noexcept nogil:
-    """What the sums take off dx: p + q * xhat. See row_factors in statistics.pxd."""
+    """Compute the terms that the sums subtract from dx: p + q * xhat. See row_factors in statistics.pxd."""
     cdef const double* rstd = w.rstd + tile.row
     cdef double one = w.plan.one_by_columns
     cdef double of_dy[WIDTH]

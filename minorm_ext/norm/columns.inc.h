@@ -5,12 +5,12 @@
  *     a += g,      q += g * (x - mean),  g = dy * w         and backward
  *     y  = ((x - k) - d) * (c * w) + (e + u)                the second phase; c = rstd * s
  *     dx = (dy * (c * w) - p) - ((x - k) - d) * r * q
- *     dx = dy * (c * w)                                     where the statistics were given
+ *     dx = dy * (c * w)                                     with given statistics
  *
- * w and u are parameters that vary from row to row and not from column to column, else 1 and 0. Where data comes from
- * memory, each vector asks for a line of the row that lies `next` elements further on, and of the one after that
- * (`then`): pieces of rows that are not followed by the next are otherwise read slowly. (Asking for some lines at once
- * gains nothing.) */
+ * w and u are parameters that vary from row to row and not from column to column, else 1 and 0. If data comes from
+ * memory, each vector asks for a line of the row that lies `next` elements further on, and of the row after it
+ * (`then`). Without this the processor reads pieces of rows slowly if the next piece does not follow in memory. (Asking
+ * for some lines at once gains nothing.) */
 
 static INLINE void NAME(ask_twice)(const STORED *p, ptrdiff_t other, const minorm_rows *rows) {
     NAME(ask)(p + rows->next, other);
@@ -35,7 +35,7 @@ static INLINE void NAME(add_columns)(const int count, const STORED *dy, ptrdiff_
     NAME(put_back)(q, products, of);
 }
 
-/* `count` rows. What is left after whole vectors is taken out of the last. */
+/* Add `count` rows. The elements left after whole vectors come out of the last vector. */
 static INLINE void NAME(add_rows)(const int count, const STORED *dy, ptrdiff_t other, const STORED *x,
                                   const minorm_rows *rows, bool uncached, const REAL *k, const REAL *d, REAL w, REAL *a,
                                   REAL *q) {
@@ -59,8 +59,8 @@ static INLINE void NAME(add_rows)(const int count, const STORED *dy, ptrdiff_t o
     }
 }
 
-/* Rows in cache are summed up four at a time, which loads and stores an accumulator once for all of them; from memory
- * they would come slower. Either way adds in the same order. */
+/* Rows in cache are summed up four at a time, and each accumulator is loaded and stored once for all four. Rows from
+ * memory would come slower that way. Both ways add in the same order. */
 static INLINE void NAME(columns_sums_of)(const STORED *dy, ptrdiff_t other, const STORED *x, const minorm_rows *rows,
                                          bool uncached, const REAL *k, const REAL *d, REAL w, REAL *a, REAL *q) {
     ptrdiff_t left = rows->count, at = 0;

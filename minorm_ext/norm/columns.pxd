@@ -35,7 +35,7 @@ cdef enum:
 
 
 cdef struct Strip:
-    Py_ssize_t kept   # columns with statistics of their own
+    Py_ssize_t kept   # columns, each with its own statistics
     Py_ssize_t width  # columns of a row: kept, or a multiple where several rows are taken as one
     Py_ssize_t rows   # such rows
     Py_ssize_t last   # columns of the last of them
@@ -43,14 +43,14 @@ cdef struct Strip:
 
 
 cdef inline Py_ssize_t column_row(const Nest* nest, const Strip* strip, Py_ssize_t row) noexcept nogil:
-    """Where a row begins in the data."""
+    """Return where a row begins in the data."""
     if strip.width > strip.kept:
         return row * strip.width
     return turn_at(row, &nest.reduce0, nest.reduce1.count, nest.reduce0.data, nest.reduce1.data)
 
 
 cdef inline Py_ssize_t column_row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """Where it begins in the parameters, if these vary from row to row."""
+    """Return where a row begins in the parameters, if these vary from row to row."""
     return turn_at(row, &nest.reduce0, nest.reduce1.count, nest.reduce0.param, nest.reduce1.param)
 
 
@@ -61,8 +61,8 @@ cdef inline Py_ssize_t columns_of(const Strip* strip, Py_ssize_t row) noexcept n
 cdef inline ColumnRows rows_from(
     const Data* data, const Nest* nest, const Strip* strip, Py_ssize_t row, Py_ssize_t end
 ) noexcept nogil:
-    """The rows from `row` on, before `end`, that the loops take at once: evenly apart, and of one width. A row alone
-    where they do not take the data as it lies."""
+    """Return the rows from `row` on, before `end`, that the loops take at once: evenly apart, and of one width. It is a
+    single row if the loops do not take the data in its own place."""
     cdef ColumnRows rows
     rows.n = columns_of(strip, row)
     rows.step = strip.width if strip.width > strip.kept else nest.reduce1.data
@@ -78,20 +78,20 @@ cdef inline ColumnRows rows_from(
 
 
 cdef inline double elements_in(const Strip* strip, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
-    """How many elements of each column the rows first .. end - 1 hold."""
+    """Return how many elements of each column the rows first .. end - 1 hold."""
     cdef Py_ssize_t whole = (end - first) * strip.width
     return (whole - (strip.width - strip.last if end == strip.rows else 0)) // strip.kept
 
 
 cdef inline void repeat_columns(real* values, const Strip* strip) noexcept nogil:
-    """Repeat what belongs to the kept columns for every row that a wide row holds."""
+    """Repeat the values of the kept columns for every row that a wide row holds."""
     cdef Py_ssize_t j
     for j in range(strip.kept, strip.width):
         values[j] = values[j - strip.kept]
 
 
 cdef inline void fold_columns(real* sums, const Strip* strip) noexcept nogil:
-    """Add up what belongs to the same column."""
+    """Add up the sums of the same column."""
     cdef Py_ssize_t start = strip.kept
     cdef Py_ssize_t j
     while start < strip.width:
@@ -107,7 +107,7 @@ cdef inline void clear_columns(real* a, real* q, Py_ssize_t columns) noexcept no
 
 
 cdef inline void gather_columns(real* all_a, real* all_q, real* a, real* q, Py_ssize_t columns) noexcept nogil:
-    """Add what some rows have, and begin anew."""
+    """Add the sums of some rows to the totals, and reset them to 0."""
     cdef Py_ssize_t j
     for j in range(columns):
         all_a[j] += a[j]
@@ -118,8 +118,8 @@ cdef inline void gather_columns(real* all_a, real* all_q, real* a, real* q, Py_s
 cdef inline Py_ssize_t fetch_columns(
     const Data* data, Py_ssize_t at, Py_ssize_t columns, const real* fills, real* scratch
 ) noexcept nogil:
-    """Where a row begins for the loops: in the data, or, where they do not take it as it lies, in the scratch, with
-    `fills` or 0 in place of elements that do not count."""
+    """Return where a row begins for the loops: in the data, or, if they do not take it in its place, in the scratch,
+    with `fills` or 0 in place of elements that do not count."""
     if data.direct:
         return at
     fetch_filled(data, at, columns, fills, scratch)
@@ -129,8 +129,8 @@ cdef inline Py_ssize_t fetch_columns(
 cdef inline Py_ssize_t rows_alike(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t row, Py_ssize_t end, bint* whole
 ) noexcept nogil:
-    """The end of the rows, from `row` on, that are taken at once: with a mask those of which all elements count, or one
-    of which not."""
+    """Return the end of the rows, from `row` on, that are taken at once. With a mask, these are rows in which all
+    elements count, or a single other row."""
     cdef Py_ssize_t n
     whole[0] = True
     if x.mask == NULL:
@@ -148,7 +148,7 @@ cdef inline Py_ssize_t rows_alike(
 cdef inline void count_columns(
     const uint8_t* mask, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, double* counts
 ) noexcept nogil:
-    """How many elements of each column count in the rows first .. end - 1, which are at most 255."""
+    """Count the elements of each column that count in the rows first .. end - 1, which are at most 255."""
     cdef uint8_t some[WIDTH]
     cdef const uint8_t* of_row
     cdef Py_ssize_t row, j, start
@@ -228,7 +228,7 @@ cdef inline void careful_column(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, double k,
     double* sum, double* squares
 ) noexcept nogil:
-    """The same for one column in double, for squares that leave the range of the type."""
+    """Compute the same for one column in double, for squares that leave the range of the type."""
     cdef double t
     cdef Py_ssize_t row, column, place
     sum[0] = 0
@@ -247,8 +247,8 @@ cdef inline void careful_column(
 cdef inline void guess_columns(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, real* k
 ) noexcept nogil:
-    """A guess of each column's mean: the middle of four elements from all over. For those that do not count stands what
-    k has, the origin."""
+    """Guess each column's mean: the middle of four elements spread over the column. In place of an element that does
+    not count, use the origin in k."""
     cdef Py_ssize_t per = strip.width // strip.kept  # rows of a wide one
     cdef Py_ssize_t all = <Py_ssize_t>elements_in(strip, 0, strip.rows)
     cdef real scratch[4 * WIDTH]
@@ -280,7 +280,7 @@ cdef inline void nearer_shifts(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
     const double* counts, real* k, real* a, real* q
 ) noexcept nogil:
-    """Where a shift is poor take the mean, and sum up again; the other columns keep theirs, and so their sums."""
+    """Replace poor shifts by the mean, and sum up again; the other columns keep their shifts, and so their sums."""
     cdef bint single = sizeof(real) == sizeof(float)
     cdef double n
     cdef Py_ssize_t j

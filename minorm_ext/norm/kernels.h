@@ -1,12 +1,13 @@
-/* The loops of the normalizations, behind one name each: the type of the data says which of four is meant.
+/* The loops of the normalizations, with one name for each: the type of the data selects one of four.
  *
  * sums.inc.h      first phases on rows
  * apply.inc.h     second phases on rows
  * columns.inc.h   both on columns
- * stores.inc.h    vectors of data, and where the results of a second phase go
+ * stores.inc.h    vectors of data, and stores of a second phase's results
  *
- * They are written once, for data STORED in one type and computed in another, and included for each pair. Scalars come
- * and go in double, which holds them exactly; parameters and their gradients are in the type computed in.
+ * They are written once, for data STORED in one type and computed in another, and included for each pair. Scalar
+ * arguments and results are double, which holds them exactly; parameters and their gradients are in the type computed
+ * in.
  */
 #ifndef MINORM_NORM_KERNELS_H
 #define MINORM_NORM_KERNELS_H
@@ -15,28 +16,28 @@
 #include "simd/stream.h"
 
 #define ACCUMULATORS 32 /* of a sum */
-#define PIECE 512       /* elements that they add up before they are added to others */
+#define PIECE 512       /* elements that accumulators add up before they are added to others */
 #define ROWS 32         /* rows that go together, at most */
 #define BLOCK 4         /* vectors of parameters that stay in registers */
 #define COLLECTED 256   /* parameters whose gradients are added up at once */
 
-/* Runs of a row: where the first begins, from one to the next in the data and in the parameters, how many, and of how
- * many elements. Where results go around the cache, each asks for what lies `next` elements further on. The statistics
- * of the row, and backward what its sums take off dx. */
+/* Runs of a row: the start of the first, the steps from one to the next in the data and in the parameters, their
+ * number, and their elements. If results go around the cache, each vector asks for the data `next` elements further on.
+ * Also the statistics of the row and, backward, the terms that its sums subtract from dx. */
 typedef struct {
     ptrdiff_t at, step, param, runs, n, next;
     double k, d, r, p, q;
 } minorm_runs;
 
-/* Rows of one run that go together: how many, of how many elements, and the same of each. */
+/* Rows of one run that go together: their number, their elements, and the same fields for each row. */
 typedef struct {
     ptrdiff_t count, n, next;
     const ptrdiff_t *start, *param;
     const double *k, *d, *r, *p, *q;
 } minorm_short_rows;
 
-/* Rows of n columns, `step` apart. Are they in cache by now? Where data comes from memory, each asks for what lies `next`
- * elements further on, and for what lies `then`. */
+/* Rows of n columns, `step` apart. cached: they are in cache by now. If data comes from memory, each vector asks for
+ * the data `next` and `then` elements further on. */
 typedef struct {
     ptrdiff_t count, step, n, next, then;
     bool cached;

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The loops of kernels.h, which says what each computes.
+# The loops of kernels.h; that file explains what each computes.
 
 from minorm_ext.simd.storage cimport Data, Type
 
@@ -7,7 +7,7 @@ cdef extern from "norm/kernels.h" nogil:
     enum:
         ROWS       # rows that go together, at most
         BLOCK      # vectors of parameters that stay in registers
-        COLLECTED  # parameters whose gradients are added up at once
+        COLLECTED  # number of parameters whose gradients are added up at once
         VECTOR_BYTES
     ctypedef struct Runs "minorm_runs":
         Py_ssize_t at, step, param, runs, n, next

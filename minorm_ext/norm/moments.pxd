@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Means and variances that can be put together: Chan's formula, in double, relative to a shift.
+# Means and variances of pieces, and their merging: Chan's formula, in double, relative to a shift.
 #
 # The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type computed
 # in; the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
@@ -20,7 +20,7 @@ cdef struct Equation:  # minorm/normalization/equation.py
 
 
 cdef inline Moments moments_of(double n, double ahead, double sum, double squares, bint centered) noexcept nogil:
-    """Of n elements from sum(x - k) and sum((x - k)^2); k lies `ahead` of the shift."""
+    """Return the moments of n elements from sum(x - k) and sum((x - k)^2); k lies `ahead` of the shift."""
     cdef Moments m
     cdef double one = 1 / n
     m.n = n
@@ -30,7 +30,7 @@ cdef inline Moments moments_of(double n, double ahead, double sum, double square
 
 
 cdef inline Moments merge(Moments a, Moments b) noexcept nogil:
-    """Both together: Chan's formula."""
+    """Merge the moments of two pieces by Chan's formula."""
     cdef double n = a.n + b.n
     cdef double delta = b.offset - a.offset
     cdef double share = b.n / n
@@ -43,12 +43,12 @@ cdef inline Moments merge(Moments a, Moments b) noexcept nogil:
 
 
 cdef inline double rounded(bint single, double value) noexcept nogil:
-    """To the type computed in."""
+    """Round to the type computed in."""
     return <float>value if single else value
 
 
 cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
-    """Did a shift lie so far from the mean (two standard deviations) that m2 = q - a*a/n has lost digits?"""
+    """Return whether a shift was so far from the mean (two standard deviations) that m2 = q - a*a/n has lost digits."""
     return a * a > 4 * n * m2
 
 
@@ -67,7 +67,7 @@ cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:
 
 
 cdef inline void rstds_of(const Equation* equation, const double* var, double* rstd, Py_ssize_t n) noexcept nogil:
-    """The same of many at once."""
+    """Compute rstd of many variances at once."""
     cdef Py_ssize_t i
     if equation.guard:
         for i in range(n):

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The nest as kernels see it: four loops of count, data step and parameter step, which minorm/normalization/nest.py
-# finds; and the form of a call, which is that and all else that stays the same from call to call.
+# The nest in the kernels' form: four loops of count, data step and parameter step, which minorm/normalization/nest.py
+# finds; and the form of a call: the nest and the other arguments that stay the same from call to call.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -40,19 +40,19 @@ cdef inline int load(Form* form, bytes code) except -1:
 cdef inline Py_ssize_t turn_at(
     Py_ssize_t turn, const Loop* outer, Py_ssize_t inner_count, Py_ssize_t outer_step, Py_ssize_t inner_step
 ) noexcept nogil:
-    """Where a turn of two loops begins, one inside the other."""
+    """Return where a turn of two nested loops begins."""
     if outer.count == 1:
         return turn * inner_step  # spares two divisions, which are most of the work when rows are short, or columns few
     return turn // inner_count * outer_step + turn % inner_count * inner_step
 
 
 cdef inline Py_ssize_t row_data(const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """Where the data of a row begins."""
+    """Return where the data of a row begins."""
     return turn_at(row, &nest.keep0, nest.keep1.count, nest.keep0.data, nest.keep1.data)
 
 
 cdef inline Py_ssize_t row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """Where the parameters of a row begin."""
+    """Return where the parameters of a row begin."""
     return turn_at(row, &nest.keep0, nest.keep1.count, nest.keep0.param, nest.keep1.param)
 
 
@@ -71,7 +71,7 @@ cdef inline Place place_of(const Nest* nest, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline void go_on(const Nest* nest, Place* place, Py_ssize_t step) noexcept nogil:
-    """To the next row, if step is 1, or to the next turn of the outer kept loop: without dividing."""
+    """Go to the next row, if step is 1, or to the next turn of the outer kept loop, without dividing."""
     if step == 1:
         place.inner += 1
         place.data += nest.keep1.data

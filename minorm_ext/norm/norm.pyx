@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Normalization over four loops: who does what, when.
+# Normalization over four loops: the order of the phases, and their jobs on the threads.
 #
-# plan.pxd decides how, once a call: the strategy, how the work is cut, which way results are stored. A forward pass has
-# two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a thread takes some
-# rows (or a tile of columns) through both phases, so that the second finds the data in cache. Where there are few, all
-# threads share the parts of every row, first for one phase, then for the other. Both ways add up the same parts in the
-# same order. phases.pxd makes a job of each piece:
+# plan.pxd decides once a call: the strategy, the cuts of the work, and the way to store results. A forward pass has two
+# phases, moments and apply; a backward pass has two, sums and input. With many rows, a thread takes some rows (or a
+# tile of columns) through both phases, so that the second finds the data in cache. With few rows, all threads share the
+# parts of every row, first for one phase, then for the other. Both ways add up the same parts in the same order.
+# phases.pxd makes a job of each piece:
 #
 #     rows      row_jobs.pxd: first phases in statistics.pxd, second ones in resident.pxd and streamed.pxd; those of
 #               short rows, which go some at a time, in short_rows.pxd
 #     columns   column_jobs.pxd: columns.pxd and column_tiles.pxd
 #
-# The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
-# backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
+# The arithmetic is in C, written once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of
+# a backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t
@@ -43,12 +43,12 @@ cdef enum:
 
 
 cdef int run(Work* w, Phase phase, Py_ssize_t jobs, bint shared=True) except -1 nogil:
-    """All jobs of a phase, on the threads; or on one, where they are brief."""
+    """Run all jobs of a phase on the threads, or on one thread if not `shared`."""
     cdef double cost = <double>w.plan.rows * (w.plan.columns + ROW)
     cdef int threads = w.plan.threads if shared else 1
     cdef Py_ssize_t per_round = jobs
     w.phase = phase
-    if w.block_param_grads != NULL:  # that is fresh memory
+    if w.block_param_grads != NULL:  # this is fresh memory
         cost *= 4
     if cost > SIGNAL_INTERVAL:
         per_round = max(threads, <Py_ssize_t>(jobs * (SIGNAL_INTERVAL / cost)))
@@ -64,7 +64,7 @@ cdef void* scratch(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
 
 
 cdef double* zeroed_sums(Py_ssize_t items) except NULL nogil:
-    """Pairs of sums that are still 0."""
+    """Allocate pairs of sums that are still 0."""
     cdef double* sums = <double*>scratch(items, 2 * sizeof(double))
     memset(sums, 0, items * 2 * sizeof(double))
     return sums
@@ -127,7 +127,7 @@ cdef int run_backward(Work* w) except -1 nogil:
 
 
 cdef int add_up_params(Work* w) except -1 nogil:
-    """Fill ds and db where no job of rows collects them."""
+    """Fill ds and db if no job of rows collects them."""
     w.totals = zeroed_sums(reach_of_params(w))
     if w.row_params != NULL:
         add_up_columns_rows(w)
@@ -141,7 +141,7 @@ cdef int add_up_params(Work* w) except -1 nogil:
 
 
 cdef int begin(Work* w, bytes form, Call* call, stats, s, result, masked) except -1:
-    """What forward and backward have in common."""
+    """Prepare the work of a call: the steps that forward and backward share."""
     cdef Form f
     load(&f, form)
     call.type = <Type>f.type
@@ -177,7 +177,7 @@ cdef Equation equation_of(const Form* form) noexcept:
 
 
 cdef int bind(Data* data, const Work* w, array, Type type, bint result=False, other=None, copy=None) except -1:
-    """Point at an array, if there is one, at another whose elements go with its own, and at one to copy it to."""
+    """Point at an array, if there is one, at `other`, whose elements go with it, and at `copy`, which gets a copy."""
     data.type = type
     data.direct = is_direct(type, w.plan.single) and data.mask == NULL
     data.uncached = w.plan.large and not result
@@ -198,13 +198,13 @@ STORES = "cached", "nt_rows", "nt_vectors", "nt_gathered"
 
 
 def takes_activations(Type type, bint single):
-    """Is there a ReLU in the same pass? Where the loops take data as it lies."""
+    """Return whether a ReLU can run in the same pass: it can if the loops take the data in its own place."""
     return bool(is_direct(type, single))
 
 
 def plan(bytes form, bint backward, bint scale, bint other, int threads):
-    """The plan of a call, in words and numbers: see Plan in plan.pxd. scale: is there one; other: is there a bias, or
-    does anybody ask for the gradients of both."""
+    """Return the plan of a call, in words and numbers: see Plan in plan.pxd. scale: is there a scale; other: is there a
+    bias or, backward, does the caller want the gradients of both."""
     cdef Plan p
     cdef Call call
     cdef Form f
@@ -227,10 +227,10 @@ def plan(bytes form, bint backward, bint scale, bint other, int threads):
 def forward(bytes form, x, s, b, y, stats, bint moments, int threads, masked=None, bint relu=False, residual=None):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
-    form: the loops, types and equation, as nest.pxd has them. x and y: of its type, gapless, in the nest's order; s and
-    b, which may be None, are of the type computed in. masked: None, or a bool for each element of x, False where it
-    does not count, and a count (rows, float64) that is filled with `moments`, or None. relu: y is max(y + residual, 0),
-    where takes_activations. Nothing is checked here.
+    form: the loops, types and equation, in the format of nest.pxd. x and y have its type, no gaps, and the nest's
+    order; s and b, which may be None, have the type computed in. masked: None, or a pair: a bool for each element of x,
+    False where it does not count; and a count (rows, float64) that is filled with `moments`, or None. relu: y becomes
+    max(y + residual, 0), if takes_activations. This function checks nothing.
     """
     cdef Work w
     cdef Call call
@@ -251,12 +251,12 @@ def forward(bytes form, x, s, b, y, stats, bint moments, int threads, masked=Non
 
 
 def backward(bytes form, dy, x, stats, s, sums, results, Sums origin, empty, int threads, masked=None, relu=None):
-    """Fill whichever of results, dx, and ds and db together, are not None; these two are of the type computed in.
+    """Fill dx, and ds and db together, of `results`, unless they are None; ds and db have the type computed in.
 
     form, masked: as for `forward`. origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64)
-    if it is not None; 1 takes them from there; 2 is without them, as where the statistics were given. relu: None, or y,
-    what forward gave with relu, and dresidual, which is filled along with dx, or None. empty(shape, dtype) makes
-    scratch memory: fresh pages would cost a twentieth of a large LayerNorm.
+    if it is not None; 1 takes them from there; 2 uses no sums, as with given statistics. relu: None, or the pair of y,
+    the result of forward with relu, and dresidual, filled along with dx, or None. empty(shape, dtype) makes scratch
+    memory: fresh pages would cost a twentieth of a large LayerNorm.
     """
     cdef Work w
     cdef Call call
@@ -290,11 +290,11 @@ def backward(bytes form, dy, x, stats, s, sums, results, Sums origin, empty, int
 
 
 def blend(mean, var, batches, Type type, stats, Py_ssize_t rows, rates, double limit):
-    """Running statistics of `type`: mean = mean * keep + the batch's mean * share, var the same with share_var, for
-    rates = keep, share, share_var; and batches, an int64 or None, is counted up.
+    """Update running statistics of `type`: mean = mean * keep + the batch's mean * share, var the same with share_var,
+    for rates = keep, share, share_var. Add 1 to batches, an int64, unless it is None.
 
-    Where the squares of the batch's k, d and var do not add up to less than limit, nothing is done; returns whether it
-    was. That is so for what is not finite, and never for a negative limit, which is none.
+    Change nothing and return False unless the squares of the batch's k, d and var add up to less than limit: numbers
+    that are not finite never do. A negative limit means no limit. Return True after an update.
     """
     cdef const double* k = <const double*>address(stats, sizeof(double))
     cdef char* mean_items = <char*>address(mean, size_of(type), True)

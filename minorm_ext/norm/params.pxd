@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The gradients of scale and bias where a parameter belongs to whole rows, runs or columns: the jobs have left sums of
-# each, which are added up here, in double and in the order in which they lie. Where each element has its own
-# parameter, collect_piece in row_jobs.pxd does it.
+# The gradients of scale and bias, if a parameter belongs to whole rows, runs or columns. The jobs have left sums of
+# each; this file adds them up, in double and in their order in memory. If each element has its own parameter,
+# collect_piece in row_jobs.pxd does it.
 
 from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest
@@ -16,7 +16,7 @@ cdef enum:
 
 
 cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
-    """How far apart the first parameter and the end of the last lie."""
+    """Return the distance from the first parameter to the end of the last."""
     cdef const Nest* n = &w.plan.nest
     return 1 + (
         (n.keep0.count - 1) * n.keep0.param + (n.keep1.count - 1) * n.keep1.param
@@ -26,25 +26,25 @@ cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
 
 
 cdef inline Py_ssize_t shares_of(const Work* w) noexcept nogil:
-    """How many threads add up, each for its share of the inner kept turns. That takes turns which have parameters of
-    their own: then no two add to the same total."""
+    """Return how many threads add up, each for its share of the inner kept turns. Several threads need turns with
+    separate parameters: then no two add to the same total."""
     if w.plan.nest.keep1.param == 0 or w.plan.rows * w.plan.slots < SHARED:
         return 1
     return min(<Py_ssize_t>w.plan.threads, w.plan.nest.keep1.count)
 
 
 cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
-    """Outer kept turns between two signal checks."""
+    """Return the number of outer kept turns between two signal checks."""
     return max(1, SUMS_AT_ONCE // (w.plan.nest.keep1.count * w.plan.slots))
 
 
 cdef inline Py_ssize_t cuts_of_turn(const Work* w) noexcept nogil:
-    """In how many pieces an outer turn is taken, if it has too many sums for that."""
+    """Return the number of pieces of an outer turn: 1 unless it has too many sums for one step."""
     return min(w.plan.nest.keep1.count, 1 + w.plan.nest.keep1.count * w.plan.slots // SUMS_AT_ONCE)
 
 
 cdef inline Py_ssize_t steps_of_adding(const Work* w) noexcept nogil:
-    """How often there is a look: each step is for all shares."""
+    """Return the number of steps, with a signal check after each; a step covers all shares."""
     return ceil_div(w.plan.nest.keep0.count, turns_at_once(w)) * cuts_of_turn(w)
 
 
@@ -68,7 +68,7 @@ cdef inline void add_up_row(
 cdef inline void add_up_single(
     double* ds, double* db, const double* dy, const double* dyx, const double* rstd, Py_ssize_t rows
 ) noexcept nogil:
-    """The same of rows that have one sum each, and parameters side by side: in vectors."""
+    """Add the sums of rows that have one sum each, and parameters side by side, in vectors."""
     cdef Py_ssize_t i
     for i in range(rows):
         ds[i] += dyx[i] * rstd[i]
@@ -77,7 +77,7 @@ cdef inline void add_up_single(
 
 
 cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
-    """A share of the step that all are at: some inner turns of some outer ones. No row divides."""
+    """Add up one share of the current step: some inner turns of some outer ones, without a division for each row."""
     cdef const Work* w = <const Work*>task
     cdef const Nest* n = &w.plan.nest
     cdef const double* dy = partial_sums(w, 0)
@@ -109,7 +109,7 @@ cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
 
 
 cdef inline int add_up_columns_rows(const Work* w) except -1 nogil:
-    """Columns that share the parameters of their reduced rows."""
+    """Add up the gradients of columns that share the parameters of their reduced rows."""
     cdef const double* sums = w.row_params
     cdef double* db = w.totals + reach_of_params(w)
     cdef Py_ssize_t tile, row, at
@@ -127,7 +127,7 @@ cdef inline int add_up_columns_rows(const Work* w) except -1 nogil:
 
 
 cdef inline int store_params(const Work* w) except -1 nogil:
-    """ds and db from their totals, in the type computed in."""
+    """Store ds and db from their totals, in the type computed in."""
     cdef Py_ssize_t reach = reach_of_params(w)
     cdef Py_ssize_t i
     for i in range(reach):

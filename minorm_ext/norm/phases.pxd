@@ -10,7 +10,7 @@ from minorm_ext.simd.storage cimport finish
 
 
 cdef inline Py_ssize_t in_memory_order(const Work* w, Py_ssize_t index) noexcept nogil:
-    """Which part comes at this index: as memory has them, a part of all that lie beside each other, then the next."""
+    """Return the part at this index, in the order of memory: the first part of all neighbours, then the next part."""
     cdef Py_ssize_t parts = w.plan.parts
     cdef Py_ssize_t beside = w.plan.beside
     if beside == 1:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The plan of a call: which strategy, how the work is cut, which stores results take. It is made once, here, and nothing
-# else decides. What is cut where follows from the nest and the types alone, so that no bit of a result depends on the
-# threads, on addresses or on what a register holds; threads only say who does the jobs. minorm/kernels/README.md has
-# the table of the strategies.
+# The plan of a call: the strategy, the cuts of the work, and the kind of stores for results. make_plan decides all of
+# this once. The cuts follow from the nest and the types alone, so no bit of a result depends on the number of threads,
+# on addresses or on the size of a register; threads only share the jobs. minorm/kernels/README.md has the table of the
+# strategies.
 
 from libc.string cimport memset
 
@@ -52,8 +52,8 @@ cdef enum:
     LONG_STEP = 128    # the same in a sample so large that its parts are still enough for some threads:
     LARGE_SAMPLE = 98304         # elements of one, at least
     BAND = 256         # rows of a part, at most, where it lies beside those of other tiles: they find its pages known
-    FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are columns of their own, at most
-    DEEP = 16          # reduced rows that they must walk down for it to pay, at least: half as many as they are
+    FOLD = 32          # most neighbours that share a statistic and a parameter and still are separate columns
+    DEEP = 16          # fewest reduced rows for which this pays; also at least half as many rows as neighbours
     OWN_CACHE = 1 << 18          # elements, about, that a processor's own cache holds
     SHARED_CACHE = 1 << 20       # elements of a tile of columns, of which the cache that all share holds some
     # Collecting gradients
@@ -91,8 +91,8 @@ cdef struct Plan:
     Py_ssize_t blocks
     Py_ssize_t group_step  # from the first row of a group to the first row of the next
     Py_ssize_t member_step
-    # Columns. Where few neighbours share a statistic (the channels of a group, channels-last), each is a column of its
-    # own, and `fold` columns are merged at the end.
+    # Columns. If few neighbours share a statistic (the channels of a group, channels-last), each is a separate column,
+    # and the statistics of `fold` columns are merged at the end.
     Py_ssize_t fold        # columns of a statistic
     Py_ssize_t fold_param  # parameter step from one to the next
     Py_ssize_t across      # columns of an outer kept turn
@@ -114,7 +114,7 @@ cdef struct Call:          # what a plan is made for
     Type type              # that data is stored in
     bint masked            # only some elements count
     bint backward
-    bint fused             # both phases, and nobody asks for the sums between them
+    bint fused             # both phases run, and the caller does not need the sums between them
     bint scale
     bint other             # forward a bias, backward gradients of scale and bias
     size_t result          # the address of y or dx
@@ -148,7 +148,7 @@ cdef inline void make_plan(Plan* p, const Form* form, const Call* call) noexcept
 # Columns.
 
 cdef inline bint folds(const Nest* n) noexcept nogil:
-    """Are neighbours that share a statistic columns of their own nevertheless?"""
+    """Return whether neighbours that share a statistic are still separate columns."""
     cdef Py_ssize_t fold = n.reduce1.count
     if n.keep1.data != fold or n.reduce0.param != 0:
         return False
@@ -178,7 +178,7 @@ cdef inline void cut_columns(Plan* p) noexcept nogil:
     if p.tiles > 1:
         p.chunks_of_part = min(p.chunks_of_part, BAND // p.step)
     p.parts = ceil_div(p.chunks, p.chunks_of_part)
-    if p.rows * p.columns >= LARGE:  # parts are what they are anyhow: a sample has the same bits in any batch
+    if p.rows * p.columns >= LARGE:  # this does not change the parts: a sample has the same bits in any batch
         p.tile = BROAD_TILE // p.fold * p.fold
         p.tiles = ceil_div(p.across, p.tile)
     p.beside = p.tiles
@@ -215,14 +215,14 @@ cdef inline void cut_rows(Plan* p, bint fused) noexcept nogil:
 
 
 cdef inline Py_ssize_t members_at_once(const Plan* p) noexcept nogil:
-    """How many rows one job had better take."""
+    """Return how many rows are best for one job."""
     if p.rows * p.columns < VAST:
         return RESIDENT_BLOCK // p.columns
     return STREAM_BLOCK // p.columns if p.short else min(LONG_STREAM_BLOCK // p.columns, p.members // STREAM_JOBS)
 
 
 cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
-    """Whole lines, for a vector that lies across two costs twice; and some more where ds and db would share sets."""
+    """Round up to whole lines: a vector across two lines costs twice. Add some lines if ds and db would share sets."""
     cdef Py_ssize_t lines = ceil_div(extent, LINE)
     if lines <= 1:
         return extent
@@ -230,7 +230,7 @@ cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
 
 
 cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
-    """Which way the results of rows take; and do rows share parameters in registers?"""
+    """Choose the kind of stores for results of rows, and whether rows share parameters in registers."""
     cdef Py_ssize_t lanes = VECTOR_BYTES // (4 if p.single else 8)
     cdef Py_ssize_t size = size_of(call.type)
     cdef bint direct = is_direct(call.type, p.single)
@@ -248,7 +248,7 @@ cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
 
 
 cdef inline bint rows_follow(const Plan* p) noexcept nogil:
-    """Do the rows of a block lie one after the other, without a gap?"""
+    """Return whether the rows of a block follow each other without a gap."""
     cdef const Nest* n = &p.nest
     if p.member_step != 1:
         return n.keep0.data == p.columns
@@ -258,7 +258,7 @@ cdef inline bint rows_follow(const Plan* p) noexcept nogil:
 
 
 cdef inline Py_ssize_t rows_together(const Plan* p, const Call* call) noexcept nogil:
-    """How many short rows go through the first phase, and then through the second. (Scratch memory holds a chunk.)"""
+    """Return how many short rows go through the first phase before the second. (Scratch memory holds a chunk.)"""
     cdef Py_ssize_t vectors = VECTORS // 2 if call.backward else VECTORS
     cdef Py_ssize_t size = TOGETHER
     cdef bint direct = is_direct(call.type, p.single) and not call.masked
@@ -277,12 +277,12 @@ cdef inline Py_ssize_t rows_together(const Plan* p, const Call* call) noexcept n
 # Who does what.
 
 cdef inline Py_ssize_t all_tiles(const Plan* p) noexcept nogil:
-    """How many tiles the columns make."""
+    """Return how many tiles the columns make."""
     return p.tiles * p.nest.keep0.count
 
 
 cdef inline bint takes_whole_rows(const Plan* p) noexcept nogil:
-    """Does a thread take whole rows through both phases, or do all threads share every phase of every row?
+    """Return whether a thread takes whole rows through both phases; otherwise all threads share each phase of each row.
 
     Either way gives the same bits, so this may depend on the threads.
     """

@@ -31,7 +31,7 @@ cdef inline void part_apply(const Work* w, Py_ssize_t row, Py_ssize_t part) noex
 
 
 cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void* collected) noexcept nogil:
-    """dx of a part; and add to ds and db where each element has a parameter."""
+    """Compute dx of a part; and add to ds and db if each element has a parameter."""
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] dy_scratch
     cdef double[CHUNK] dx_scratch
@@ -76,7 +76,7 @@ cdef inline Runs one_run(const Work* w, const Rows* rows, Py_ssize_t i) noexcept
 
 
 cdef inline bint in_registers(const Work* w) noexcept nogil:
-    """Are the parameters of all the rows?"""
+    """Return whether the parameters of all rows are in registers."""
     return w.plan.shared or (w.plan.alone and w.plan.stores != NT_ROWS)
 
 

@@ -125,7 +125,7 @@ cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
 # One phase.
 
 cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:
-    """The parts of a row."""
+    """Merge the moments of the parts of a row."""
     cdef Moments m = (<Moments*>w.partial)[row * w.plan.parts]
     cdef Py_ssize_t part
     for part in range(1, w.plan.parts):
@@ -134,33 +134,33 @@ cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline void rows_input(const Work* w, Py_ssize_t block, Py_ssize_t part) noexcept nogil:
-    """A part of the rows of a block."""
+    """Compute dx of a part of the rows of a block."""
     cdef Py_ssize_t member
     for member in range(first_member(w, block), last_member(w, block)):
         part_input(w, row_of(w, block, member), part, block_param_grads_of(w, block))
 
 
-# What blocks collect, where rows have a parameter for each element: ds and db.
+# Collecting ds and db block by block, if rows have a parameter for each element.
 
 cdef inline Py_ssize_t size_to_collect(const Work* w) noexcept nogil:
-    """How many elements all blocks collect."""
+    """Return how many elements all blocks collect."""
     return w.plan.groups * w.plan.blocks * 2 * w.plan.pitch
 
 
 cdef inline Py_ssize_t pieces_to_clear(const Work* w) noexcept nogil:
-    """How many jobs that makes."""
+    """Return how many jobs it takes to clear these elements."""
     return ceil_div(size_to_collect(w), CLEARED)
 
 
 cdef inline void clear_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
-    """Nothing is collected yet in a piece."""
+    """Set what is collected in a piece to 0."""
     cdef Py_ssize_t first = piece * CLEARED
     cdef Py_ssize_t count = min(<Py_ssize_t>CLEARED, size_to_collect(w) - first)
     memset(param_at(w, w.block_param_grads, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))
 
 
 cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
-    """How many jobs the parameters of a group make."""
+    """Return how many jobs the parameters of a group make."""
     return ceil_div(w.plan.extent, COLLECTED)
 
 
@@ -184,7 +184,7 @@ cdef inline void collect_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
 
 
 cdef inline void rows_job(const Work* w, Py_ssize_t index) noexcept nogil:
-    """A piece of a phase: a block of rows, a row, or a part of one."""
+    """Do a piece of a phase: a block of rows, a row, or a part of one."""
     cdef Py_ssize_t whole = index // w.plan.parts
     cdef Py_ssize_t part = index % w.plan.parts
     if w.phase == FORWARD:

@@ -48,7 +48,7 @@ cdef inline Cut cut_row(const Nest* nest) noexcept nogil:
 
 
 cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t row, Py_ssize_t chunk) noexcept nogil:
-    """A chunk of the row whose data begins at `row`."""
+    """Return a chunk of the row whose data begins at `row`."""
     cdef Span at
     if cut.pieces > 1:
         at.run = chunk // cut.pieces
@@ -64,7 +64,7 @@ cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t row, Py
 
 
 cdef inline Runs runs_of(const Data* data, const Nest* nest, Span span) noexcept nogil:
-    """The runs of a span: where they lie, or side by side in scratch memory."""
+    """Return the runs of a span: in their own places, or side by side in scratch memory."""
     cdef Runs runs
     runs.at = span.data if data.direct else 0
     runs.step = nest.reduce0.data if data.direct else span.length
@@ -77,7 +77,7 @@ cdef inline Runs runs_of(const Data* data, const Nest* nest, Span span) noexcept
 
 
 cdef inline Span joined(const Nest* nest, Span span) noexcept nogil:
-    """Runs that follow each other without a gap are one run, where nobody asks for the parameters of each."""
+    """Join runs that follow each other without a gap into one, for callers that do not use the parameters of each."""
     if nest.reduce0.data == span.length:
         span.length *= span.runs
         span.runs = 1
@@ -95,7 +95,7 @@ cdef inline void fetch_span(const Data* data, const Nest* nest, Span span, void*
 
 
 cdef inline void put_span(const Data* data, const Nest* nest, Span span, void* scratch, bint single) noexcept nogil:
-    """Bring the runs of a span from there to where they belong."""
+    """Store the runs of a span from scratch memory in their places."""
     cdef Py_ssize_t run
     if data.direct:
         return
@@ -107,12 +107,12 @@ cdef inline void put_span(const Data* data, const Nest* nest, Span span, void* s
 # Rows of which only some elements count.
 
 cdef inline Py_ssize_t count_of(Span span) noexcept nogil:
-    """How many elements a span has."""
+    """Return how many elements a span has."""
     return span.runs * span.length
 
 
 cdef inline Py_ssize_t counted_in(const Data* data, const Nest* nest, Span span) noexcept nogil:
-    """How many elements of a span count."""
+    """Return how many elements of a span count."""
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t run
     if data.mask == NULL:
@@ -133,7 +133,7 @@ cdef inline void gather_span(const Data* data, const Nest* nest, Span span, void
 
 
 cdef inline double first_counted(const Data* data, const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """The first element of a row that counts, or 0."""
+    """Return the first element of a row that counts, or 0."""
     cdef const uint8_t* found
     cdef Py_ssize_t run
     for run in range(nest.reduce0.count):

@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef inline bint are_small(const double* values, Py_ssize_t n, double limit) noexcept nogil:
-    """Do the squares add up to less than limit? Not where a value is NaN or infinite."""
+    """Return whether the squares add up to less than limit; never with a NaN or an infinite value."""
     cdef double squares = 0
     cdef Py_ssize_t i
     for i in range(n):
@@ -21,7 +21,7 @@ cdef inline bint are_small(const double* values, Py_ssize_t n, double limit) noe
 cdef inline void blend_rows(
     char* running, Type type, const double* k, const double* d, Py_ssize_t n, double keep, double share
 ) noexcept nogil:
-    """The batch has k + d, or k where d is NULL: NumPy's bits."""
+    """Blend the batch's k + d, or k if d is NULL, into the running numbers, to NumPy's bits."""
     cdef double[AT_ONCE] scratch
     cdef double[AT_ONCE] kept
     cdef Data data
@@ -48,14 +48,14 @@ cdef inline void blend_rows(
 
 
 cdef inline double item_of(const void* items, Type type, Py_ssize_t i) noexcept nogil:
-    """Of float32 or float64."""
+    """Return an element of float32 or float64."""
     return (<const double*>items)[i] if type == DOUBLE else (<const float*>items)[i]
 
 
 cdef inline void take_statistics(
     const Equation* equation, bint single, const void* means, const void* variances, Type type, double* k, Py_ssize_t n
 ) noexcept nogil:
-    """What moments would have found: k, d, var and rstd, one row of n after the other."""
+    """Fill in the numbers that moments would have found: k, d, var and rstd, one row of n after the other."""
     cdef bint exact = (type == SINGLE) == single  # a mean of the type computed in is all k
     cdef double* d = k + n
     cdef double* var = d + n

@@ -36,7 +36,7 @@ cdef struct Rows:
 # Which rows.
 
 cdef inline bint is_side_by_side(const Work* w, Py_ssize_t count) noexcept nogil:
-    """Does what is known of some rows lie side by side, and is it enough for vectors to pay?"""
+    """Return whether the statistics of some rows lie side by side, and are enough for vectors to pay."""
     return w.plan.member_step == 1 and count >= 8 and w.x.mask == NULL
 
 
@@ -45,7 +45,7 @@ cdef inline Py_ssize_t number_of(const Work* w, const Rows* rows, Py_ssize_t i) 
 
 
 cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows* rows) noexcept nogil:
-    """The next rows, from number `row` on."""
+    """Take the next rows, from number `row` on."""
     cdef const Loop* inner = &w.plan.nest.keep1
     cdef Place first = rows.next
     cdef Py_ssize_t i
@@ -70,7 +70,7 @@ cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows
 
 
 cdef inline void skip_empty_row(const Work* w, Py_ssize_t row, Py_ssize_t data, const Data* result) noexcept nogil:
-    """A row without elements."""
+    """Write 0 as the results of a row without elements."""
     if w.moments:
         w.k[row] = w.d[row] = w.var[row] = w.rstd[row] = w.count[row] = 0
     if w.slot_sums != NULL:
@@ -136,7 +136,7 @@ cdef inline void fetch_rows(
 # Their statistics.
 
 cdef inline void sums_of_counted(const Work* w, Rows* rows, void* scratch, double* a, double* q) noexcept nogil:
-    """The sums of rows of which only some elements count: of these, side by side."""
+    """Compute the sums of rows in which only some elements count; gather these side by side."""
     cdef Data x = staged_view(&w.x, scratch, w.plan.single)
     cdef Py_ssize_t i
     for i in range(rows.count):
@@ -148,7 +148,10 @@ cdef inline void sums_of_counted(const Work* w, Rows* rows, void* scratch, doubl
 cdef inline void moments_again(
     const Work* w, const Data* x, Rows* rows, Py_ssize_t i, bint whole, double a, double q, void* scratch
 ) noexcept nogil:
-    """d and var of a row whose squares left the range of their type, or whose shift was poor; var is undivided."""
+    """Compute d and var again for a row whose squares left the range of their type, or whose shift was poor.
+
+    var is not divided yet.
+    """
     cdef Data gathered = staged_view(&w.x, scratch, w.plan.single)
     cdef double first
     cdef Moments m
@@ -165,7 +168,7 @@ cdef inline void moments_again(
 
 
 cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows, bint whole) noexcept nogil:
-    """k, d, var and rstd of rows, from their sums. x lies there where all elements of the rows count."""
+    """Compute k, d, var and rstd of rows from their sums. x holds them if all elements of the rows count."""
     cdef double[CHUNK] scratch
     cdef double a[ROWS]
     cdef double q[ROWS]
@@ -239,7 +242,7 @@ cdef inline void load_rows_statistics(const Work* w, Rows* rows) noexcept nogil:
 
 
 cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows* rows) noexcept nogil:
-    """p and q of rows from their sums, which are kept where ds and db are made of them. See row_factors."""
+    """Compute p and q of rows from their sums, and keep these if ds and db are made of them. See row_factors."""
     cdef const void* s = w.s if w.plan.each else NULL
     cdef double one_by_n[ROWS]
     cdef double sum[ROWS]

@@ -33,7 +33,7 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
 cdef inline void take_with(
     const Work* w, const Chunk* chunk, const Data* data, void* scratch, Source* source
 ) noexcept nogil:
-    """What goes with the x of a chunk: dy, say."""
+    """Take the data that goes with the x of a chunk, such as dy."""
     see(source, data, chunk.whole, scratch, w.plan.single)
     fetch_span(&source.data, &w.plan.nest, chunk.span, scratch, w.plan.single)
 
@@ -41,8 +41,8 @@ cdef inline void take_with(
 cdef inline void take_chunk(
     const Work* w, Py_ssize_t row, Py_ssize_t number, void* scratch, Chunk* chunk
 ) noexcept nogil:
-    """A chunk of a row whose mean is known, and x. Where an element does not count the loops see the mean, for nothing
-    may come of it but 0."""
+    """Take a chunk of a row whose mean is known, and x. In place of an element that does not count, the loops see the
+    mean, so that it contributes only 0."""
     chunk.span = chunk_span(&w.plan.nest, &w.plan.cut, row_data(&w.plan.nest, row), number)
     chunk.whole = counted_in(&w.x, &w.plan.nest, chunk.span) == count_of(chunk.span)
     see(&chunk.x, &w.x, chunk.whole, scratch, w.plan.single)
@@ -72,8 +72,8 @@ cdef inline void careful_sums(const Data* x, const Runs* runs, double k, double*
 cdef inline Moments moments_of_sums(
     const Work* w, const Data* x, const Runs* runs, double first, double k, double a, double q
 ) noexcept nogil:
-    """The moments of runs, relative to `first`, from their sums, whose shift was k. Where that proves poor, a second
-    pass takes the mean they show."""
+    """Return the moments of runs, relative to `first`, from their sums, whose shift was k. If k proves poor, a second
+    pass takes the mean that the sums show."""
     cdef bint centered = w.equation.centered
     cdef double n = <double>runs.runs * runs.n
     cdef double shift = k
@@ -89,22 +89,21 @@ cdef inline Moments moments_of_sums(
 
 
 cdef inline void find_origin(const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where a mask decides which element is the first, its place is found once, and k keeps it until the mean is
-    there."""
+    """Find the first element that counts, if there is a mask; k holds it until the mean is known."""
     if w.count != NULL:
         w.k[row] = first_counted(&w.x, &w.plan.nest, row_data(&w.plan.nest, row)) if w.equation.centered else 0
 
 
 cdef inline double origin_of(const Work* w, Py_ssize_t row) noexcept nogil:
-    """What the mean of a row is relative to: its first element, or 0 if not centered."""
+    """Return the origin of a row's mean: its first element, or 0 if not centered."""
     if w.count != NULL:
         return w.k[row]
     return item(&w.x, row_data(&w.plan.nest, row)) if w.equation.centered else 0
 
 
 cdef inline Moments part_moments(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
-    """Of a part of a row, relative to its origin. The shift of a chunk is what is known of the mean so far, or a guess:
-    that needs one pass. Where only some elements of a chunk count, it is these, side by side."""
+    """Return the moments of a part of a row, relative to its origin. A chunk's shift is the mean as far as it is known,
+    or a guess: that needs one pass. If only some elements of a chunk count, they are taken side by side."""
     cdef Moments m
     cdef double[CHUNK] scratch
     cdef Source x
@@ -149,7 +148,7 @@ cdef inline void store_statistics(const Work* w, Py_ssize_t row, Moments m) noex
 
 
 cdef inline void row_statistics(const Work* w, Py_ssize_t row) noexcept nogil:
-    """All parts of a row, one after the other."""
+    """Compute the statistics of a row from all its parts, one after the other."""
     cdef Moments m
     cdef Py_ssize_t part
     find_origin(w, row)
@@ -226,7 +225,7 @@ cdef inline void row_sums(const Work* w, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline void row_factors(const Work* w, Py_ssize_t row, double* p, double* q) noexcept nogil:
-    """What the sums take off dx: p + q * xhat."""
+    """Compute the terms that the sums subtract from dx: p + q * xhat."""
     p[0] = q[0] = 0
     if w.sums != ABSENT:
         if w.equation.centered:

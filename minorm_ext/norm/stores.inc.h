@@ -1,5 +1,5 @@
 /* Vectors in the type computed in, REAL, of data that is stored as STORED, and the loop that all second phases share:
- * a formula for each vector of a run, and where its results go. */
+ * it computes a formula for each vector of a run, and stores the results. */
 
 #define LANES ((int)(VECTOR_BYTES / sizeof(REAL)))
 #define VECTOR NAME(vector)
@@ -17,7 +17,7 @@ static INLINE MASK NAME(counting)(minorm_part of) {
     return (place >= (INTEGER)of.first) & (place < (INTEGER)of.end);
 }
 
-/* `after` where elements count, `before` elsewhere. */
+/* `after` for elements that count, `before` for the others. */
 static INLINE VECTOR NAME(select)(VECTOR after, VECTOR before, minorm_part of) {
     const MASK mask = NAME(counting)(of);
     return of.kind != OVERLAP ? after : (VECTOR)(((MASK)after & mask) | ((MASK)before & ~mask));
@@ -35,7 +35,7 @@ static INLINE VECTOR NAME(read)(const REAL *p, minorm_part of) {
     return v;
 }
 
-/* Put back what was read; elements that do not count are unchanged. */
+/* Store a vector in its place; elements that do not count keep their value. */
 static INLINE void NAME(put_back)(REAL *to, VECTOR v, minorm_part of) {
     if (of.kind == NARROW) minorm_copy_some(to, &v, of.end * sizeof(REAL));
     else *(VECTOR *)to = v;
@@ -72,8 +72,9 @@ static INLINE REAL NAME(one)(const STORED *p) { return *p; }
 static INLINE VECTOR NAME(as_stored)(VECTOR v) { return v; }
 #endif
 
-/* An activation. Forward x->other leads to a residual, which is added to y as it would be stored, and what is no more
- * than the floor becomes that; NaN stays. Backward dy->other leads to this y, and dy is 0 where y is. */
+/* An activation. Forward, x->other leads to a residual, which is added to y after y is rounded for storing. Then a
+ * number no larger than the floor becomes the floor; NaN stays. Backward, dy->other leads to this y, and dy becomes 0
+ * where y is 0. */
 static INLINE VECTOR NAME(activated)(VECTOR v, const STORED *x, ptrdiff_t other, REAL floor, minorm_part of) {
     if (other != ALONE) v = NAME(as_stored)(v) + NAME(load)(x + other, of);
     const MASK low = v <= floor;
@@ -85,14 +86,14 @@ static INLINE VECTOR NAME(load_grad)(const STORED *dy, ptrdiff_t other, minorm_p
     return other == ALONE ? g : (VECTOR)((MASK)g & ~(NAME(load)(dy + other, of) <= (REAL)0));
 }
 
-/* Around the cache: `to` is a multiple of the bytes that this writes. */
+/* Store around the cache: `to` is a multiple of the bytes that this writes. */
 static INLINE void NAME(nt_store)(STORED *to, VECTOR v) {
     STORED rounded[LANES];
     NAME(store)(rounded, v);
     minorm_nt_store(to, rounded, sizeof(rounded));
 }
 
-/* The elements first .. end - 1 to where they belong. (By a store with a mask it took 20 times as long from memory.) */
+/* Store the elements first .. end - 1 in their places. (A store with a mask took 20 times as long from memory.) */
 static INLINE void NAME(store_some)(STORED *to, VECTOR v, int first, int end) {
     STORED rounded[LANES];
     NAME(store)(rounded, v);
@@ -105,23 +106,23 @@ static INLINE void NAME(store_part)(STORED *to, VECTOR v, bool nt, minorm_part o
     else NAME(store)(to, v);
 }
 
-/* What load_grad gives is the gradient of the residual as well, which lies dy->copy further on. */
+/* Store load_grad's result a second time, as the gradient of the residual, which lies dy->copy further on. */
 static INLINE void NAME(leave)(const STORED *dy, VECTOR g, ptrdiff_t copy, minorm_part of) {
     if (copy != ALONE) NAME(store_part)((STORED *)dy + copy, g, false, of);
 }
 
-/* What a second phase makes of the vector from element i on; `task` has what it is made of. */
+/* A second phase's result for the vector from element i on, computed from `task`. */
 typedef VECTOR NAME(formula)(const void *task, ptrdiff_t i, minorm_part of);
 
 static INLINE minorm_part NAME(overlap)(ptrdiff_t first, ptrdiff_t end) {
     return (minorm_part){OVERLAP, first < 0 ? 0 : (int)first, end < LANES ? (int)end : LANES};
 }
 
-/* A run of n elements, `formula` being a constant wherever this is inlined.
+/* Compute a run of n elements; `formula` is a constant wherever this is inlined.
  *
- * Around the cache go whole lines of 64 bytes: the elements before the first one and behind the last are stored in the
- * ordinary way. What is left after whole vectors is computed with some before it; these may be stored `again` if that
- * changes nothing. */
+ * Only whole lines of 64 bytes go around the cache: the elements before the first line and after the last are stored in
+ * the ordinary way. The elements left after whole vectors are computed with some before them; these may be stored
+ * `again` if that changes nothing. */
 static INLINE void NAME(run)(NAME(formula) *formula, const void *task, STORED *y, ptrdiff_t n, bool nt, bool again) {
     const ptrdiff_t lead = nt ? (ptrdiff_t)(-(uintptr_t)y % 64 / sizeof(STORED)) : 0;
     const ptrdiff_t whole = nt ? n - (ptrdiff_t)((uintptr_t)(y + n) % 64 / sizeof(STORED)) : n;

@@ -23,7 +23,7 @@ cdef struct Results:  # of the short rows of a block
 
 
 cdef inline void begin_results(const Work* w, const Data* data, Py_ssize_t first, Results* results) noexcept nogil:
-    """Those of a block whose first row begins at `first`."""
+    """Begin the results of a block whose first row begins at `first`."""
     results.all = data
     results.data = data[0]
     if w.plan.stores == NT_GATHERED:
@@ -31,7 +31,7 @@ cdef inline void begin_results(const Work* w, const Data* data, Py_ssize_t first
 
 
 cdef inline Data results_at(const Work* w, Results* results, Py_ssize_t first, bint whole) noexcept nogil:
-    """Where the loops write those of the rows from `first` on, of which all elements count or not."""
+    """Return where the loops write the results of the rows from `first` on; whole: all elements of them count."""
     cdef Data view
     if results.all.mask != NULL:
         results.data = unmasked(results.all, w.plan.single) if whole else results.all[0]
@@ -45,7 +45,7 @@ cdef inline Data results_at(const Work* w, Results* results, Py_ssize_t first, b
 cdef inline void bring_results(
     const Work* w, Results* results, const Py_ssize_t* data, const Py_ssize_t* start, Py_ssize_t count
 ) noexcept nogil:
-    """Some rows were written there: if that is not where they belong, bring them."""
+    """Move the results of some rows to their places, if the loops wrote them elsewhere."""
     cdef Py_ssize_t n = w.plan.columns
     cdef Py_ssize_t i
     if w.plan.stores == NT_GATHERED:

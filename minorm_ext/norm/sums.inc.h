@@ -3,9 +3,9 @@
  *     a = sum(x - k),  q = sum((x - k)^2)
  *     a = sum(g),      q = sum(g * ((x - k) - d)),  with g = dy * s, or dy where s is NULL
  *
- * They run in 32 accumulators, element i in accumulator i mod 32, and the accumulators are added up as a tree: the
- * order follows from the number of elements, whatever a register holds. Left to itself gcc vectorises such sums when it
- * is in the mood, and keeps accumulators in memory when it is not. */
+ * They run in 32 accumulators, element i in accumulator i mod 32, and a tree adds up the accumulators. So the order
+ * follows from the number of elements, whatever a register holds. On its own, gcc vectorises these sums only in some
+ * loops, and keeps accumulators in memory in others. */
 
 typedef struct {
     VECTOR a[ACCUMULATORS / LANES], q[ACCUMULATORS / LANES];
@@ -28,7 +28,7 @@ static INLINE void NAME(add_vectors)(NAME(accumulators) *z, const int first, con
     }
 }
 
-/* Add n elements. What is left after whole 16s is taken out of the last 16: those counted before become 0. */
+/* Add n elements. The elements left after whole 16s come out of the last 16, where those already counted become 0. */
 static INLINE void NAME(add)(NAME(accumulators) *z, const STORED *dy, ptrdiff_t other, const REAL *s, const STORED *x,
                              ptrdiff_t n, REAL k, REAL d) {
     ptrdiff_t i = 0;
@@ -73,7 +73,7 @@ static INLINE REAL NAME(total)(const VECTOR *all) {
     return NAME(whole)(four);
 }
 
-/* The mean of the two in the middle, so that one outlier does not count: exactly c where all are c. */
+/* The mean of the two in the middle, so that one outlier does not count: exactly c if all are c. */
 static INLINE REAL NAME(middle)(REAL a, REAL b, REAL c, REAL d) {
     const REAL low_ab = b < a ? b : a, low_cd = d < c ? d : c, high_ab = b > a ? b : a, high_cd = d > c ? d : c;
     const REAL low = low_cd > low_ab ? low_cd : low_ab, high = high_cd < high_ab ? high_cd : high_ab;
@@ -134,8 +134,9 @@ static INLINE void NAME(row_sums)(const STORED *dy, ptrdiff_t other, const REAL 
     NAME(quarters)(all.q, four_q);
 }
 
-/* The same of some rows, which share s. Forward the shift k of each is a guess of its mean if `guesses`, else 0. Each
- * asks for what lies `next` further on, if that is not 0. They go through the end of the tree together, in vectors. */
+/* The same for some rows, which share s. Forward, the shift k of each is a guess of its mean if `guesses`, else 0. Each
+ * row asks for the data `next` further on, if that is not 0. The rows go through the end of the tree together, in
+ * vectors. */
 static NOINLINE void NAME(rows_sums)(const minorm_data *of_dy, const minorm_data *of_x, const ptrdiff_t *start,
                                      ptrdiff_t rows, const void *s, ptrdiff_t n, ptrdiff_t next, bool guesses,
                                      double *k, const double *d, double *a, double *q) {

@@ -7,7 +7,7 @@ from minorm_ext.simd.storage cimport Data
 
 
 cdef enum Phase:  # forward: the first five, or FORWARD; backward: all others
-    ORIGIN       # with a mask: what the mean of a row is relative to
+    ORIGIN       # with a mask: the origin of a row's mean
     MOMENTS      # of a part of a row
     MERGE        # the moments of a row's parts
     APPLY        # y of a part
@@ -61,7 +61,7 @@ cdef struct Work:
 
 
 cdef inline void* param_at(const Work* w, const void* params, Py_ssize_t at) noexcept nogil:
-    """Where parameters, or their gradients, go on; NULL where there are none."""
+    """Return the address of parameters, or of their gradients, from element `at` on; NULL without parameters."""
     return <char*>params + at * (4 if w.plan.single else 8) if params != NULL else NULL
 
 
@@ -70,27 +70,27 @@ cdef inline double param_value(const Work* w, const void* params, Py_ssize_t at)
 
 
 cdef inline double* partial_sums(const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where the sum(dy) of a row's slots begin."""
+    """Return the address of the sum(dy) of a row's slots."""
     return w.slot_sums + row * w.plan.slots
 
 
 cdef inline double* partial_sums_x(const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where their sum(dy * (x - mean)) begin."""
+    """Return the address of the sum(dy * (x - mean)) of a row's slots."""
     return w.slot_sums + (w.plan.rows + row) * w.plan.slots
 
 
 cdef inline double one_by_count(const Work* w, Py_ssize_t row) noexcept nogil:
-    """1 / how many elements of a row count."""
+    """Return 1 / how many elements of a row count; 1 if none does."""
     return w.plan.one_by_columns if w.count == NULL else 1 / max(w.count[row], 1.0)
 
 
 cdef inline bint is_undefined(const Work* w, double n) noexcept nogil:
-    """A statistic of n elements, where a mask decides on them: of none, or centered of one. Its rstd is 0."""
+    """Return whether a masked statistic has too few elements: none, or one if centered. Then its rstd is 0."""
     return w.count != NULL and n <= w.equation.centered
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
-    """The number of a member's row."""
+    """Return the number of a member's row."""
     return block // w.plan.blocks * w.plan.group_step + member * w.plan.member_step
 
 
@@ -99,10 +99,10 @@ cdef inline Py_ssize_t first_member(const Work* w, Py_ssize_t block) noexcept no
 
 
 cdef inline Py_ssize_t last_member(const Work* w, Py_ssize_t block) noexcept nogil:
-    """And the end of a block's members."""
+    """Return the end of a block's members."""
     return min(first_member(w, block) + w.plan.members_of_block, w.plan.members)
 
 
 cdef inline void* block_param_grads_of(const Work* w, Py_ssize_t block) noexcept nogil:
-    """Where a block collects its ds, and w.plan.pitch further its db; NULL where it does not."""
+    """Return where a block collects its ds and, w.plan.pitch further, its db; NULL if it does not."""
     return param_at(w, w.block_param_grads, block * 2 * w.plan.pitch)

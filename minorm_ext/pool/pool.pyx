@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Pooling, one row of results at a time: tap after tap, the whole row of windows meets a row of the input (windows.pxd).
+# Pooling, one row of results at a time: tap after tap, the whole row of windows takes in a row of the input
+# (windows.pxd).
 #
-# Planes are independent, so they are shared out to threads, and nothing depends on how many there are. Planes too large
-# to answer Ctrl-C between go in slices of rows of results, one after the other.
+# Planes are independent, so threads share them, and no result depends on the number of threads. A plane that takes too
+# long for Ctrl-C is computed in slices of rows of results, one after the other.
 
 from libc.stdint cimport int32_t, intptr_t
 from libc.string cimport memset
@@ -21,11 +22,11 @@ cdef enum:
 
 
 cdef class Windows:
-    """Three axes of (size, windows, kernel, stride, low, dilation), and what depends on them alone.
+    """Holds three axes of (size, windows, kernel, stride, low, dilation), and the tables that depend on them alone.
 
-    taps: for every tap along the last axis the place that window 0 meets with it, the first window that meets the input
-    with it, and the one after the last (intp). first: for every window along that axis the first place that it meets,
-    or -1 (int32). counts: what the sum of every window of a plane is divided by, of the type of the data.
+    taps: for every tap along the last axis the place where window 0 applies it, the first window that finds input
+    there, and the one after the last (intp). first: for every window along that axis its first place in the input, or
+    -1 (int32). counts: the divisor for the sum of every window of a plane, in the type of the data.
     """
 
     cdef Pool pool
@@ -72,7 +73,7 @@ cdef struct Run:  # what all jobs of a call share; backward, x and y are their g
 
 
 cdef inline void slice_of_plane(const Run* run, real* x, real* y, int32_t* index) noexcept nogil:
-    """Rows begin .. end - 1 of one plane of results, or so many numbers of the plane that is one window."""
+    """Do rows begin .. end - 1 of one plane of results, or these numbers of a plane that is one window."""
     cdef const Pool* p = run.pool
     if run.task == MAX and p.whole:
         max_whole(p, x, y, index, run.begin, run.end)
@@ -105,7 +106,7 @@ cdef void some_planes(const void* task, Py_ssize_t job) noexcept nogil:
 
 
 cdef int in_slices(Run* run, intptr_t units, double work) except -1 nogil:
-    """Every plane for itself, and only so many of its units at a time, so that Ctrl-C is answered."""
+    """Do one plane after the other, some of its units at a time, so that Ctrl-C is answered."""
     cdef intptr_t step = max(1, <intptr_t>(units * (SIGNAL_INTERVAL / work)))
     cdef intptr_t bytes = run.pool.source * run.itemsize
     cdef intptr_t plane, at
@@ -154,20 +155,20 @@ cdef int run_task(
 
 
 def max_forward(Windows windows, x, y, index, Py_ssize_t itemsize, intptr_t planes, int threads):
-    """The maxima y of every plane of x, and where they stand in it (int32)."""
+    """Compute the maxima y of every plane of x, and their places in it (int32)."""
     run_task(windows, MAX, x, y, index, None, itemsize, planes, threads)
 
 
 def max_backward(Windows windows, dy, index, dx, Py_ssize_t itemsize, intptr_t planes, int threads):
-    """dx: every dy at the place its maximum came from, 0 elsewhere."""
+    """Compute dx: every dy at the place of its maximum, 0 elsewhere."""
     run_task(windows, MAX_BACK, dx, dy, index, None, itemsize, planes, threads)
 
 
 def avg_forward(Windows windows, x, y, Py_ssize_t itemsize, intptr_t planes, int threads):
-    """The averages y of every plane of x."""
+    """Compute the averages y of every plane of x."""
     run_task(windows, AVG, x, y, None, None, itemsize, planes, threads)
 
 
 def avg_backward(Windows windows, dy, dx, rows, Py_ssize_t itemsize, intptr_t planes, int threads):
-    """dx: every dy, divided, at all places its window met. rows: scratch, a row of windows for each thread."""
+    """Compute dx: every dy, divided, at all places of its window. rows: scratch, a row of windows for each thread."""
     run_task(windows, AVG_BACK, dx, dy, None, rows, itemsize, planes, threads)

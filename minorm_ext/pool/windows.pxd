@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# One plane: which windows meet which rows of it, and the maximum and the average over them, forward and backward.
+# One plane: the rows that each window covers, and the maximum and the average over them, forward and backward.
 #
-# A row of results stays in the first cache while the taps pass by, and the loop along it has no branches: which windows
-# meet the input with a tap is one range, known beforehand.
+# A row of results stays in the first cache while the taps pass by, and the loop along it has no branches: the windows
+# that find input at a tap form one range, known beforehand.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, intptr_t
@@ -31,17 +31,17 @@ cdef struct Pool:
 
 
 cdef inline bint is_whole(const Axis* axis) noexcept nogil:
-    """Is its one window the whole axis?"""
+    """Return whether the axis has one window that covers it whole."""
     return axis.kernel == axis.size and axis.low == 0 and axis.dilation == 1
 
 
 cdef inline intptr_t rows_of(const Pool* p) noexcept nogil:
-    """How many rows of results a plane has."""
+    """Return how many rows of results a plane has."""
     return p.d.windows * p.h.windows
 
 
 cdef inline intptr_t place(const Axis* axis, intptr_t window, intptr_t tap) noexcept nogil:
-    """The place that a window meets with a tap; negative, or size and more, in the padding."""
+    """Return the place of a window's tap; it is negative, or size and more, in the padding."""
     return window * axis.stride + tap * axis.dilation - axis.low
 
 
@@ -51,7 +51,7 @@ cdef inline intptr_t place(const Axis* axis, intptr_t window, intptr_t tap) noex
 cdef inline void larger(
     real* y, int32_t* index, const real* x, intptr_t count, intptr_t step, intptr_t at
 ) noexcept nogil:
-    """`count` windows take x[i * step], which stands at `at` + i * step, where it is larger, or NaN."""
+    """Let `count` windows take x[i * step], from place `at` + i * step, if it is larger, or NaN."""
     cdef intptr_t i
     if real is float:
         row_larger(y, index, x, count, step, <int32_t>at)
@@ -65,7 +65,7 @@ cdef inline void larger(
 cdef inline void max_whole(
     const Pool* p, const real* x, real* y, int32_t* index, intptr_t begin, intptr_t end
 ) noexcept nogil:
-    """The plane is one window: its numbers begin .. end - 1."""
+    """Find the maximum of numbers begin .. end - 1 of a plane that is one window."""
     cdef intptr_t i
     if begin == 0:
         y[0] = x[0]
@@ -79,7 +79,7 @@ cdef inline void max_whole(
 cdef inline void max_rows(
     const Pool* p, const real* x, real* y, int32_t* index, intptr_t begin, intptr_t end
 ) noexcept nogil:
-    """Rows begin .. end - 1 of a plane of results."""
+    """Find the maxima of rows begin .. end - 1 of a plane of results."""
     cdef intptr_t row, d, h, i, j, k, u, v, at, first, last
     cdef bint any_row
     y += begin * p.w.windows
@@ -126,7 +126,7 @@ cdef inline void max_rows(
 cdef inline void max_rows_back(
     const Pool* p, const real* dy, const int32_t* index, real* dx, intptr_t begin, intptr_t end
 ) noexcept nogil:
-    """Every gradient of some rows back to the place its maximum came from."""
+    """Add every gradient of some rows at the place of its maximum."""
     cdef intptr_t i
     if end - begin == rows_of(p):
         memset(dx, 0, p.source * sizeof(real))
@@ -153,7 +153,7 @@ cdef inline void add_back(real* dx, const real* dy, intptr_t first, intptr_t las
 cdef inline void avg_whole(
     const Pool* p, const real* x, real* y, intptr_t begin, intptr_t end, double* total
 ) noexcept nogil:
-    """The plane is one window: its numbers begin .. end - 1. total: of the slices before, if it goes in slices."""
+    """Average numbers begin .. end - 1 of a plane that is one window. total: the sum of the slices before, if any."""
     cdef double sum = row_sum(x + begin, end - begin)
     if begin > 0:
         sum += total[0]
@@ -163,7 +163,7 @@ cdef inline void avg_whole(
 
 
 cdef inline void avg_rows(const Pool* p, const real* x, real* y, intptr_t begin, intptr_t end) noexcept nogil:
-    """Rows begin .. end - 1 of a plane of results."""
+    """Compute the averages of rows begin .. end - 1 of a plane of results."""
     cdef intptr_t at, d, h, i, j, k, u, v, first, last
     cdef const real* row
     cdef const real* below
@@ -207,7 +207,7 @@ cdef inline void avg_rows(const Pool* p, const real* x, real* y, intptr_t begin,
 
 
 cdef inline void avg_whole_back(const Pool* p, const real* dy, real* dx, intptr_t begin, intptr_t end) noexcept nogil:
-    """The plane is one window: its numbers begin .. end - 1."""
+    """Set dx for numbers begin .. end - 1 of a plane that is one window."""
     cdef real share = dy[0] / (<const real*>p.counts)[0]
     cdef intptr_t i
     for i in range(begin, end):
@@ -217,7 +217,7 @@ cdef inline void avg_whole_back(const Pool* p, const real* dy, real* dx, intptr_
 cdef inline void avg_rows_back(
     const Pool* p, const real* dy, real* dx, real* row, intptr_t begin, intptr_t end
 ) noexcept nogil:
-    """Every gradient of some rows, divided, to all that its window met. row: scratch for a row of them."""
+    """Add every gradient of some rows, divided, at all places of its window. row: scratch for a row of gradients."""
     cdef intptr_t at, d, h, i, j, k, u, v, first, last
     cdef real* target
     cdef real* below

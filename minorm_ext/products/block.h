@@ -1,12 +1,12 @@
 /* The innermost block: c[i][j] += sum over k of a[rows[i] + steps[k].a] * b[steps[k].b + j], in the order of tiles.
  *
- * The order is part of the result: docs/maths-narrow-types.md. Of every 32 steps those with even numbers form one chain
- * of multiply-adds, those with odd numbers another, both from +0; the two are added to each other, and then to c. Steps
- * that are missing at the end count as 0 * 0. How rows, columns and blocks are dealt out cannot matter.
+ * The order is part of the result: docs/maths-narrow-types.md. In every 32 steps, the even steps form one chain of
+ * multiply-adds and the odd steps another, both from +0. The two are added to each other, and then to c. Missing steps
+ * at the end count as 0 * 0. It cannot matter how jobs share rows, columns and blocks.
  *
- * a and b are read where tables say, so a matrix product, a convolution and both of its gradients are this one loop.
- * `prepared`: b is a panel that minorm_prepare has seen. `exact`: floats hold all products. runs[block]: how far the
- * steps of a whole block are apart in b, if they are neighbours in a and equally far apart; BY_TABLE, if only they are
+ * Tables say where to read a and b, so a matrix product, a convolution and both of its gradients are this one loop.
+ * `prepared`: b is a panel that minorm_prepare has seen. `exact`: floats hold all products. runs[block]: the distance
+ * of a whole block's steps in b, if they are neighbours in a and equally far apart; BY_TABLE, if they are only
  * neighbours in a; else 0.
  */
 #ifndef MINORM_PRODUCTS_BLOCK_H
@@ -22,8 +22,8 @@
 
 #include "products/tile.h"
 
-#define ROWS 32          /* whose sums memory must hold, whatever their number: a multiple */
-#define PANEL_STEPS STEPS /* and a panel that is packed: a multiple of so many steps */
+#define ROWS 32          /* the rows of sums in memory must be a multiple of this */
+#define PANEL_STEPS STEPS /* and the steps of a packed panel a multiple of this */
 #define STAGED_STEPS 512 /* of b in tiles at a time */
 
 /* Rows of a from step 0 on, for two tiles. */
@@ -48,7 +48,7 @@ static INLINE void minorm_stage_b(minorm_cell *to, const minorm_cell *b, const m
     }
 }
 
-/* A panel that is packed once for many products, PANEL cells a step, in the order in which tiles take it. */
+/* Reorder a panel that is packed once for many products, PANEL cells a step, into the order that tiles read. */
 static NOINLINE void minorm_prepare(minorm_cell *panel, intptr_t depth) {
     minorm_cell copy[STEPS * PANEL];
     minorm_step steps[STEPS];
@@ -132,7 +132,7 @@ static INLINE void minorm_chain(const int rows, const int width, const float *co
     }
 }
 
-/* The same where the steps of the whole block are equally far apart: nothing is looked up. */
+/* The same for a block whose steps are all equally far apart: it needs no table. */
 static INLINE void minorm_run(const int rows, const int width, const float *const *row, intptr_t a, const float *b,
                               intptr_t b_step, VECTOR (*sum)[2]) {
     VECTOR column[2], number;
@@ -185,8 +185,8 @@ static INLINE void minorm_add_rows(const int rows, const int width, const float 
     }
 }
 
-/* The same number by number, for products that a float cannot hold: in double they are exact, and so is every sum that
-   would round otherwise. */
+/* The same, one number at a time, for products that a float cannot hold: in double they are exact, and so is every sum
+   that would round otherwise. */
 static NOINLINE void minorm_carefully(const float *a, const int32_t *rows, intptr_t row_count, const float *b,
                                       const minorm_step *steps, intptr_t depth, float *c, intptr_t columns) {
     for (intptr_t i = 0; i < row_count; i++) {
@@ -236,7 +236,7 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
 
 #endif
 
-/* Begin and end a job: denormals count as zero in it, and tiles are there. */
+/* Begin and end a job: inside, denormals count as zero, and tiles are ready. */
 static inline uint64_t minorm_begin(void) {
 #ifdef MINORM_TILES
     minorm_tiles_begin();

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-# What blocks of products of bfloat16 are made of.
+# The types and functions of block.h for products of bfloat16.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t, uint64_t
 
@@ -9,8 +9,8 @@ from minorm_ext.runtime.numbers cimport ceil_div
 cdef extern from "products/block.h" nogil:
     enum:
         PANEL  # columns of sums that a block computes
-        ROWS   # sums take memory for a multiple of so many rows
-        PANEL_STEPS  # and packed panels for a multiple of so many steps
+        ROWS   # sums take memory for a multiple of this many rows
+        PANEL_STEPS  # and packed panels for a multiple of this many steps
         FUSED
         STEPS
         NEIGHBOURS "BY_TABLE"
@@ -40,10 +40,10 @@ cdef extern from "products/block.h" nogil:
     void end_job "minorm_end"(uint64_t before)
 
 cdef inline intptr_t panel_cells(intptr_t depth) noexcept nogil:
-    """Cells of a packed panel."""
+    """Return how many cells a packed panel has."""
     return ceil_div(depth, PANEL_STEPS) * PANEL_STEPS * PANEL
 
 
 cdef inline intptr_t sum_rows(intptr_t rows) noexcept nogil:
-    """Rows of sums, PANEL numbers each, that memory is needed for."""
+    """Return how many rows of sums, PANEL numbers each, need memory."""
     return ceil_div(rows, ROWS) * ROWS

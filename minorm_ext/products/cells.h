@@ -1,7 +1,7 @@
 /* Numbers of 16 bits on their way into products and out of them.
  *
- * A panel holds cells: floats, into which bfloat16 is widened once for all of its uses, or, where the processor
- * multiplies tiles, the 16 bits themselves. Results are sums in float, PANEL columns beside each other.
+ * A panel holds cells. A cell is a float, to which bfloat16 is widened once for all of its uses, or the 16 bits
+ * themselves if the processor multiplies tiles. Results are sums in float, PANEL columns beside each other.
  */
 #ifndef MINORM_PRODUCTS_CELLS_H
 #define MINORM_PRODUCTS_CELLS_H
@@ -51,7 +51,7 @@ static INLINE void minorm_row_in(minorm_cell *to, const uint16_t *from, intptr_t
 #endif
 }
 
-/* LANES columns of which `rows` neighbours, LANES at most, are read down the memory: to[i][j] = from[j][i]. */
+/* LANES columns, each with `rows` neighbours in memory, LANES at most: to[i][j] = from[j][i]. */
 static INLINE void minorm_square_in(minorm_cell *to, intptr_t to_row, const uint16_t *from, intptr_t column_step,
                                     intptr_t rows) {
     VECTOR square[LANES];
@@ -68,7 +68,7 @@ static INLINE void minorm_square_in(minorm_cell *to, intptr_t to_row, const uint
     }
 }
 
-/* to[i][j] = from[i][j] for so many rows and columns. Squares at the ends overlap the ones before. */
+/* to[i][j] = from[i][j] for these rows and columns. Squares at the ends overlap the ones before. */
 static NOINLINE void minorm_cells_in(minorm_cell *to, intptr_t to_row, const uint16_t *from, intptr_t row_step,
                                      intptr_t column_step, intptr_t rows, intptr_t columns) {
     if (column_step == 1) {
@@ -109,7 +109,7 @@ static NOINLINE void minorm_rows_out(const float *sums, intptr_t rows, intptr_t 
     }
 }
 
-/* The same in planes: y[j][place[i]]. Where places follow each other, whole vectors of them. */
+/* The same in planes: y[j][place[i]]. Places that follow each other are stored as whole vectors. */
 static NOINLINE void minorm_planes_out(const float *sums, intptr_t rows, intptr_t columns, const uint16_t *bias,
                                        uint16_t *y, intptr_t y_plane, const intptr_t *place) {
     float wide[PANEL] = {0};
@@ -139,7 +139,7 @@ static NOINLINE void minorm_planes_out(const float *sums, intptr_t rows, intptr_
     }
 }
 
-/* Sums of several chunks, each `chunk` numbers behind the one before, added up in their order from the first on. */
+/* Add up the sums of several chunks, each `chunk` numbers after the one before, in their order. */
 static NOINLINE void minorm_chunks_out(const float *sums, intptr_t chunk, intptr_t chunks, const int32_t *place,
                                        uint16_t *y) {
     for (int j = 0; j < PANEL; j += LANES) {
@@ -155,7 +155,7 @@ static NOINLINE void minorm_chunks_out(const float *sums, intptr_t chunk, intptr
 
 /* ---- denormals count as zero ------------------------------------------------------------------------------------ */
 
-/* In here alone: what was in force is put back at the end of every job. */
+/* Only inside a job: minorm_restore sets the former mode at its end. */
 static NOINLINE uint64_t minorm_flush_denormals(void) {
 #if defined(__x86_64__)
     const unsigned before = __builtin_ia32_stmxcsr();
@@ -183,7 +183,7 @@ static NOINLINE void minorm_restore(uint64_t before) {
 
 /* ---- where two roundings are one -------------------------------------------------------------------------------- */
 
-/* The magnitudes of the least and the greatest of numbers, zeros and denormals apart. */
+/* The magnitudes of the least and the greatest number, without zeros and denormals. */
 typedef struct {
     uint16_t least, most;
 } minorm_range;
@@ -194,7 +194,7 @@ static INLINE minorm_shorts minorm_where(minorm_shorts mask, minorm_shorts yes, 
     return (mask & yes) | (~mask & no);
 }
 
-/* Eight numbers more. Magnitudes have 15 bits, so signed numbers compare them. */
+/* Take in eight more numbers. Magnitudes have 15 bits, so comparing signed numbers is right. */
 static INLINE void minorm_look(minorm_shorts *least, minorm_shorts *most, minorm_shorts numbers) {
     const minorm_shorts none = {0}, size = numbers & (none + 0x7fff);
     const minorm_shorts counted = minorm_where(size < none + 0x80, none + 0x7fff, size);
@@ -225,8 +225,8 @@ static NOINLINE void minorm_widen_range(minorm_range *range, const uint16_t *fro
     }
 }
 
-/* A product of two bfloat16 is exact in float unless it is too small or too large for one. Exact, it may be rounded
-   before it is added: a multiplication and an addition then give what a multiply-add gives. */
+/* A product of two bfloat16 is exact in float unless it is too small or too large for one. An exact product may be
+   rounded before the addition: then a multiplication and an addition give the same as a multiply-add. */
 static inline bool minorm_products_exact(minorm_range a, minorm_range b) {
     return (a.least >> 7) + (b.least >> 7) >= 128 && (a.most >> 7) + (b.most >> 7) <= 380;
 }

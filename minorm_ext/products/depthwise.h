@@ -1,8 +1,8 @@
 /* Depthwise convolutions of bytes: each output channel reads one channel of x.
  *
- * A padded plane of a channel is packed as 16-bit numbers less their zero point, row by row, and within a row phase by
- * phase of the stride; so a tap is a run of places. Two taps at a time are interleaved and multiplied by a pair of
- * weights: vpmaddwd. Without that instruction float32 computes these sums, exactly.
+ * A padded plane of a channel is packed as 16-bit numbers less their zero point: row by row, and within a row phase by
+ * phase of the stride. So a tap is a run of places. The loop interleaves two taps at a time and multiplies them by a
+ * pair of weights: vpmaddwd. Without that instruction float32 computes these sums, exactly.
  */
 #ifndef MINORM_PRODUCTS_DEPTHWISE_H
 #define MINORM_PRODUCTS_DEPTHWISE_H
@@ -12,7 +12,7 @@
 typedef struct {
     intptr_t height, width, out_height, out_width;
     intptr_t stride_h, stride_w, low_h, low_w;
-    intptr_t rows, pitch; /* of a packed plane: so many rows of stride_w phases, each of so many numbers */
+    intptr_t rows, pitch; /* of a packed plane: the number of rows of stride_w phases, and the numbers of each phase */
     intptr_t pairs;
     const int32_t *taps; /* two for each pair: where it begins in the plane */
 } minorm_depthwise;

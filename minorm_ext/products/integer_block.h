@@ -1,5 +1,5 @@
-/* The innermost block of integers: c[i][j] += sum over k of a[rows[i] + steps[k]] . b[k][j], a product of two cells
- * being that of the numbers that they hold, added up.
+/* The innermost block of integers: c[i][j] += sum over k of a[rows[i] + steps[k]] . b[k][j]. The product of two cells
+ * is the sum of the products of their numbers.
  *
  * Sums of integers are exact modulo 2^32, so no order matters. The level and the processor decide which of these
  * multiplies:
@@ -9,7 +9,7 @@
  *     light      vpmaddubsw, whose sums of pairs are cut off at 16 bits: for weights with which none is
  *     pairs      vpmaddwd, two numbers of 16 bits
  *
- * With MINORM_EMULATED quads and tiles are plain C, so that everything around them runs on processors without.
+ * With MINORM_EMULATED quads and tiles are plain C, so that all other code runs on processors without them.
  */
 #ifndef MINORM_PRODUCTS_INTEGER_BLOCK_H
 #define MINORM_PRODUCTS_INTEGER_BLOCK_H
@@ -139,8 +139,8 @@ static inline int minorm_has_quads(void) { return 0; }
 
 #include "products/tile.h"
 
-#define ROWS 32 /* memory for sums must hold a multiple of so many rows */
-#define PANEL_STEPS TILE /* and a panel a multiple of so many steps, the last ones 0 */
+#define ROWS 32 /* memory for sums must hold a multiple of this many rows */
+#define PANEL_STEPS TILE /* and a panel a multiple of this many steps, the last ones 0 */
 
 /* TILE cells of each of 32 rows, for two tiles. */
 static INLINE void minorm_stage_cells(int32_t *to, const int32_t *a, const int32_t *rows, intptr_t row_count,
@@ -205,7 +205,7 @@ static inline void minorm_end_integers(void) {}
 
 #endif
 
-/* What the numbers of a row add up to, where zero points of weights are not 0. */
+/* The sum of each row's numbers, for zero points of weights that are not 0. */
 static NOINLINE void minorm_row_sums(int group, const int32_t *a, const int32_t *rows, intptr_t row_count,
                                      const int32_t *steps, intptr_t depth, int32_t *to) {
     for (intptr_t i = 0; i < row_count; i++) {

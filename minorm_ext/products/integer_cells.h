@@ -1,9 +1,9 @@
 /* Bytes on their way into products of integers and out of them.
  *
- * A cell is 32 bits that hold neighbours along the depth: two numbers of 16 bits, or, where the processor adds up four
- * products of bytes at once, four bytes. Whatever the types are, x is stored as unsigned bytes and w as signed ones: a
- * signed x is moved up by 128, an unsigned w down, and so are their zero points. Results are sums in int32, which wrap
- * around, PANEL columns beside each other.
+ * A cell is 32 bits that hold neighbours along the depth: two numbers of 16 bits, or four bytes if the processor adds
+ * up four products of bytes at once. For all types, x is stored as unsigned bytes and w as signed ones: 128 is added to
+ * a signed x and subtracted from an unsigned w, and the same for their zero points. Results are sums in int32, which
+ * wrap around, PANEL columns beside each other.
  */
 #ifndef MINORM_PRODUCTS_INTEGER_CELLS_H
 #define MINORM_PRODUCTS_INTEGER_CELLS_H
@@ -128,8 +128,8 @@ static NOINLINE void minorm_weights_in(int group, int32_t *to, const uint8_t *w,
 
 /* ---- and out of sums -------------------------------------------------------------------------------------------- */
 
-/* How the sums of a panel become results. Without `scale` they stay int32; with it they become bytes: multiplied by it
-   in float, rounded half way to the even one, moved by `zero` and cut off at low and high. */
+/* The steps from the sums of a panel to results. Without `scale` sums stay int32. With it they become bytes: multiply
+   by it in float, round half way to the even number, add `zero`, and cut off at low and high. */
 typedef struct {
     const int32_t *offset; /* of each column: the bias, and what the zero point of x brings */
     const int32_t *w_zero; /* of each column, or NULL where all are 0: it is multiplied by the row's own sum */
@@ -178,7 +178,7 @@ static INLINE void minorm_column_ends(const minorm_ends *ends, intptr_t first, i
     if (ends->scale) memcpy(scale, ends->scale + first, (size_t)columns * 4);
 }
 
-/* The results of so many rows, beside each other: y[i][j]. */
+/* Store the results of these rows, beside each other: y[i][j]. */
 static INLINE void minorm_write_rows(const bool bytes, const bool zeros, const minorm_ends *ends, const int32_t *sums,
                                      const int32_t *row_sums, intptr_t rows, intptr_t first, intptr_t columns, void *y,
                                      intptr_t y_row) {
@@ -219,7 +219,7 @@ static INLINE void minorm_plane_out(const bool bytes, void *y, intptr_t plane, c
     }
 }
 
-/* The same in planes: y[j][place[i]]. Where places follow each other, whole vectors of them. */
+/* The same in planes: y[j][place[i]]. Places that follow each other are stored as whole vectors. */
 static INLINE void minorm_write_planes(const bool bytes, const bool zeros, const minorm_ends *ends,
                                        const int32_t *sums, const int32_t *row_sums, intptr_t rows, intptr_t first,
                                        intptr_t columns, void *y, intptr_t y_plane, const intptr_t *place) {

@@ -12,8 +12,8 @@ from minorm_ext.runtime.numbers cimport ceil_div, cut
 cdef extern from "products/integer_block.h" nogil:
     enum:
         PANEL  # columns of sums that a block computes
-        ROWS   # sums take memory for a multiple of so many rows
-        PANEL_STEPS  # and panels for a multiple of so many steps
+        ROWS   # sums take memory for a multiple of this many rows
+        PANEL_STEPS  # and panels for a multiple of this many steps
         LIGHT  # whether weights whose sums of pairs fit 16 bits are worth bytes
         DEPTHWISE  # whether there are kernels for depthwise convolutions
     ctypedef struct Ends "minorm_ends":
@@ -109,7 +109,7 @@ cdef struct DepthwiseJobs:  # what all jobs share
 
 
 cdef inline void depthwise_job(const void* task, Py_ssize_t plane) noexcept nogil:
-    """One channel of one image, and its outputs."""
+    """Convolve one channel of one image into its outputs."""
     cdef const DepthwiseJobs* p = <const DepthwiseJobs*>task
     cdef intptr_t size = p.shape.out_height * p.shape.out_width * p.itemsize
     cdef int16_t* packed = p.scratch + threadid() * p.own
@@ -123,7 +123,7 @@ cdef inline void depthwise_job(const void* task, Py_ssize_t plane) noexcept nogi
 
 
 cdef inline intptr_t panels_of(const Panels* w) noexcept nogil:
-    """Panels of the outputs of a group."""
+    """Return how many panels the outputs of a group have."""
     return ceil_div(w.outputs, PANEL)
 
 
@@ -132,12 +132,12 @@ cdef inline intptr_t panel_cells(const Panels* w) noexcept nogil:
 
 
 cdef inline intptr_t sum_cells(intptr_t rows) noexcept nogil:
-    """The sums of one panel, and what each row adds up to."""
+    """Return how many numbers the sums of one panel take, with the sum of each row."""
     return ceil_div(rows, ROWS) * ROWS * (PANEL + 1)
 
 
 cdef inline void pack_job(const void* task, Py_ssize_t unit) noexcept nogil:
-    """One panel of one group."""
+    """Pack one panel of one group."""
     cdef const Panels* w = <const Panels*>task
     cdef intptr_t group = unit // panels_of(w)
     cdef intptr_t panel = unit % panels_of(w)
@@ -157,7 +157,7 @@ cdef inline void multiply(
     const IntegerProduct* p, intptr_t panel, const int32_t* left, const int32_t* places, const int32_t* steps,
     intptr_t rows, int32_t* sums
 ) noexcept nogil:
-    """The sums of rows by a panel, counted through all groups."""
+    """Compute the sums of rows by a panel; its number counts through all groups."""
     cdef const Panels* w = p.w
     memset(sums, 0, ceil_div(rows, ROWS) * ROWS * PANEL * sizeof(int32_t))
     product(
@@ -166,7 +166,7 @@ cdef inline void multiply(
 
 
 cdef inline void matrix_job(const void* task, Py_ssize_t job) noexcept nogil:
-    """Some rows of one matrix of the stack, and some panels of columns."""
+    """Compute some rows of one matrix of the stack, for some panels of columns."""
     cdef const IntegerProduct* p = <const IntegerProduct*>task
     cdef const Panels* w = p.w
     cdef intptr_t part = job % p.parts
@@ -194,7 +194,7 @@ cdef inline void matrix_job(const void* task, Py_ssize_t job) noexcept nogil:
 cdef inline void pack_row(
     const IntegerProduct* p, int32_t* to, const uint8_t* x, intptr_t d, intptr_t h, intptr_t w
 ) noexcept nogil:
-    """A row of a plane from place (d, h, w) of the source on, which may lie outside of it."""
+    """Pack a row of a plane from place (d, h, w) of the source on; the place may lie outside of it."""
     cdef const Planes* o = p.planes
     cdef const Panels* of = p.w
     cdef intptr_t begin = min(o.plane[2], max(0, -w))
@@ -212,7 +212,7 @@ cdef inline void pack_row(
 cdef inline void pack_segment(
     const IntegerProduct* p, int32_t* to, intptr_t group, intptr_t image, intptr_t images, intptr_t strip
 ) noexcept nogil:
-    """The planes of some images, of one group."""
+    """Pack the planes of some images, for one group."""
     cdef const Planes* o = p.planes
     cdef intptr_t[3] start
     cdef intptr_t i, d, h
@@ -228,12 +228,12 @@ cdef inline void pack_segment(
 
 
 cdef inline intptr_t plane_cells(const IntegerProduct* p) noexcept nogil:
-    """Of a segment, in whole lines of the cache."""
+    """Return how many cells a segment takes, in whole lines of the cache."""
     return ceil_div(p.planes.fit * p.planes.plane_size * p.w.cells, 16) * 16
 
 
 cdef inline void plane_job(const void* task, Py_ssize_t job) noexcept nogil:
-    """One segment of one group, and some panels of its outputs."""
+    """Compute one segment of one group, for some panels of its outputs."""
     cdef const IntegerProduct* p = <const IntegerProduct*>task
     cdef const Panels* w = p.w
     cdef const Planes* o = p.planes

@@ -28,11 +28,11 @@ cdef enum:
 
 
 cdef class Weights:
-    """w, (groups, outputs, channels, taps) with these steps between its bytes, packed.
+    """Holds w, (groups, outputs, channels, taps) with these steps between its bytes, in packed panels.
 
     flip     128 where w is unsigned: it is stored less 128
-    light    whether the sizes of two channels that share a cell add up to 128 at most, as they are stored
-    totals   an int32 array that is filled: what the stored numbers of each output add up to, PANEL for each panel
+    light    whether the sizes of two channels that share a cell add up to 128 at most, in their stored form
+    totals   an int32 array, filled with the sum of each output's stored numbers, PANEL for each panel
     """
 
     cdef Panels panels
@@ -60,18 +60,18 @@ cdef class Weights:
 
     @property
     def group(self):
-        """Numbers of a cell."""
+        """Return how many numbers a cell holds."""
         return self.panels.group
 
     def column_totals(self):
-        """What the stored numbers of each output of each group add up to: (groups, outputs)."""
+        """Return the sum of the stored numbers of each output of each group: (groups, outputs)."""
         return self.totals.reshape(self.panels.groups, -1)[:, :self.panels.outputs]
 
 
 cdef int take_ends(Ends* to, ends, intptr_t count) except -1:
-    """offset, w_zero or None, (scale, zero, low, high) or None: what becomes of the sums of each of so many outputs.
+    """Read ends = (offset, w_zero or None, (scale, zero, low, high) or None), which says how sums become results.
 
-    The bytes of a result.
+    Each array has `count` numbers, one for each output. Return the bytes of a result.
     """
     offset, w_zero, narrowed = ends
     to.offset = <const int32_t*>address(offset, 4, False, count)
@@ -122,7 +122,7 @@ def multiply(x, Weights weights, int flip, ends, y, intptr_t rows, empty, int32,
 
 
 cdef class IntegerConvolution:
-    """The tables of conv_products.py, made for cells in place of channels."""
+    """Holds the tables of conv_products.py, made for cells in place of channels."""
 
     cdef Planes planes
     cdef object tables
@@ -134,7 +134,7 @@ cdef class IntegerConvolution:
         self.work = <double>self.planes.images * sizes["work"]
 
     def correlate(self, x, Weights weights, int flip, int zero, ends, y, empty, int32, int threads):
-        """y, the sum over x with the weights. x and y in C order; zero is x's zero point as it is stored."""
+        """y = the sum over x with the weights. x and y in C order; zero is x's zero point in its stored form."""
         cdef IntegerProduct p
         cdef const Planes* o = &self.planes
         cdef const Panels* w = &weights.panels
@@ -163,7 +163,7 @@ cdef class IntegerConvolution:
 
 
 cdef class DepthwiseConvolution:
-    """A depthwise convolution over two axes, of weights less their zero points in int16.
+    """Computes a depthwise convolution over two axes, with weights less their zero points in int16.
 
     sizes    height, width, out_height, out_width, stride_h, stride_w, low_h, low_w, rows, pitch: as depthwise.h says
     taps     int32, where each tap begins in the packed plane, two for each pair
@@ -187,7 +187,7 @@ cdef class DepthwiseConvolution:
         p.own = ceil_div(d.rows * d.stride_w * d.pitch, 64) * 64
 
     def correlate(self, x, bint is_signed, int zero, ends, y, empty, int32, int threads):
-        """y, the sum over x with the weights. x and y in C order."""
+        """y = the sum over x with the weights. x and y in C order."""
         cdef DepthwiseJobs p = self.jobs
         cdef intptr_t planes = self.images * p.channels
         cdef intptr_t size = p.shape.out_height * p.shape.out_width * p.multiple
@@ -205,7 +205,7 @@ cdef class DepthwiseConvolution:
 
 
 def finish(sums, bint floats, ends, y, intptr_t stack, intptr_t outputs):
-    """y = what becomes of sums, (stack, outputs, the rest) in C order: int32, or whole numbers in float32."""
+    """y = the results of sums, (stack, outputs, the rest) in C order: int32, or whole numbers in float32."""
     cdef Ends to_y
     cdef intptr_t itemsize = take_ends(&to_y, ends, outputs)
     cdef intptr_t size, i

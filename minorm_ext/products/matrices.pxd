@@ -43,12 +43,12 @@ cdef struct Product:
 
 
 cdef inline intptr_t block_rows(const Product* p) noexcept nogil:
-    """Rows of a job, at most."""
+    """Return how many rows a job has at most."""
     return min(MOST_ROWS, p.rows)
 
 
 cdef inline void pack_strip(const Product* p, intptr_t unit, intptr_t k, intptr_t depth, Cell* to) noexcept nogil:
-    """So many rows of b from k on, of one strip."""
+    """Pack `depth` rows of b from k on, of one strip."""
     cdef intptr_t column = unit % p.strips * PANEL
     cdef intptr_t columns = min(<intptr_t>PANEL, p.columns - column)
     cdef const uint16_t* b = <const uint16_t*>p.b.data + offset(p.shape, &p.b, unit // p.strips)
@@ -64,7 +64,7 @@ cdef inline void pack_job(const void* task, Py_ssize_t unit) noexcept nogil:
 
 
 cdef inline void multiply_job(const void* task, Py_ssize_t job) noexcept nogil:
-    """Some rows of one matrix, and some of the strips that are packed."""
+    """Multiply some rows of one matrix by some of the packed strips."""
     cdef const Product* p = <const Product*>task
     cdef intptr_t part = job % p.parts
     cdef intptr_t block = job // p.parts % p.row_blocks
@@ -108,7 +108,7 @@ cdef inline void multiply_job(const void* task, Py_ssize_t job) noexcept nogil:
 
 
 cdef inline Range range_of(const Product* p, const Operand* x, intptr_t rows, intptr_t columns) noexcept nogil:
-    """The range of an operand's numbers."""
+    """Return the range of an operand's numbers."""
     cdef Range found
     cdef intptr_t index
     found.least, found.most = 0x7fff, 0

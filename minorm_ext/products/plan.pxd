@@ -50,7 +50,7 @@ cdef struct Planes:
 
 
 cdef inline int fill_planes(Planes* p, dict tables, dict sizes) except -1:
-    """The arrays of the tables have to live as long as the pointers."""
+    """Fill in the tables and sizes; the arrays of the tables must live as long as the pointers."""
     p.images, p.groups, p.channels, p.outputs = (
         sizes["images"], sizes["groups"], sizes["channels"], sizes["outputs"])
     p.source, p.plane, p.low = sizes["source"], sizes["plane"], sizes["low"]
@@ -78,15 +78,15 @@ cdef inline intptr_t segments_of(const Planes* p) noexcept nogil:
 
 
 cdef inline intptr_t results_of(const Planes* p, const Phase* phase, intptr_t strip) noexcept nogil:
-    """How many results of a phase a strip has."""
+    """Return how many results of a phase a strip has."""
     return max(0, min(p.count, phase.along - strip * p.count)) * phase.inner
 
 
 cdef inline int threads_for(double work, int threads) noexcept nogil:
-    """How many threads are worth waking: each should have some ten microseconds to do."""
+    """Return how many threads are worth waking: each should have about ten microseconds of work."""
     return <int>min(<double>threads, 1 + work / WORTH)
 
 
 cdef inline intptr_t round_of(intptr_t jobs, double work, int threads) noexcept nogil:
-    """How many of so many jobs, which have so much work together, are done between two checks of signals."""
+    """Return how many of these jobs, with this work in all, may run between two checks of signals."""
     return max(threads, <intptr_t>(jobs * min(1.0, threads * <double>SIGNAL_INTERVAL / (work + 1))))

@@ -40,14 +40,14 @@ cdef struct WeightGradient:  # what all jobs share that compute dw
 
 
 cdef inline intptr_t plane_cells(const Planes* p) noexcept nogil:
-    """Of a segment, and zeros behind it."""
+    """Return how many cells a segment takes, with the zeros after it."""
     return p.fit * p.plane_size * p.channels + p.zeros
 
 
 cdef inline void pack_row(
     const Planes* p, Cell* to, const uint16_t* x, intptr_t d, intptr_t h, intptr_t w
 ) noexcept nogil:
-    """A row of a plane from place (d, h, w) of the source on, which may lie outside of it."""
+    """Pack a row of a plane from place (d, h, w) of the source on; the place may lie outside of it."""
     cdef intptr_t begin = min(p.plane[2], max(0, -w))
     cdef intptr_t end = max(begin, min(p.plane[2], p.source[2] - w))
     if not (0 <= d < p.source[0] and 0 <= h < p.source[1]):
@@ -63,7 +63,7 @@ cdef inline void pack_row(
 cdef inline void pack_segment(
     const Planes* p, Cell* to, const uint16_t* x, intptr_t group, intptr_t image, intptr_t images, intptr_t strip
 ) noexcept nogil:
-    """The planes of some images, of one group."""
+    """Pack the planes of some images, for one group."""
     cdef intptr_t[3] start
     cdef intptr_t i, d, h
     start[0], start[1], start[2] = -p.low[0], -p.low[1], -p.low[2]
@@ -81,18 +81,18 @@ cdef inline void pack_segment(
 
 
 cdef inline intptr_t panels_of(const Planes* p) noexcept nogil:
-    """Panels of the outputs of a group."""
+    """Return how many panels the outputs of a group have."""
     return ceil_div(p.outputs, PANEL)
 
 
 cdef inline Cell* panel_at(const Correlation* c, intptr_t group, const Phase* phase, intptr_t panel) noexcept nogil:
-    """Where the weights of one panel of outputs are packed."""
+    """Return where the packed weights of one panel of outputs begin."""
     cdef const Planes* p = c.planes
     return c.panels + (group * p.weights + phase.weights) * panels_of(p) * PANEL + panel * panel_cells(phase.depth)
 
 
 cdef inline void pack_weights(const void* task, Py_ssize_t unit) noexcept nogil:
-    """The weights of one group, phase and panel of outputs: tap by tap, and in each the channels."""
+    """Pack the weights of one group, phase and panel of outputs: tap by tap, and channel by channel in each tap."""
     cdef const Correlation* c = <const Correlation*>task
     cdef const Planes* p = c.planes
     cdef intptr_t panel = unit % panels_of(p)
@@ -114,7 +114,7 @@ cdef inline void pack_weights(const void* task, Py_ssize_t unit) noexcept nogil:
 
 
 cdef inline void correlate_job(const void* task, Py_ssize_t job) noexcept nogil:
-    """One segment of one group, and some panels of its outputs."""
+    """Compute one segment of one group, for some panels of its outputs."""
     cdef const Correlation* c = <const Correlation*>task
     cdef const Planes* p = c.planes
     cdef intptr_t part = job % c.parts
@@ -161,7 +161,7 @@ cdef inline float* sums_at(const WeightGradient* g, intptr_t chunk, intptr_t gro
 
 
 cdef inline intptr_t gradient_row(const Planes* p) noexcept nogil:
-    """Cells from a packed output channel of dy to the next."""
+    """Return the number of cells from a packed output channel of dy to the next."""
     return p.most_rows + 16
 
 
@@ -172,7 +172,7 @@ cdef inline intptr_t depths_of(const Planes* p) noexcept nogil:
 cdef inline void pack_gradients(
     const WeightGradient* g, Cell* to, intptr_t group, intptr_t image, intptr_t images, intptr_t strip, intptr_t count
 ) noexcept nogil:
-    """So many results of each output of a group, image after image."""
+    """Pack the gradients of some results of each output of a group, image after image."""
     cdef const Planes* p = g.planes
     cdef const uint16_t* dy
     cdef intptr_t i
@@ -182,7 +182,7 @@ cdef inline void pack_gradients(
 
 
 cdef inline void weight_job(const void* task, Py_ssize_t job) noexcept nogil:
-    """The next segments of one chunk, of one group and some panels of its columns."""
+    """Add the next segments of one chunk, for one group and some panels of its columns."""
     cdef const WeightGradient* g = <const WeightGradient*>task
     cdef const Planes* p = g.planes
     cdef intptr_t part = job % g.parts
@@ -218,7 +218,7 @@ cdef inline void weight_job(const void* task, Py_ssize_t job) noexcept nogil:
 
 
 cdef inline void merge_job(const void* task, Py_ssize_t output) noexcept nogil:
-    """The weights of one output of all groups, from the sums of all chunks."""
+    """Add up the weights' gradients of one output of all groups, from the sums of all chunks."""
     cdef const WeightGradient* g = <const WeightGradient*>task
     cdef const Planes* p = g.planes
     cdef intptr_t chunk = p.groups * p.column_panels * sum_rows(p.outputs) * PANEL

@@ -2,8 +2,8 @@
 # Matrix products and convolutions of bfloat16, added up in the order of tiles on every processor
 # (docs/maths-narrow-types.md).
 #
-# Everything is one innermost block (block.h), which reads both sides where tables say. What is packed, and how it is
-# dealt out to jobs, is in matrices.pxd and planes.pxd; no bit depends on it.
+# Everything uses one innermost block (block.h), which reads both sides at places from tables. matrices.pxd and
+# planes.pxd pack the sides and deal the work out to jobs; no bit depends on that.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t
 
@@ -39,7 +39,7 @@ cdef void swap(Product* p) noexcept:
 
 
 cdef intptr_t measure(Product* p, int threads) noexcept:
-    """Cut the work; how many bytes of scratch memory it takes."""
+    """Cut the work, and return how many bytes of scratch memory it takes."""
     cdef bint deep = p.depth > DEPTH
     p.at_once = min(p.depth, DEPTH)
     p.strips, p.row_blocks = ceil_div(p.columns, PANEL), ceil_div(p.rows, block_rows(p))
@@ -54,7 +54,7 @@ cdef intptr_t measure(Product* p, int threads) noexcept:
 
 
 cdef void lay_out(Product* p, char* memory, int threads) noexcept:
-    """Take so much memory, and fill the tables in it: rows of a and of a strip as they are packed."""
+    """Use this memory, and fill the tables in it: rows of a and of a strip as they are packed."""
     cdef Step* steps
     cdef int32_t* places
     cdef int32_t* runs
@@ -74,7 +74,7 @@ cdef void lay_out(Product* p, char* memory, int threads) noexcept:
 
 
 cdef int multiply_all(Product* p, int threads) except -1 nogil:
-    """All strips, as many at a time as may be packed."""
+    """Multiply all strips, and pack as many at a time as the memory allows."""
     cdef double work = <double>p.stack * p.rows * p.columns * p.depth
     cdef double share
     cdef intptr_t all_units = p.stack * p.strips
@@ -104,7 +104,7 @@ def multiply(a, b, bias, empty, int threads):
     """a @ b + bias: a (..., rows, depth), b (..., depth, columns), bias (columns) or None, all of bfloat16.
 
     a and b have any steps and the same leading axes, which are a stack of matrices; bias is in C order. empty(shape,
-    dtype) makes the result and scratch memory. None where an operand is not aligned.
+    dtype) makes the result and scratch memory. Return None if an operand is not aligned.
     """
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape
@@ -138,7 +138,7 @@ def multiply(a, b, bias, empty, int threads):
 
 
 cdef Range range_of_array(array, intptr_t count) except *:
-    """The range of an array's numbers, where it matters."""
+    """Return the range of an array's numbers, if it matters."""
     cdef Range found
     found.least, found.most = 0x7fff, 0
     if not FUSED:
@@ -147,7 +147,7 @@ cdef Range range_of_array(array, intptr_t count) except *:
 
 
 cdef class Convolution:
-    """The tables of conv_products.py and the shapes, as the jobs read them."""
+    """Holds the tables of conv_products.py and the shapes in the form that the jobs read."""
 
     cdef Planes planes
     cdef object tables
@@ -198,7 +198,7 @@ cdef class Convolution:
             parallel_for(correlate_job, &c, 0, jobs, round_of(jobs, self.work, threads), threads)
 
     def weight_gradient(self, dy, x, dw, empty, int threads):
-        """dw, the gradient of the sum over x for its weights. All arrays in C order."""
+        """dw = the gradient of the sum over x for its weights. All arrays in C order."""
         cdef const Planes* p = &self.planes
         cdef WeightGradient g
         cdef intptr_t jobs, i, sums, longest

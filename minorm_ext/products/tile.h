@@ -1,6 +1,6 @@
 /* A processor's tiles of 16 rows of 64 bytes: loading, storing, and c += a b as `tdpbf16ps` and `tdpbusd` add it up.
  *
- * With MINORM_EMULATED the same in plain C, so that everything around it runs on processors without tiles.
+ * With MINORM_EMULATED plain C does the same, so that all other code runs on processors without tiles.
  */
 #ifndef MINORM_PRODUCTS_TILE_H
 #define MINORM_PRODUCTS_TILE_H
@@ -64,7 +64,7 @@ static inline void minorm_tiles_end(void) {}
 #define TILE_MULTIPLY(c, a, b) _tile_dpbf16ps(c, a, b)
 #define TILE_MULTIPLY_BYTES(c, a, b) _tile_dpbusd(c, a, b)
 
-/* All eight tiles whole: what has fewer rows or columns is filled with zeros. */
+/* All eight tiles are whole: zeros fill up operands with fewer rows or columns. */
 static NOINLINE void minorm_tiles_begin(void) {
     struct {
         uint8_t palette, start, reserved[14];

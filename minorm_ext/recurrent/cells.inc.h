@@ -1,7 +1,7 @@
-/* One step of one sequence: a row of every gate, forward and backward. recurrent.h sets REAL and NAME. The letters are
- * those of kernels/reference/recurrent.py, where the formulas can be read in NumPy.
+/* One step of one sequence: a row of every gate, forward and backward. recurrent.h sets REAL and NAME.
+ * kernels/reference/recurrent.py uses the same letters, and has the formulas in NumPy.
  *
- * Every loop is over the hidden units of one gate, and all that it touches lies in the first cache. */
+ * Every loop is over the hidden units of one gate, and all its data lies in the first cache. */
 
 static INLINE REAL NAME(positive)(REAL x) { return x < 0 ? -x : x; }
 static INLINE REAL NAME(unit)(REAL x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
@@ -102,7 +102,7 @@ static void NAME(gru_end)(const minorm_cell *k, REAL *a, const REAL *q, const RE
 
 /* ---- backward: dh is the gradient of the state after the step, da and dq are those of the pre-activations ---------
  *
- * What of the state before the step does not come by the product of dq with R goes to dh; s is scratch. */
+ * dh gets the part of the former state's gradient that does not come from the product of dq with R; s is scratch. */
 
 static void NAME(rnn_back)(const minorm_cell *k, const REAL *a, const REAL *v, REAL *dh, REAL *da, REAL *s) {
     const ptrdiff_t n = k->hidden;

@@ -24,15 +24,15 @@ typedef struct {
     double bound; /* of pre-activations; infinite for none */
 } minorm_cell;
 
-/* A matrix as `tile` reads it: strips of `width` columns, in each of them row after row, zeros beyond the last column;
- * or, for `dots`, as it lies: the transpose of an array without gaps. */
+/* A matrix in the format of `tile`: strips of `width` columns, row after row in each strip, zeros beyond the last
+ * column; or, for `dots`, in its own place: the transpose of an array without gaps. */
 typedef struct {
     const void *items;
     ptrdiff_t depth, columns, width; /* width 0: for `dots` */
 } minorm_factor;
 
-/* What all jobs of a call share. Arrays of all steps are (steps, batch, columns) or (steps, batch, hidden), without
- * gaps unless there is a step; those that are not wanted are NULL. */
+/* The data that all jobs of a call share. Arrays of all steps are (steps, batch, columns) or (steps, batch, hidden),
+ * without gaps unless there is a step; arrays that the caller does not want are NULL. */
 typedef struct {
     minorm_cell cell;
     ptrdiff_t steps, batch, columns; /* columns: of all gates */

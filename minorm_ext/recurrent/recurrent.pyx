@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # RNN, LSTM and GRU: one direction of a layer through all its steps, forward and backward.
 #
-# The product of the input with W, for all steps at once, is there already (kernels/cpu/recurrent.py). What is left
-# is what each step waits for: the state times R, and the gates (walk.inc.h, cells.inc.h). R is brought once a call
-# into the strips that the matrix product reads, unless it is used too seldom to pay for that. Threads share the
-# sequences, and every number of a product is one chain of multiply-adds, or partial sums of a fixed number: bits
-# depend on shapes alone.
+# kernels/cpu/recurrent.py has already multiplied the input by W, for all steps at once. Each step still has to compute
+# the state times R, and the gates (walk.inc.h, cells.inc.h). Once a call R is packed into the strips that the matrix
+# product reads, unless too few steps use it to pay for that. Threads share the sequences, and every number of a product
+# is one chain of multiply-adds, or a fixed number of partial sums: bits depend on shapes alone.
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -84,7 +83,7 @@ FUSED = bool(ROUNDED_ONCE)
 
 
 cdef int describe(Walk* w, tuple cell, Py_ssize_t steps, Py_ssize_t batch, Py_ssize_t hidden, lengths) except -1:
-    """What forward and backward are told alike. cell: (kind, at, variant, activations, bound)."""
+    """Fill in the arguments that forward and backward share. cell: (kind, at, variant, activations, bound)."""
     cdef Cell* k = &w.cell
     cdef int i
     memset(w, 0, sizeof(Walk))
@@ -101,7 +100,7 @@ cdef int describe(Walk* w, tuple cell, Py_ssize_t steps, Py_ssize_t batch, Py_ss
 
 
 cdef char* pointer(array, Py_ssize_t itemsize, Py_ssize_t count, bint writable) except? NULL:
-    """The address of an array's elements, at least so many of them; NULL for None."""
+    """Return the address of an array with at least this many elements; NULL for None."""
     return NULL if array is None else <char*>address(array, itemsize, writable, count)
 
 
@@ -110,7 +109,7 @@ cdef Py_ssize_t factor_size(const Factor* f):
 
 
 cdef object factors(Walk* w, r, Py_ssize_t itemsize, bint turned, bint seldom, empty):
-    """R as the steps read it, in one piece or two: the memory that has to be kept until the last one."""
+    """Pack R for the steps, in one piece or two, and return the memory, which must live until the last step."""
     cdef Py_ssize_t hidden = w.cell.hidden
     cdef bint late = w.cell.kind == GRU and not w.cell.variant
     cdef Py_ssize_t early = 2 * hidden if late else w.columns
@@ -147,7 +146,7 @@ cdef object factors(Walk* w, r, Py_ssize_t itemsize, bint turned, bint seldom, e
 
 
 cdef int walk(Walk* w, Py_ssize_t itemsize, bint back, int threads) except -1 nogil:
-    """All steps, some at a time, so that Ctrl-C is answered."""
+    """Walk through all steps, some at a time, so that Ctrl-C is answered."""
     cdef double work = <double>w.columns * (w.cell.hidden + 32) * w.batch  # of a step
     cdef Py_ssize_t jobs = ceil_div(w.batch, w.rows)
     cdef Py_ssize_t some = max(<Py_ssize_t>1, <Py_ssize_t>(SIGNAL_INTERVAL / work))
@@ -167,7 +166,7 @@ cdef int walk(Walk* w, Py_ssize_t itemsize, bint back, int threads) except -1 no
 
 
 cdef int share_out(Walk* w, int threads) noexcept:
-    """How many sequences a job has, and how many threads pay."""
+    """Choose how many sequences a job has, and how many threads pay."""
     if <double>w.columns * w.cell.hidden * w.batch * w.steps < ALONE:
         threads = 1
     w.rows = min(<Py_ssize_t>JOB_ROWS, ceil_div(w.batch, threads))
@@ -178,7 +177,7 @@ def forward(
     tuple cell, a, r, b, p, h, c, y, Py_ssize_t y_step, Py_ssize_t steps, Py_ssize_t batch, Py_ssize_t hidden, lengths,
     bint reverse, tuple kept, empty, int threads
 ):
-    """Walk through the steps: y is filled; h and c, the first states, become the last ones.
+    """Walk through the steps and fill y; h and c, the first states, become the last ones.
 
     a: W x and the biases outside of the reset, which becomes the pre-activations. y_step: numbers from a step of y to
     the next. kept: (v, e, hs, cs) to be filled for backward, or four times None. All dense but for the steps of y, and
@@ -212,8 +211,8 @@ def backward(
 ):
     """Walk back: dh and dc, the gradients of the last states, become those of the first.
 
-    memory: (a, v, e, hs, cs) as forward left them. dy may be None. da is filled with what W x receives, and dq, which
-    may be the same array, with what the product with R does.
+    memory: (a, v, e, hs, cs) as forward left them. dy may be None. da is filled with the gradient of W x, and dq, which
+    may be the same array, with the gradient of the product with R.
     """
     cdef Walk w
     cdef Py_ssize_t itemsize = r.itemsize

@@ -1,8 +1,8 @@
-/* Through time with some sequences of the batch, forward and backward. recurrent.h sets REAL and NAME.
+/* Walks through time with some sequences of the batch, forward and backward. recurrent.h sets REAL and NAME.
  *
- * Sequences do not know of each other, so a job takes some of them through all steps, and threads share the jobs. A
- * step multiplies the states by R in the register blocks of the matrix product, whose numbers do not depend on the
- * block that they are computed in, and then takes row after row through the gates. */
+ * Sequences do not depend on each other, so a job takes some of them through all steps, and threads share the jobs. A
+ * step first multiplies the states by R in the register blocks of the matrix product; these numbers do not depend on
+ * the block that computes them. Then the step takes row after row through the gates. */
 
 /* Some columns of b side by side in rows of `width` numbers, where they are contiguous along the depth. */
 static void NAME(pack_columns)(REAL *to, ptrdiff_t width, const REAL *b, ptrdiff_t column, ptrdiff_t depth,
@@ -74,7 +74,7 @@ static void NAME(forward_job)(const void *task, ptrdiff_t job) {
     const minorm_walk *w = task;
     const minorm_cell *k = &w->cell;
     const ptrdiff_t n = k->hidden, from = job * w->rows, to = from + w->rows < w->batch ? from + w->rows : w->batch;
-    const int late = k->kind == GRU && !k->variant; /* n has a product that begins when r is known */
+    const int late = k->kind == GRU && !k->variant; /* the product of n can begin only when r is known */
     REAL *q = (REAL *)w->scratch + omp_get_thread_num() * w->scratch_size;
     REAL *values = q + w->rows * w->wide, *extra = values + w->rows * w->columns; /* where backward does not want them */
 #define Q (q + (row - from) * w->wide)
@@ -108,7 +108,7 @@ static void NAME(forward_job)(const void *task, ptrdiff_t job) {
                 continue;
             }
             memset(y, 0, n * sizeof(REAL));
-            /* What backward multiplies by 0 must be finite. */
+            /* Backward multiplies these by 0, so they must be finite. */
             if (w->hs) memset(ROW(w->hs, n), 0, n * sizeof(REAL));
             if (w->cs) memset(ROW(w->cs, n), 0, n * sizeof(REAL));
             if (w->v) memset(ROW(w->v, w->columns), 0, w->columns * sizeof(REAL));

@@ -1,8 +1,8 @@
 # The one thin boundary between arrays and pointers: every kernel takes its arguments through `address`.
 #
-# A typed memoryview argument costs about 0.7 us a piece and silently accepts None; asking the buffer protocol for the
-# pointer alone costs a seventh of that. The caller holds the array for the whole call, and NumPy never moves the data
-# of an array that somebody holds, so the view may be released at once.
+# A typed memoryview argument costs about 0.7 us and silently accepts None; asking the buffer protocol for the pointer
+# alone costs a seventh of that. The caller holds the array for the whole call, and NumPy never moves the data of an
+# array while a reference to it exists, so `address` may release the view at once.
 
 from cpython.buffer cimport (
     Py_buffer, PyBuffer_Release, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_GetBuffer,
@@ -10,9 +10,9 @@ from cpython.buffer cimport (
 
 
 cdef inline void* address(object array, Py_ssize_t itemsize, bint writable=False, Py_ssize_t count=0) except? NULL:
-    """The address of element [0, 0, ...], of at least `count` elements.
+    """Return the address of element [0, 0, ...] of an array with at least `count` elements.
 
-    TypeError for None or another item size, ValueError for read-only memory or fewer elements.
+    Raises TypeError for None or another item size, ValueError for read-only memory or fewer elements.
     """
     cdef Py_buffer view
     cdef void* pointer

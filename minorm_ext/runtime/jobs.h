@@ -1,8 +1,9 @@
 /* Numbered jobs on several threads: jobs.pxd says how kernels use them.
  *
- * Every thread begins with a range of its own, the n-th with the n-th in every pass over the same data: what one pass
- * leaves in a processor's cache is there in the next, and memory is read in order. Idle threads steal work, for other
- * programs may hold up a thread at any time. Jobs do not depend on each other, so no bit depends on who does them.
+ * Every thread begins with its own range, thread n with range n in every pass over the same data. So the next pass
+ * finds in a processor's cache the data that the last one left there, and reads memory in order. Idle threads steal
+ * work, because other programs may hold up a thread at any time. Jobs do not depend on each other, so no bit depends on
+ * which thread does them.
  */
 #ifndef MINORM_JOBS_H
 #define MINORM_JOBS_H
@@ -15,18 +16,18 @@ static inline int omp_get_thread_num(void) { return 0; }
 #endif
 #include "runtime/processors.h"
 
-#define MAX_RANGES 128 /* threads beyond them have no range of their own and only steal */
+#define MAX_RANGES 128 /* further threads have no range and only steal */
 
 typedef void (*minorm_job)(const void *task, ptrdiff_t index);
 
 typedef struct {
     ptrdiff_t next, end;
-} __attribute__((aligned(128))) minorm_job_range; /* cache lines of its own */
+} __attribute__((aligned(128))) minorm_job_range; /* ranges share no cache lines */
 
 typedef struct {
     minorm_job_range ranges[MAX_RANGES];
     int processors[MAX_RANGES]; /* where each thread started: processors.h */
-    int count; /* behind the last, where nobody writes: next to the first, every job would cost a trip between caches */
+    int count; /* last, where no thread writes: next to the first range, every job would cost a trip between caches */
 } minorm_jobs;
 
 /* Cut the jobs first .. end - 1 into a range for each thread. */
@@ -39,7 +40,7 @@ static inline void minorm_split_jobs(minorm_jobs *jobs, ptrdiff_t first, ptrdiff
     }
 }
 
-/* The next job of this thread's range, or of the first range after it that is not done; -1 where all are. */
+/* The next job of this thread's range, or of the first unfinished range after it; -1 if all ranges are done. */
 static inline ptrdiff_t minorm_next_job(minorm_jobs *jobs) {
     for (int i = 0; i < jobs->count; i++) {
         minorm_job_range *range = &jobs->ranges[(omp_get_thread_num() + i) % jobs->count];

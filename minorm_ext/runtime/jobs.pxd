@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Numbered jobs on several threads: the one way in which kernels use threads, and answer Ctrl-C meanwhile. jobs.h says
-# who does which.
+# Numbered jobs on several threads: all kernels use threads in this one way, and answer Ctrl-C meanwhile. jobs.h says
+# which thread does which job.
 #
 #     cdef void one_row(const void* task, Py_ssize_t index) noexcept nogil:
 #         (<const Task*>task).y[index] = ...
@@ -18,7 +18,7 @@ cdef extern from "runtime/jobs.h" nogil:
 
 
 cdef inline int check_signals() except -1 nogil:
-    """Answer Ctrl-C: KeyboardInterrupt, or whatever else a handler raises."""
+    """Answer Ctrl-C: raise KeyboardInterrupt, or another exception that a handler raises."""
     with gil:
         PyErr_CheckSignals()
     return 0
@@ -27,10 +27,10 @@ cdef inline int check_signals() except -1 nogil:
 cdef inline int parallel_for(
     Job job, const void* task, Py_ssize_t first, Py_ssize_t end, Py_ssize_t per_round, int threads
 ) except -1 nogil:
-    """job(task, index) for all first <= index < end, by so many threads; signals are checked every `per_round` jobs.
+    """Call job(task, index) for all first <= index < end on these threads, and check signals every `per_round` jobs.
 
-    How long Ctrl-C waits is the caller's choice: a round should take no more than 0.2 s. A job finds scratch memory of
-    its own by threadid(), which is below `threads`.
+    The caller chooses how long Ctrl-C waits: a round should take no more than 0.2 s. A job finds its own scratch memory
+    by threadid(), which is below `threads`.
     """
     cdef Py_ssize_t last
     while first < end:

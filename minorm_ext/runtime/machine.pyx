@@ -1,12 +1,13 @@
 # cython: language_level=3, binding=False
-"""What this build has and what this processor can: asked before any other kernel, so built for every processor.
+"""Tells what this build has and what this processor can do. It runs before any kernel, so it suits every processor.
 
-The build bakes its findings in as macros: MINORM_LEVELS names the instruction sets it compiled for, MINORM_OPENMP
+The build passes its findings as macros: MINORM_LEVELS names the instruction sets it compiled for, and MINORM_OPENMP
 says that OpenMP passed the probe.
 
-Threads are counted here as well. OpenMP ends the process when it cannot make one: for want of room for its stack, or
-beyond a limit on processes (ulimit -u, pids.max). So a number of threads is taken only where that many can be made, and
-kernels are told to use more than one only once these exist; each thread of the program has OpenMP threads of its own.
+This module also counts threads. OpenMP ends the process when it cannot make a thread: when there is no room for its
+stack, or beyond a limit on processes (ulimit -u, pids.max). So we accept a number of threads only if the system can
+make that many, and kernels use more than one only once these exist. Each thread of the program has its own OpenMP
+threads.
 """
 
 cdef extern from "runtime/processors.h":
@@ -150,12 +151,12 @@ cdef extern from *:
 
 
 def built_levels():
-    """The instruction sets this build compiled the kernels for, simplest first."""
+    """Return the instruction sets that this build compiled the kernels for, simplest first."""
     return tuple((<bytes>MINORM_LEVELS).decode().split())
 
 
 def supports(str level):
-    """Does this processor, under this operating system, have what kernels of that level need?"""
+    """Return whether this processor, under this operating system, has what kernels of that level need."""
     if level == "amx":
         return minorm_has_amx() != 0
     if level == "v4":
@@ -166,25 +167,25 @@ def supports(str level):
 
 
 def permits(str level):
-    """Ask the operating system to let this process run kernels of that level, which it has: tiles need its permission.
+    """Ask the operating system to let this process run kernels of that level: tiles need its permission.
 
-    The process has the permission from then on, so only levels that may run are asked for.
+    The processor must support the level. The process keeps the permission, so callers ask only for levels that may run.
     """
     return level != "amx" or minorm_permit_amx() != 0
 
 
 def openmp():
-    """The OpenMP version as its date, 201511 say; 0 in a serial build."""
+    """Return the OpenMP version as its date, such as 201511; 0 in a serial build."""
     return minorm_openmp()
 
 
 def processors():
-    """How many processors OpenMP may use, wherever the calling thread is bound; 0 in a serial build."""
+    """Return how many processors OpenMP may use, wherever the calling thread is bound; 0 in a serial build."""
     return minorm_processors()
 
 
 def compiler():
-    """Name and version of the compiler that built the kernels."""
+    """Return the name and version of the compiler that built the kernels."""
     return (<bytes>MINORM_COMPILER).decode().strip()
 
 
@@ -192,7 +193,7 @@ MOST_THREADS = MINORM_MOST_THREADS  # more than that are never used
 
 
 def possible_threads(int n):
-    """How many threads the calling one can have for its kernels, itself among them: n, or what the system gives."""
+    """Return how many threads the calling one can have for its kernels, itself included: n, or as many as it gets."""
     cdef int made
     if n <= minorm_sure:
         return n
@@ -211,22 +212,22 @@ def set_num_threads(int n):
 
 
 def get_num_threads():
-    """How many threads a kernel uses; minorm_ext/__init__.py says what they are at first.
+    """Return how many threads a kernel uses; minorm_ext/__init__.py sets the first number.
 
-    1 while the system refuses to make the others.
+    It is 1 while the system refuses to make the others.
     """
     return minorm_threads(threads)
 
 
 def end_threads():
-    """End the calling thread's OpenMP workers; its next parallel loop starts new ones. True when that worked."""
+    """End the calling thread's OpenMP workers; its next parallel loop starts new ones. Return whether that worked."""
     global minorm_sure
     minorm_sure = 1
     return minorm_pause() == 0
 
 
 def team(int threads):
-    """How many threads a parallel loop really gets when it asks for this many; always 1 in a serial build."""
+    """Return how many threads a parallel loop really gets when it asks for this many; always 1 in a serial build."""
     cdef int size
     with nogil:
         size = minorm_team(threads)
@@ -234,7 +235,7 @@ def team(int threads):
 
 
 def settle(int other):
-    """Start as the second of two threads, the first of which runs on that processor: where this one runs then."""
+    """Start as the second of two threads, the first of which runs on processor `other`; return this one's processor."""
     cdef int[2] processors
     processors[0], processors[1] = other, -1
     minorm_settle(processors, 1, 2)

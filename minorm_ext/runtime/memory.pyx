@@ -1,20 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # A pool of reused buffers: an array that dies leaves its memory here for the next one.
 #
-# The kernel hands out fresh memory one page fault at a time and zeroes each page first, which costs up to ten times the
-# arithmetic of an elementwise operation on a large tensor. A training step asks for the same sizes over and over, so
-# nearly every request after the first step is served from here: 64-byte aligned, already mapped, often still in cache.
+# The operating system hands out fresh memory one page fault at a time and zeroes each page first. That costs up to ten
+# times the arithmetic of an elementwise operation on a large tensor. A training step asks for the same sizes over and
+# over, so the pool serves nearly every request after the first step. Its memory is 64-byte aligned, already mapped, and
+# often still in cache.
 #
-# Memory comes from the system in regions, of which only what has been touched takes memory. A region is cut into chunks
-# without gaps. A request takes the smallest idle chunk that is large enough and leaves the rest idle, and a chunk that
-# becomes idle joins idle neighbours: best fit (Knuth, The Art of Computer Programming 1, section 2.5). The activations
-# of a network halve from stage to stage, and their gradients come in the opposite order: with chunks that kept the size
-# they were made for, a training step held up to twice what it used.
+# The pool gets address space from the system in regions, and only the touched parts of a region take memory. It cuts a
+# region into chunks without gaps. A request takes the smallest idle chunk that is large enough and leaves the rest
+# idle, and a chunk that becomes idle joins idle neighbours: best fit (Knuth, The Art of Computer Programming 1, section
+# 2.5). The activations of a network halve from stage to stage, and their gradients come in the opposite order. With
+# chunks of a fixed size, a training step held up to twice the memory that it used.
 #
 # A `Block` owns one chunk and is the base of the array in it. NumPy keeps the base alive as long as the array
-# or any view exists; when the last of them dies, in whatever thread, the block's __dealloc__ makes its chunk idle. All
-# lists are touched with the GIL held and without running any Python code, so they need no lock of their own, and a fork
-# always sees them whole. Python without a GIL takes a mutex in its place, which a fork waits for.
+# or any view exists; when the last of them dies, in any thread, the block's __dealloc__ makes its chunk idle. The pool
+# touches its lists only while it holds the GIL, and runs no Python code meanwhile. So the lists need no separate lock,
+# and a fork always sees them whole. Python without a GIL uses a mutex instead, and a fork waits for it.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stddef cimport size_t
@@ -68,10 +69,10 @@ cdef struct Chunk:
 
 cdef enum:
     SMALL = 4096  # below this NumPy's own allocator is as good, and a rest is not worth a chunk
-    UNIT = 512  # bytes that chunks are a multiple of
+    UNIT = 512  # the bytes of a chunk are a multiple of this
     FIRST = 12  # log2(SMALL): where size classes start
     CLASSES = (48 - FIRST) * 8  # eight classes a doubling, up to 2^48 bytes
-    LOOKS = 32  # at idle chunks of one class, for the best of them: a bound on what a request costs
+    LOOKS = 32  # a request looks at this many idle chunks of a class at most, which bounds its cost
 
 cdef Chunk* idle[CLASSES]
 minorm_watch_forks()
@@ -80,14 +81,14 @@ cdef Chunk* oldest = NULL
 cdef Chunk* newest = NULL
 cdef Py_ssize_t limit_bytes = <Py_ssize_t>1 << 30
 cdef Py_ssize_t used_bytes = 0
-cdef Py_ssize_t idle_bytes = 0  # that may be resident
+cdef Py_ssize_t idle_bytes = 0  # bytes of idle chunks that may be resident
 cdef Py_ssize_t peak_bytes = 0
 cdef Py_ssize_t reused_count = 0
 cdef Py_ssize_t fresh_count = 0
 
 
 cdef inline int size_class_of(Py_ssize_t bytes) noexcept:
-    """Eight classes between a power of two and the next. 0 holds SMALL bytes."""
+    """Return the size class: there are eight between a power of two and the next. Class 0 holds SMALL bytes."""
     if bytes <= SMALL:
         return 0
     cdef int power = minorm_log2(bytes - 1)
@@ -138,7 +139,7 @@ cdef inline void put_in(Chunk* chunk) noexcept:
 cdef void shrink_to(Py_ssize_t bytes) noexcept:
     """Return idle memory to the system, the longest idle first, until no more than this many bytes are idle.
 
-    Where that is 0, address space goes as well: regions of which nothing is in use.
+    With 0 bytes, also return the address space of regions without a chunk in use.
     """
     global idle_bytes
     cdef Chunk* chunk = oldest
@@ -159,7 +160,7 @@ cdef void shrink_to(Py_ssize_t bytes) noexcept:
 
 
 cdef Chunk* smallest(Py_ssize_t bytes) noexcept:
-    """The smallest idle chunk of at least this many bytes, or NULL."""
+    """Return the smallest idle chunk of at least this many bytes that a bounded search finds, or NULL."""
     cdef Chunk* found = NULL
     cdef Chunk* chunk
     cdef int size_class, looks
@@ -177,7 +178,7 @@ cdef Chunk* smallest(Py_ssize_t bytes) noexcept:
 
 
 cdef Chunk* new_region(Py_ssize_t bytes) noexcept:
-    """A region of at least this many bytes, or as many as a region has, as one idle chunk; NULL if there is none."""
+    """Map a region as one idle chunk: the usual size, or this many bytes if they are more. NULL without memory."""
     cdef Py_ssize_t least = (bytes + MINORM_HUGE - 1) // MINORM_HUGE * MINORM_HUGE
     cdef Py_ssize_t size = max(least, <Py_ssize_t>minorm_region())
     cdef Chunk* chunk = <Chunk*>malloc(sizeof(Chunk))
@@ -198,7 +199,7 @@ cdef Chunk* new_region(Py_ssize_t bytes) noexcept:
 
 
 cdef void split(Chunk* chunk, Py_ssize_t bytes) noexcept:
-    """Leave what a chunk has beyond these bytes as an idle one of its own, where that is worth it."""
+    """Make the part of a chunk beyond these bytes a separate idle chunk, if it is large enough to be worth it."""
     if chunk.bytes - bytes < SMALL:
         return
     cdef Chunk* rest = <Chunk*>malloc(sizeof(Chunk))
@@ -217,7 +218,7 @@ cdef void split(Chunk* chunk, Py_ssize_t bytes) noexcept:
 
 
 cdef Chunk* joined(Chunk* first, Chunk* second) noexcept:
-    """Two neighbours, neither in a list, as one."""
+    """Join two neighbours, neither of them in a list, into one chunk."""
     if second.touched:
         first.touched = first.bytes + second.touched
     first.bytes += second.bytes
@@ -229,7 +230,7 @@ cdef Chunk* joined(Chunk* first, Chunk* second) noexcept:
 
 
 cdef Chunk* obtain(Py_ssize_t bytes) noexcept:
-    """A chunk for an array of this many bytes, or NULL."""
+    """Return a chunk for an array of this many bytes, or NULL."""
     global used_bytes, peak_bytes, reused_count, fresh_count
     cdef Chunk* chunk
     if bytes > <Py_ssize_t>1 << 47:
@@ -257,7 +258,10 @@ cdef Chunk* obtain(Py_ssize_t bytes) noexcept:
 
 
 cdef void give_back(Chunk* chunk) noexcept:
-    """Make a chunk idle, one with its idle neighbours. One larger than what may lie idle returns to the system."""
+    """Make a chunk idle and join it to its idle neighbours.
+
+    The memory of a chunk that is larger than the limit for idle memory returns to the system.
+    """
     global used_bytes
     used_bytes -= chunk.bytes
     if chunk.bytes > limit_bytes:
@@ -276,7 +280,7 @@ cdef void give_back(Chunk* chunk) noexcept:
 @cython.final
 @cython.freelist(64)
 cdef class Block:
-    """Owner of one piece of pooled memory; the base of the array in it."""
+    """Owns one piece of pooled memory, and is the base of the array in it."""
     cdef Chunk* chunk
 
     def __cinit__(self):
@@ -313,7 +317,7 @@ cdef Block new_block(Py_ssize_t bytes):
 
 
 def empty(shape, dtype):
-    """An uninitialised C-ordered array, 64-byte aligned, in memory that an earlier array left behind where possible."""
+    """Make an uninitialised C-ordered array, 64-byte aligned, if possible in the memory of an earlier array."""
     if type(dtype) is not dtype_type and not isinstance(dtype, dtype_type):
         dtype = numpy.dtype(dtype)
     cdef tuple dimensions = shape if type(shape) is tuple else tuple(shape) if hasattr(shape, "__len__") else (shape,)
@@ -321,7 +325,7 @@ def empty(shape, dtype):
     cdef Py_ssize_t size
     for size in dimensions:
         if size <= 0 or bytes > (<Py_ssize_t>1 << 62) // size:
-            return numpy_empty(dimensions, dtype)  # nothing to store, or a mistake that NumPy words itself
+            return numpy_empty(dimensions, dtype)  # nothing to store, or a mistake that NumPy reports itself
         bytes *= size
     if bytes < SMALL or dtype.hasobject:
         return numpy_empty(dimensions, dtype)
@@ -329,7 +333,7 @@ def empty(shape, dtype):
 
 
 def empty_like(x):
-    """An uninitialised array of the shape, element type and memory order (NumPy's "K") of `x`."""
+    """Make an uninitialised array with the shape, element type and memory order (NumPy's "K") of `x`."""
     if x.flags.c_contiguous:
         return empty(x.shape, x.dtype)
     cdef Py_ssize_t bytes = x.nbytes
@@ -339,7 +343,7 @@ def empty_like(x):
 
 
 cdef tuple dense_strides(x):
-    """Strides without gaps, whose axes go from outer to inner in the order of those of `x`."""
+    """Return strides without gaps, with the axes from outer to inner in the same order as those of `x`."""
     cdef tuple shape = x.shape
     cdef Py_ssize_t[64] steps  # NumPy arrays have at most 64 axes
     cdef int[64] order
@@ -368,7 +372,7 @@ def empty_cache():
 
 
 def set_limit(Py_ssize_t bytes):
-    """Let at most this many bytes lie idle."""
+    """Keep at most this many idle bytes from now on, and return the rest to the system."""
     global limit_bytes
     if bytes < 0:
         raise ValueError(f"set_limit: bytes={bytes}; expected a number of bytes >= 0")
@@ -379,7 +383,7 @@ def set_limit(Py_ssize_t bytes):
 
 
 def statistics():
-    """Bytes in use, idle, at most idle and at the peak of use; how many requests found idle memory or needed fresh."""
+    """Return the bytes in use, idle, allowed to be idle and at the peak; and how many requests reused memory or not."""
     return {
         "used_bytes": used_bytes,
         "idle_bytes": idle_bytes,

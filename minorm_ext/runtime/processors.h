@@ -1,9 +1,10 @@
-/* The threads of a team on processors of their own.
+/* Moves the threads of a team to separate processors.
  *
- * Linux may wake a sleeping worker on the processor of its team's first thread, and leave it there for milliseconds:
- * the two take turns, and the first waits at the end of each loop for one that it keeps from working. So a thread that
- * starts where another of its team runs moves to a processor where none does. What it may use stays as it was, and one
- * that is bound (OMP_PROC_BIND, taskset) stays where it is. docs/adr/0009-threads-move-apart.md has figures.
+ * Linux may wake a sleeping worker on the processor of its team's first thread, and leave it there for milliseconds.
+ * The two take turns, and the first waits at the end of each loop for a worker that it keeps from working. So a thread
+ * that starts where another of its team runs moves to a processor without one. The set of processors that it may use
+ * stays the same, and a bound thread (OMP_PROC_BIND, taskset) stays where it is. docs/adr/0009-threads-move-apart.md
+ * has figures.
  */
 #ifndef MINORM_PROCESSORS_H
 #define MINORM_PROCESSORS_H
@@ -11,7 +12,7 @@
 #ifdef __linux__
 #include <sched.h>
 
-/* From `here` to a processor that this thread may use and none of the team does; -1 is one that has not said yet. */
+/* Move from `here` to a processor that this thread may use and no thread of the team uses; -1 is not known yet. */
 static int minorm_move(int here, const int *processors, int team) {
     cpu_set_t allowed, free;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return here; /* more processors than a cpu_set_t holds */
@@ -26,7 +27,7 @@ static int minorm_move(int here, const int *processors, int team) {
     return here;
 }
 
-/* Thread `me` of the team starts; processors[me] says from now on where. */
+/* Start thread `me` of the team, and store its processor in processors[me]. */
 static inline void minorm_settle(int *processors, int me, int team) {
     int here = sched_getcpu(), shared = 0;
     for (int i = 0; i < team; i++) shared |= i != me && __atomic_load_n(&processors[i], __ATOMIC_RELAXED) == here;

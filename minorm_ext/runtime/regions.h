@@ -1,4 +1,4 @@
-/* Memory from the system for the pool of memory.pyx: a region is address space, of which what is touched is resident. */
+/* Memory from the system for the pool of memory.pyx. A region is address space; only its touched pages are resident. */
 #ifndef MINORM_REGIONS_H
 #define MINORM_REGIONS_H
 
@@ -8,9 +8,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define MINORM_HUGE ((size_t)2 << 20) /* one huge page: what regions are aligned to and cut in */
+#define MINORM_HUGE ((size_t)2 << 20) /* one huge page: the alignment and the unit of regions */
 
-/* A region of this many bytes, or NULL. */
+/* Map a region of this many bytes, or return NULL. */
 static void *minorm_map(size_t bytes) {
     char *start = mmap(NULL, bytes + MINORM_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) return NULL;
@@ -32,7 +32,7 @@ static void minorm_discard(char *data, size_t bytes) {
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
 
-/* How large a region should be: a gigabyte, of which a process with bounded address space may spare an eighth. */
+/* The size of a region: a gigabyte, or an eighth of a bounded address space if that is less. */
 static size_t minorm_region(void) {
     struct rlimit limit;
     size_t bytes = (size_t)1 << 30;

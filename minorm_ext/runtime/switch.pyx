@@ -1,8 +1,9 @@
 # cython: language_level=3, binding=False
-"""A `with` block inside which attributes have other values. Ctrl-C cannot come between its parts.
+"""Gives attributes other values inside a `with` block. Ctrl-C cannot come between its parts.
 
-Python answers a signal between the instructions of a function written in Python: before the first one of `__exit__`,
-say, and the attributes would keep the values of the block for ever. This is compiled, and is not divided.
+Python answers a signal between the instructions of a function written in Python. If a signal came before the first
+instruction of `__exit__`, the attributes would keep the values of the block forever. These methods are compiled, so
+no signal interrupts them.
 """
 
 

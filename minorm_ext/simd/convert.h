@@ -3,8 +3,8 @@
  * half  (float16)   1 sign, 5 exponent, 10 mantissa bits
  * bfloat (bfloat16) 1, 8, 7: the upper half of a float
  *
- * The rounding is written out on the bits, so that it is the same on every instruction set; where the processor
- * converts halves itself, it does so to the same bits (those of NaN apart). gcc makes vectors of the other loops.
+ * The code rounds by arithmetic on the bits, so that it is the same on every instruction set. A processor that converts
+ * halves itself gives the same bits (except those of NaN). gcc makes vectors of the other loops.
  */
 #ifndef MINORM_CONVERT_H
 #define MINORM_CONVERT_H
@@ -57,20 +57,21 @@ typedef enum { MINORM_HALF, MINORM_BFLOAT, MINORM_SINGLE, MINORM_DOUBLE } minorm
 typedef struct {
     char *items;      /* NULL: no such data */
     minorm_type type; /* that it is stored in */
-    bool direct;      /* loops take it where it lies: it has the type computed in, or 16 bits that they widen */
+    bool direct;      /* loops take it in its own place: it has the type computed in, or 16 bits that they widen */
     bool nontemporal; /* results go around the cache */
     bool uncached;    /* this is read from memory, not from cache */
     const uint8_t *mask; /* a byte for each element, 1 where it counts; NULL: all count */
-    double fill;      /* what the loops see in place of those that do not */
+    double fill;      /* the loops see this in place of elements that do not count */
     double floor;     /* results that are no more than this become this: 0 is max(y, 0), -INFINITY leaves them */
-    ptrdiff_t other;  /* elements from each to one that goes with it, or ALONE: see norm/stores.inc.h */
-    ptrdiff_t copy;   /* the same to where each is left as it was read, with that other */
+    ptrdiff_t other;  /* distance from each element to one that goes with it, or ALONE: see norm/stores.inc.h */
+    ptrdiff_t copy;   /* distance to where a copy of each element goes, as it was read with that other, or ALONE */
 } minorm_data;
 
 #define ALONE PTRDIFF_MIN
 
-/* A vector of floats. Where the processor has vectors that convert, loops WIDEN 16 bits as they go, and these must be
- * inlined: left to itself gcc does so in some loops and not in others. Elsewhere a chunk is converted at a time. */
+/* A vector of floats. If the processor has vectors that convert, loops WIDEN 16 bits as they go. These functions must
+ * be inlined; on its own, gcc inlines them in some loops and not in others. Other processors convert a chunk at a time.
+ */
 #if defined(__AVX2__)
 #define WIDEN 1
 #else
@@ -99,7 +100,7 @@ static INLINE void minorm_narrow_vector_half(const float *from, uint16_t *to) {
 #endif
 }
 
-/* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
+/* On its own, gcc makes vectors of these two, but moves them through the stack instead of keeping them in registers. */
 static INLINE void minorm_widen_vector_bfloat(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));

@@ -1,4 +1,4 @@
-/* exp, exp - 1, tanh and the logistic, written so that a loop of them vectorises, and to the same bits everywhere.
+/* exp, exp - 1, tanh and the logistic, written so that loops of them vectorise and give the same bits everywhere.
  *
  * libm's functions are calls, one element at a time, and gcc uses its vector versions only under -ffast-math. These are
  * plain arithmetic without branches: x = n ln 2 + r with |r| <= (ln 2)/2, a polynomial for exp(r) - 1, and 2^n put

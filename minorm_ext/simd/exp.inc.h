@@ -1,4 +1,4 @@
-/* What is the same for float and double; exp.h sets REAL, INTEGER, NAME and the range. */
+/* The code that float and double share; exp.h sets REAL, INTEGER, NAME and the range. */
 
 /* exp(x + low), low being what x leaves of its last place. 2^n comes in two steps, so that a denormal result is rounded
  * once. */

@@ -1,13 +1,13 @@
-/* log, log(1 + x) and powers, as plain arithmetic like exp.h: the same bits everywhere, in loops that vectorise.
+/* log, log(1 + x) and powers, as plain arithmetic like exp.h: their loops vectorise and give the same bits everywhere.
  *
  * x = 2^k m with m from sqrt(1/2) to sqrt(2), f = m - 1 and s = f / (2 + f): then log m = log (1 + s)/(1 - s) is
  * 2 s (1 + s^2/3 + s^4/5 ...). Of 2 s = f - s f the first part is exact, so it is added last.
  *
- * A power is exp(y log x), and y makes an error of the logarithm up to 700 times as large: there the logarithm has
- * twice the digits, as an unevaluated sum of two numbers. float goes by way of double, and is rounded once.
+ * A power is exp(y log x), and y makes an error of the logarithm up to 700 times as large. So the logarithm there has
+ * twice the digits, as an unevaluated sum of two numbers. float is computed in double, and rounded once.
  *
  * Largest errors in units of the last place (tests/ext/test_exp.py): log and log1p 1, powers 1.1; of float 0.501.
- * Zeros, infinities, NaN and negative numbers give what C99 says, denormal numbers are numbers like others.
+ * Zeros, infinities, NaN and negative numbers give the results of C99; denormal numbers need no special treatment.
  */
 #ifndef MINORM_LOG_H
 #define MINORM_LOG_H
@@ -99,7 +99,7 @@ static INLINE double positive_power_double(double x, double y) {
     return exp_of_double(product, product > -746 && product < 710 ? rest : 0);
 }
 
-/* x^y, given r = |x|^y where both are finite and x is not 0: all other cases are put right, without a branch. */
+/* x^y, given r = |x|^y, which is right if both are finite and x is not 0: correct all other cases, without a branch. */
 static INLINE double power_of_any(double x, double y, double r) {
     double size = x < 0 ? -x : x, much = y < 0 ? -y : y, half = much * 0.5;
     /* 0, or infinity, for a base or an exponent at the end of the range */

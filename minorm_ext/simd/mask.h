@@ -1,4 +1,4 @@
-/* Arrays of which only some elements count. A mask has a byte for each element: 1 where it counts, else 0. */
+/* Arrays in which only some elements count. A mask has a byte for each element: 1 if it counts, else 0. */
 #ifndef MINORM_MASK_H
 #define MINORM_MASK_H
 
@@ -24,14 +24,14 @@ static NOINLINE ptrdiff_t minorm_counted(const uint8_t *mask, ptrdiff_t n) {
     return count;
 }
 
-/* As many elements as these are looked at together; */
+/* This many elements are looked at together. */
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 enum { MINORM_SOME_f = 16, MINORM_SOME_d = 8 };
 #else
 enum { MINORM_SOME_f = 8, MINORM_SOME_d = 8 };
 #endif
 
-/* those that count go side by side, and what is stored behind them means nothing. How many they are. */
+/* Store those that count side by side, and return their number; the numbers stored after them mean nothing. */
 static INLINE ptrdiff_t minorm_gather_some_f(const float *from, const uint8_t *mask, float *to) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     const __m128i bytes = _mm_loadu_si128((const __m128i *)mask);
@@ -71,7 +71,7 @@ static INLINE ptrdiff_t minorm_gather_some_d(const double *from, const uint8_t *
 #endif
 }
 
-/* All bits of the numbers of a vector that count. (Left to convert bytes by itself, gcc goes by way of memory.) */
+/* All bits set in the numbers of a vector that count. (On its own, gcc would convert the bytes through memory.) */
 static INLINE void minorm_spread_f(const uint8_t *mask, int32_t *bits) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     const __m128i bytes = _mm_loadu_si128((const __m128i *)mask);

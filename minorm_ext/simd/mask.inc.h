@@ -1,5 +1,5 @@
-/* Copies by a mask, of REAL. `from` and `to` may be the same memory: no element is read after its place was written with
- * something else. */
+/* Copies of REAL by a mask. `from` and `to` may be the same memory: no copy reads a place after it stored another value
+ * there. */
 
 #define LANES (VECTOR_BYTES / (int)sizeof(REAL))
 #define VECTOR NAME(minorm_kept)
@@ -8,15 +8,15 @@
 typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 typedef INTEGER BITS __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 
-/* A vector of those of x that count, and of `fill` in place of the others. */
+/* A vector with the numbers of x that count, and `fill` in place of the others. */
 static INLINE VECTOR NAME(minorm_select)(const uint8_t *mask, VECTOR x, VECTOR fill) {
     BITS counts;
     NAME(minorm_spread)(mask, (INTEGER *)&counts);
     return (VECTOR)(((BITS)x & counts) | ((BITS)fill & ~counts));
 }
 
-/* Elements that count, and `fill` in place of the others. What is left after whole vectors is done with some before it,
- * which stay what they are. */
+/* Copy the elements that count, and write `fill` in place of the others. The last vector overlaps the one before; the
+ * elements that it repeats do not change. */
 static NOINLINE void NAME(minorm_keep)(const REAL *from, const uint8_t *mask, REAL fill, REAL *to, ptrdiff_t n) {
     const VECTOR fills = fill - (VECTOR){0};
     ptrdiff_t i = 0;
@@ -27,7 +27,7 @@ static NOINLINE void NAME(minorm_keep)(const REAL *from, const uint8_t *mask, RE
     }
 }
 
-/* The same where each place has a fill of its own. */
+/* The same with a separate fill for each place. */
 static NOINLINE void NAME(minorm_keep_each)(const REAL *from, const uint8_t *mask, const REAL *fills, REAL *to,
                                             ptrdiff_t n) {
     ptrdiff_t i = 0;
@@ -39,7 +39,7 @@ static NOINLINE void NAME(minorm_keep_each)(const REAL *from, const uint8_t *mas
     }
 }
 
-/* Elements that count, side by side; how many they are. Memory for n is written. */
+/* Copy the elements that count side by side, and return their number. This writes memory for n. */
 static NOINLINE ptrdiff_t NAME(minorm_gather)(const REAL *from, const uint8_t *mask, REAL *to, ptrdiff_t n) {
     const int some = NAME(MINORM_SOME);
     ptrdiff_t i = 0, count = 0;

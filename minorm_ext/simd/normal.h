@@ -12,7 +12,7 @@
  *     erfc, for erf          1e-8   2^-h(z), degree 5           1e-18  exp(-z^2) times degrees 5 over 6
  *
  * The quotients are least-squares fits with Lawson's weights, the polynomials Remez' minimax, computed with 60 digits.
- * With roundings, against 50 digits, in units of the last place (tests/ext/test_normal.py): erf 2, its slope 4;
+ * With roundings, compared with 50 digits, in units of the last place (tests/ext/test_normal.py): erf 2, its slope 4;
  * gelu 4 for x > 0, and 7 below, however far out; its slope, which crosses 0, 2 units of 1. On the average all are
  * within one unit.
  *
@@ -102,7 +102,7 @@ static INLINE double beyond_double(double z) { /* exp(z^2) erfc(z), 1 <= z <= 5.
     return p / (q * z + 1.0);
 }
 
-/* |x|, and y >= 0 with the sign of x: of the bits, which takes one instruction where a comparison takes three. */
+/* |x|, and y >= 0 with the sign of x: work on the bits takes one instruction, a comparison takes three. */
 static INLINE float without_sign_float(float x) { return of_bits_float(bits_float(x) & 0x7fffffffu); }
 static INLINE double without_sign_double(double x) { return of_bits_double(bits_double(x) & ~(1ull << 63)); }
 static INLINE float with_sign_float(float y, float x) {

@@ -1,4 +1,4 @@
-/* What is the same for float and double; normal.h sets REAL, NAME, FAR and UNIT. */
+/* The code that float and double share; normal.h sets REAL, NAME, FAR and UNIT. */
 
 /* exp(-z^2 / 2) / UNIT, and 0 from FAR on */
 static INLINE REAL NAME(density)(REAL z) {

@@ -1,9 +1,9 @@
 /* Philox4x64-10: block number n of a generator is a function of n and a key alone, so that any thread can make any.
  *
- * Ten rounds of two products of 64 by 64 bits stir the number, 256 bits wide, until nobody can tell the result from
- * chance. The words are those of NumPy's Philox, in its order; the constants are those of Salmon et al. 2011, "Parallel
- * random numbers: as easy as 1, 2, 3". One block waits for its products, so the processor works on several at once:
- * nothing is left for vectors to gain, which have no such product.
+ * Ten rounds of two products of 64 by 64 bits stir the number, 256 bits wide, until no test can tell the result from
+ * chance. The words equal those of NumPy's Philox, in its order; the constants come from Salmon et al. 2011, "Parallel
+ * random numbers: as easy as 1, 2, 3". A block waits for its products, so the processor works on several at once.
+ * Vectors have no such product, and would gain nothing.
  */
 #ifndef MINORM_PHILOX_H
 #define MINORM_PHILOX_H

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Data lies in memory in one of four types and is computed with in float or double. What is computed in its own type,
-# and 16 bits computed in float, is `direct`: the loops widen and round in registers, if the processor has vectors that
-# do. All else a kernel fetches a little at a time and puts its results back; nothing but what lies in the first-level
-# cache is ever widened. A view says where the loops find the data: where it lies, or staged in scratch memory.
+# Data lies in memory in one of four types, and kernels compute in float or double. Data is `direct` if it is computed
+# in its own type, or has 16 bits and is computed in float: the loops widen and round in registers, if the processor has
+# vectors that do. A kernel fetches all other data a little at a time and puts its results back, and so it widens data
+# only inside the first-level cache. A view says where the loops find the data: in its own place, or in scratch memory.
 #
-# Masked data is staged too: the loops see a fill where an element does not count, and what they make of it is 0 when it
-# is put back. Where all elements of a piece count, it is taken as if there were no mask.
+# Masked data is staged too: the loops see a fill in place of an element that does not count, and the result there is
+# stored as 0. If all elements of a piece count, the kernel treats it like data without a mask.
 #
 #     p = fetch(&w.x, at, n, scratch)    where the elements lie, or `scratch` with the same elements widened
 #     put(&w.y, at, n, scratch)          round what is in scratch memory; around the cache where results go that way
@@ -77,12 +77,12 @@ cdef inline int size_of(Type type) noexcept nogil:
 
 
 cdef inline bint is_direct(Type type, bint single) noexcept nogil:
-    """Do loops take data of this type where it lies?"""
+    """Return whether loops take data of this type in its own place."""
     return type == (SINGLE if single else DOUBLE) or (WIDEN and single and type < SINGLE)
 
 
 cdef inline double item(const Data* data, Py_ssize_t at) noexcept nogil:
-    """One element."""
+    """Return one element."""
     if data.type == SINGLE:
         return (<const float*>data.items)[at]
     if data.type == DOUBLE:
@@ -93,7 +93,7 @@ cdef inline double item(const Data* data, Py_ssize_t at) noexcept nogil:
 
 
 cdef inline void widen(Type type, const void* source, real* to, Py_ssize_t n) noexcept nogil:
-    """n elements, from a narrower type."""
+    """Widen n elements from a narrower type."""
     if real is float:
         minorm_widen_f(type, source, to, n)
     else:
@@ -101,7 +101,7 @@ cdef inline void widen(Type type, const void* source, real* to, Py_ssize_t n) no
 
 
 cdef inline void narrow(Type type, const real* source, void* to, Py_ssize_t n) noexcept nogil:
-    """n elements, rounded once."""
+    """Round n elements once, to a narrower type."""
     if real is float:
         minorm_narrow_f(type, source, to, n)
     else:
@@ -109,7 +109,7 @@ cdef inline void narrow(Type type, const real* source, void* to, Py_ssize_t n) n
 
 
 cdef inline const real* fetch(const Data* data, Py_ssize_t at, Py_ssize_t n, real* scratch) noexcept nogil:
-    """n elements from `at` on, in the type computed in."""
+    """Return n elements from `at` on, in the type computed in: in their own place, or widened in scratch memory."""
     if data.type == (SINGLE if sizeof(real) == sizeof(float) else DOUBLE):
         return <const real*>data.items + at
     widen(data.type, data.items + at * size_of(data.type), scratch, n)
@@ -117,7 +117,7 @@ cdef inline const real* fetch(const Data* data, Py_ssize_t at, Py_ssize_t n, rea
 
 
 cdef inline void keep(const real* source, const uint8_t* mask, real fill, real* to, Py_ssize_t n) noexcept nogil:
-    """Elements that count, and `fill` in place of the others; source and `to` may be the same."""
+    """Copy the elements that count, and `fill` in place of the others; source and `to` may be the same."""
     if real is float:
         minorm_keep_f(source, mask, fill, to, n)
     else:
@@ -127,7 +127,7 @@ cdef inline void keep(const real* source, const uint8_t* mask, real fill, real* 
 cdef inline const real* fetch_filled(
     const Data* data, Py_ssize_t at, Py_ssize_t n, const real* fills, real* scratch
 ) noexcept nogil:
-    """The same as `fetch` gives, with `fills`, or 0 where that is NULL, in place of elements that do not count."""
+    """Fetch n elements, with `fills`, or 0 if that is NULL, in place of elements that do not count."""
     cdef const real* source = fetch(data, at, n, scratch)
     if data.mask == NULL:
         return source
@@ -141,8 +141,7 @@ cdef inline const real* fetch_filled(
 
 
 cdef inline void put(const Data* data, Py_ssize_t at, Py_ssize_t n, real* source) noexcept nogil:
-    """Bring n elements from scratch memory to where they belong, in the type stored in; 0 for those that do not
-    count."""
+    """Store n elements from scratch memory in their places, in the type stored in; 0 for elements that do not count."""
     cdef double line[LINE]
     cdef Py_ssize_t done = 0
     cdef Py_ssize_t some
@@ -167,7 +166,7 @@ cdef inline void put(const Data* data, Py_ssize_t at, Py_ssize_t n, real* source
 
 
 cdef inline void bring(const Data* data, Py_ssize_t at, Py_ssize_t n, real* to) noexcept nogil:
-    """n elements from `at` on to scratch memory, in the type computed in."""
+    """Bring n elements from `at` on to scratch memory, in the type computed in."""
     cdef const real* source = fetch(data, at, n, to)
     if data.mask != NULL:
         keep(source, data.mask + at, <real>data.fill, to, n)
@@ -184,7 +183,7 @@ cdef inline void stage(
 
 
 cdef inline void clear(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nogil:
-    """n results from `at` on are 0."""
+    """Set n results from `at` on to 0."""
     cdef int size = size_of(data.type)
     if data.nontemporal:
         nt_clear(data.items + at * size, n * size)
@@ -200,7 +199,7 @@ cdef inline void ask(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nog
 cdef inline Py_ssize_t gather(
     const Data* data, Py_ssize_t at, Py_ssize_t n, void* scratch, Py_ssize_t to, bint single
 ) noexcept nogil:
-    """The same with those elements alone that count, side by side; how many they are."""
+    """Stage only the elements that count, side by side, and return how many they are."""
     cdef float* floats = <float*>scratch + to
     cdef double* doubles = <double*>scratch + to
     if single:
@@ -211,7 +210,7 @@ cdef inline Py_ssize_t gather(
 cdef inline void unstage(
     const Data* data, Py_ssize_t at, Py_ssize_t n, void* scratch, Py_ssize_t start, bint single
 ) noexcept nogil:
-    """And back."""
+    """Store n staged elements in their places."""
     if single:
         put(data, at, n, <float*>scratch + start)
     else:
@@ -219,7 +218,7 @@ cdef inline void unstage(
 
 
 cdef inline Data unmasked(const Data* data, bint single) noexcept nogil:
-    """The same data where all of it counts."""
+    """Return the same data without its mask, for pieces in which all elements count."""
     cdef Data view = data[0]
     view.mask = NULL
     view.direct = is_direct(data.type, single)
@@ -227,7 +226,7 @@ cdef inline Data unmasked(const Data* data, bint single) noexcept nogil:
 
 
 cdef inline void stage_view(Data* view, void* scratch, bint single) noexcept nogil:
-    """A view of what is in scratch memory, in the type computed in."""
+    """Make a view of the data in scratch memory, in the type computed in."""
     view.items = <char*>scratch
     view.type = SINGLE if single else DOUBLE
     view.direct = True
@@ -235,7 +234,7 @@ cdef inline void stage_view(Data* view, void* scratch, bint single) noexcept nog
 
 
 cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexcept nogil:
-    """What the loops see of data: as it lies, or what of it is in scratch memory."""
+    """Return the loops' view of the data: in its own place, or in scratch memory."""
     cdef Data view = data[0]
     if not data.direct:
         stage_view(&view, scratch, single)
@@ -248,7 +247,7 @@ cdef struct Source:
 
 
 cdef inline void see(Source* source, const Data* data, bint all_count, void* scratch, bint single) noexcept nogil:
-    """Take data, or a piece of it of which all elements count or not."""
+    """Take data, or a piece of it; all_count: all of its elements count."""
     source.data = data[0]
     if all_count:
         source.data.mask = NULL
@@ -259,7 +258,7 @@ cdef inline void see(Source* source, const Data* data, bint all_count, void* scr
 
 
 cdef inline Data view_at(const Data* data, Py_ssize_t at, void* scratch, bint single) noexcept nogil:
-    """The same from `at` on."""
+    """Return the loops' view of the data from `at` on."""
     cdef Data view = staged_view(data, scratch, single)
     if data.direct and data.items != NULL:
         view.items += at * size_of(data.type)
@@ -267,6 +266,6 @@ cdef inline Data view_at(const Data* data, Py_ssize_t at, void* scratch, bint si
 
 
 cdef inline void finish(const Data* data) noexcept nogil:
-    """After a job: what went around the cache is in memory."""
+    """End a job: its results that went around the cache reach memory before other threads learn that it is done."""
     if data.nontemporal:
         nt_fence()

@@ -1,15 +1,15 @@
-/* Stores around the cache: memory that nobody reads soon is written without first being read into a cache line.
+/* Stores around the cache: they write memory that no code reads soon, and do not read it into a cache line first.
  *
- * An ordinary store to a line that is not in cache fetches the line first, so writing costs reading too. Where the
- * output is larger than the cache that fetch is a third of the traffic of y = f(x). Only whole lines of 64 bytes go
- * around the cache well: half of one is written many times as slowly.
+ * An ordinary store to a line that is not in cache fetches the line first, so writing costs reading too. If the output
+ * is larger than the cache, that fetch is a third of the traffic of y = f(x). Only whole lines of 64 bytes go around
+ * the cache well: writing half a line takes many times as long.
  */
 #ifndef MINORM_STREAM_H
 #define MINORM_STREAM_H
 
 #include "simd/vec.h"
 
-/* Ask for memory that will be read soon, so that it travels while something else is done. */
+/* Ask for memory that will be read soon, so that it arrives while other code runs. */
 static INLINE void minorm_prefetch(const void *from, ptrdiff_t bytes) {
     for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i, 0, 2);
 }
@@ -29,7 +29,7 @@ static INLINE void minorm_nt_store(void *to, const void *from, size_t bytes) {
     if (bytes == 8) memcpy(to, from, 8);
 }
 
-/* What was stored around the cache is in memory, before anybody is told so. */
+/* Make the stores around the cache reach memory before any later store, which may tell other threads of them. */
 static inline void minorm_nt_fence(void) { _mm_sfence(); }
 
 #else /* no such stores, or none known here */
@@ -56,8 +56,8 @@ static inline void minorm_nt_clear(void *to, size_t bytes) {
         minorm_nt_copy((char *)to + i, zeros, bytes - i < sizeof(zeros) ? bytes - i : sizeof(zeros));
 }
 
-/* Writes memory from its beginning to its end by way of scratch memory in cache, so that all but the ends goes around
- * the cache in whole lines: what is left of one stays in the scratch memory until more comes. */
+/* Writes memory from its beginning to its end through scratch memory in cache. All but the ends goes around the cache
+ * in whole lines; an unfinished line stays in the scratch memory until more data comes. */
 typedef struct {
     char *to;      /* a line of memory */
     char *scratch; /* where what goes there is gathered */

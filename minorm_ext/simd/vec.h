@@ -1,7 +1,7 @@
-/* Vectors: as many numbers as a register holds, on every instruction set.
+/* Vectors of as many numbers as a register holds, on every instruction set.
  *
- * The compiler's vector types say what is meant in one way for all processors. Vectors wider than a register gcc takes
- * apart by way of memory: with 64 bytes everywhere, norms on AVX2 took 3 to 7 times as long.
+ * The compiler's vector types let one code serve all processors. gcc takes vectors wider than a register apart through
+ * memory: with 64 bytes everywhere, norms on AVX2 took 3 to 7 times as long.
  */
 #ifndef MINORM_VEC_H
 #define MINORM_VEC_H
@@ -28,7 +28,7 @@
  * a sum, and with it its bits, does not depend on the instruction set. */
 #define SUM_BYTES 64
 
-/* Is the fma of vec.inc.h rounded once? Where it is, convolution and matmul give the same bits. */
+/* Is the fma of vec.inc.h rounded once? All processors where it is give the same bits in convolution and matmul. */
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)) || defined(__aarch64__)
 #define FUSED 1
 #else

@@ -19,8 +19,8 @@ typedef INTEGER INDEX __attribute__((vector_size(VECTOR_BYTES)));
 static INLINE VECTOR NAME(load)(const REAL *p) { return *(const NAME(unaligned) *)p; }
 static INLINE void NAME(store)(REAL *p, VECTOR v) { *(NAME(unaligned) *)p = v; }
 
-/* a * b + c, rounded once where the processor can. Everywhere else the build asks for two roundings (setup.py), so that
- * bits do not depend on the processor; this is for the innermost blocks of convolution and matmul alone. */
+/* a * b + c, rounded once if the processor can do that. All other code is built with two roundings (setup.py), so that
+ * bits do not depend on the processor; only the innermost blocks of convolution and matmul use this function. */
 static INLINE VECTOR NAME(fma)(VECTOR a, VECTOR b, VECTOR c) {
 #if defined(__AVX512F__)
     if (sizeof(REAL) == 4) return (VECTOR)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
