@@ -88,8 +88,8 @@ def epoch(loader: Any) -> tuple[float, float]:
 
 
 def measured(make: Callable[[], dict[str, Any]], rounds: int) -> dict[str, tuple[float, float]]:
-    """By name: the time to the first batch, and the median seconds of an epoch."""
-    for loader in make().values():  # whoever is first would pay for Pillow's imports and the machine's first pages
+    """Return, by name, the time to the first batch and the median seconds of an epoch."""
+    for loader in make().values():  # else the first loader would pay for Pillow's imports and the first pages of memory
         next(iter(loader))
     made = make()
     first = {name: epoch(loader)[0] for name, loader in made.items()}

@@ -5,8 +5,9 @@
 
 *Collectives*: all_reduce in the order of the tree beside MPI's own, which has no fixed order; in turn, the slowest
 process's median. *Weak scaling*: a step of R ranks with as many images each, beside a step of the same process alone
-with its own images: what is lost is messages and waiting. *Strong scaling*: the same images shared by R ranks, beside
-one process that has all of them. Processes beyond the processors share these, and then nothing is measured.
+with its own images: the difference is the cost of messages and of waiting. *Strong scaling*: the same images shared by
+R ranks, beside one process that has all of them. Processes beyond the processors share these, and then nothing is
+measured.
 
 *Projection*: of one step of one rank, with R ranks,
 
@@ -46,7 +47,7 @@ SIZES = (64, 4096, 65_536, 1_100_000, 8_000_000)  # bytes
 
 @dataclass(frozen=True)
 class Network:
-    """What carries messages: seconds a message, bytes a second."""
+    """A network that carries messages: its latency in seconds and its bandwidth in bytes a second."""
 
     name: str
     latency: float

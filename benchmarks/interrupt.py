@@ -5,7 +5,8 @@
 A timer signal comes every 2 ms while a kernel runs; Python's handler writes down when it is let in. The largest gap
 between two entries, of several calls, is what Ctrl-C may have to wait for. With one thread it is measured in that
 thread's own time, which says the same on a busy machine as on an idle one. With --exit, each case also runs in a
-process of its own that gets a real SIGINT in the middle of a call, and the time to the end of that process is printed.
+separate process that gets a real SIGINT in the middle of a call, and the benchmark prints how long that process takes
+to end.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 `step` is the same through Tensor, where Python runs on one thread. Microseconds on all threads, and after them how many
 times as long one thread takes, from medians of the same seconds. Two processors share a cache, with each other and on
 many machines with strangers: where they wait for it, a second one helps less, and on another day more. Results of 5 MB
-and more go around the cache, and there both wait for memory: those shapes have a mean of their own.
+and more go around the cache, and there both wait for memory: those shapes have a separate mean.
 """
 
 from __future__ import annotations

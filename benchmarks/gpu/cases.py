@@ -1,4 +1,4 @@
-"""What is tried on a GPU: operations, shapes and types; and each operation as a float64 formula on whole arrays.
+"""The cases that run on a GPU: operations, shapes and types; and each operation as a float64 formula on whole arrays.
 
 A case is a normalization, a shape and a type. `forward` calls minorm's functional on tensors, `peer` PyTorch's, and
 `expected` is NumPy in float64, which knows neither loops nor kernels.
