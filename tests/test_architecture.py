@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What each room may import of ours, besides itself and `support`, which every room may; listed bottom up, so that an
+# The rooms that each room may import, besides itself and `support`, which every room may; listed bottom up, so that an
 # arrow can only point to a line above. "loops" are the two modules of normalization/ that kernels read.
 LOOPS = {"minorm.normalization.nest", "minorm.normalization.equation"}
 MAY_IMPORT = {
@@ -262,8 +262,8 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
                 assert found <= ROOMS[room] | {room}, f"{path.name}:{node.lineno} imports {found}"
 
 
-# What else is called data: an array's address and its memoryview, a loop's step, the view that a layout takes, the name
-# of a data set.
+# Other attributes with the name data: an array's address and its memoryview, a loop's step, the view that a layout
+# takes, the name of a data set.
 OTHER_DATA = re.compile(
     r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
@@ -284,7 +284,7 @@ def reads_data(found: list[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def test_the_library_reads_the_array_of_a_tensor_and_never_its_data() -> None:
-    """`x.data` is another Tensor at every look: its id is nobody's, and a change through it is counted."""
+    """`x.data` makes a new Tensor at each access: its id means nothing, and a change through it is counted."""
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
         for line, text in reads_data(nodes(path)):
@@ -331,8 +331,8 @@ def test_no_print_and_no_environment_variable_in_the_library() -> None:
                 assert relative in ENVIRONMENT, f"{relative}:{node.lineno} reads an environment variable"
 
 
-# Who may write files with `open` and the like: all else goes through minorm.serialization.atomic, so that a full disk
-# costs nobody the old file. Here only what nobody keeps is written, in temporary folders of one's own, and pipes.
+# Files that may write with `open` and the like: all others write through minorm.serialization.atomic, so that a full
+# disk does not cost a user the old file. These write only pipes, and scratch files in new temporary folders.
 SCRATCH = {
     "minorm/support/subprocesses.py",
     "minorm/conformance/node_cases/writing.py",  # into a new folder alone, where no old file can be lost

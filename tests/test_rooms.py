@@ -27,7 +27,7 @@ MIRROR = (
     "minorm/onnx/operators/",
     "minorm/ops/",
 )
-# What is named after something else: a command, a lab, a module of PyTorch.
+# Folders whose files have the name of something else: a command, a lab, a module of PyTorch.
 NAMED_AFTER = ("minorm/cli/", "minorm/labs/beside/", "minorm/labs/checks/", "minorm/backends/", "minorm/utils/")
 EVERY_ROOM_HAS = {"__init__", "__main__", "argument_texts"}
 

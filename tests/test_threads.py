@@ -33,7 +33,7 @@ def _often() -> Iterator[None]:
 
 
 def together(run: Callable[[int], Any], count: int = COUNT) -> list[Any]:
-    """run(0) to run(count - 1), each in a thread of its own and all begun at once; what they return."""
+    """Start run(0) to run(count - 1) at once, each in a separate thread; return their results."""
     start = threading.Barrier(count)
 
     def work(i: int) -> Any:

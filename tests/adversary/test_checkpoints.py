@@ -1,6 +1,6 @@
 """Checkpoints that a stranger has changed: none runs code, or takes more memory than is in proportion to the file.
 
-What is wrong is a ValueError or an OSError; what is taken trains on, or its loss is no number.
+A wrong file raises a ValueError or an OSError; an accepted one trains on, or its loss is not finite.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def trained(run: Run) -> None:
 
 
 def tried(run: Path) -> list[str]:
-    """What opening and resuming the checkpoint does; fails for another error."""
+    """Open and resume the checkpoint; return the outcomes, and fail for any other error."""
     said = []
     for act in (
         lambda: sources.open_model(str(run / CHECKPOINT)),

@@ -1,7 +1,7 @@
 """Arrays of positions that change after forward, or at any moment: the gradient is forward's, and no address is wrong.
 
 The memory of an array that `from_numpy` wrapped is the caller's: a buffer of labels is filled again, another thread
-writes to it. What a Function indexes with is therefore its own copy, or is compared where it is used.
+writes to it. So a Function indexes with its own copy, or compares each position where it uses it.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from tests.cli.test_main import parsers
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).resolve().parents[2]
-# In this order: the terminal's title, a colour, a cursor movement in one byte, letters that run from right to left, no
-# width at all, markup of rich and of matplotlib, of a page, out of an attribute, a formula, and a line of output.
+# In this order: the terminal's title, a colour, a cursor movement in one byte, letters that run from right to left, a
+# letter without a width. Then markup of rich, of matplotlib and of a page, a way out of an attribute, a formula, and a
+# line of output.
 NAME = "\x1b]0;pwn\x07\x1b[31m\x9b2J\u202e\u200b[red]$x^{$<i id=pwn>\" onload='=1+1\nFORGED line\r\t"
 FILE = f"{NAME}\udcfc"  # in a file's name a byte that is not UTF-8 as well
 MODEL = """
@@ -136,7 +137,7 @@ class World:
         return path
 
 
-# What is run of each command, with the exit code that it has where names are harmless.
+# The calls of each command, with the exit code that it has where names are harmless.
 COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
     "demo": lambda w: [(1, ["--epochs", "1", "--seeds", "1", "-o", w.path("demo")])],  # too few for the accuracy
     "train": lambda w: [

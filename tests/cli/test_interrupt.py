@@ -1,8 +1,7 @@
 """Ctrl-C in the first second: exit code 130, one line, no traceback, nothing ignored, no advice that is not true.
 
 The handler stands as soon as `minorm.support.startup` is imported, which `-X importtime` shows in the process's stderr.
-What comes before, Python's start and its `site`, is Python's own: there it ends with its code, and often with a
-traceback.
+Python's start and its `site` come before: there Ctrl-C ends the process with Python's code, and often with a traceback.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def start(number: int, folder: Path, *options: str) -> tuple[subprocess.Popen[by
 
 
 def said(error: Path) -> str:
-    """What the process wrote to stderr, without the times of imports."""
+    """Return what the process wrote to stderr, without the times of imports."""
     lines = error.read_text(errors="replace").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("import time:"))
 

@@ -85,7 +85,7 @@ def functions(library: Any) -> dict[str, Any]:
 
         @staticmethod
         def backward(ctx: Any, da: Any, db: Any) -> Any:
-            return da * 2 + db * 3  # zeros where there is none
+            return da * 2 + db * 3  # zeros where a gradient is missing
 
     class InPlace(base):  # type: ignore[misc, valid-type]
         @staticmethod

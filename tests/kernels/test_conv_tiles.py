@@ -180,7 +180,7 @@ def test_many_pieces_and_signals_between_them() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("level", minorm_ext.levels())
 def test_receptive_fields(bad: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that is none reaches the results whose window it is in, and no other: forward and for the input."""
+    """A NaN or infinity reaches the results whose window it is in, and no others: forward and for the input."""
     monkeypatch.setattr(conv_plan, "kernels", minorm_ext.kernels("conv", level))
     forget()
     for size in ((7, 9), (8, 16)):

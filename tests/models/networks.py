@@ -1,4 +1,4 @@
-"""What the tests of the networks with torchvision's keys share: twins with random weights, and a step of both.
+"""Helpers for the tests of networks with torchvision's keys: twins with random weights, and a step of both.
 
 The twins are the networks that benchmarks/vision.py writes in torch.nn.
 """
@@ -92,7 +92,7 @@ def same_step(model: Any, twin: Any, images: Any) -> None:
     gradients = {name: parameter.grad for name, parameter in twin.named_parameters()} | {"images": theirs.grad}
     found = {name: parameter.grad for name, parameter in model.named_parameters()} | {"images": ours.grad}
     largest = max(gradient.abs().max().item() for gradient in gradients.values())
-    for name, gradient in gradients.items():  # some are sums that cancel to 0: what is left of them is rounding
+    for name, gradient in gradients.items():  # some are sums that cancel to 0 but for rounding
         bound = {**TRAINED, "atol": 1e-9 * largest}
         np.testing.assert_allclose(found[name].numpy(), gradient.numpy(), **bound, err_msg=name)
     for name, value in twin.state_dict().items():

@@ -1,4 +1,4 @@
-"""Which neighbours in a Sequential run in one pass: the same bits, and each by itself where somebody looks between."""
+"""Some neighbours in a Sequential run in one pass with the same bits; each runs by itself if a hook looks between."""
 
 from __future__ import annotations
 

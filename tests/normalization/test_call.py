@@ -26,7 +26,7 @@ def call_for(shape: Shape = (4, 3, 5), **options: Any) -> NormCall:
 
 
 def reachable(root: Any) -> list[Any]:
-    """What an object holds, and what that holds, but for modules, classes and functions."""
+    """Return all objects that `root` refers to, directly or not, but for modules, classes and functions."""
     found: dict[int, Any] = {}
     pending = [root]
     while pending:

@@ -381,7 +381,7 @@ def other_formats() -> dict[str, tuple[bytes, str]]:
     """Files that are no safetensors, and what is said of them."""
 
     class Trap:
-        """What must not run."""
+        """An object whose pickle must not run."""
 
         def __reduce__(self) -> Any:
             return exec, ("raise SystemExit('a pickle was run')",)

@@ -155,7 +155,7 @@ class Recorded(nn.Module):
 
 
 class Abstract(nn.Module, abc.ABC):
-    """A class with a metaclass of its own."""
+    """A class with a custom metaclass."""
 
     @abc.abstractmethod
     def size(self) -> int: ...

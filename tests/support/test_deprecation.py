@@ -19,7 +19,7 @@ CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf
 
 
 def overdue(going: list[Going], now: str) -> list[str]:
-    """What should be gone by this version."""
+    """Return the names that should be gone by this version."""
     return [name for name, _, _, gone in going if version(now) >= version(gone)]
 
 

@@ -1,11 +1,11 @@
 """A double of the module cupy for machines without a GPU: arrays in NumPy's memory that are as strict as CuPy's.
 
-What NumPy allows and CuPy refuses is refused: NumPy arrays among the arguments, arguments that CuPy's functions lack,
-loops for types that CuPy has none for, implicit conversion to NumPy. What differs is as CuPy has it: reductions give
-arrays without axes, never numbers; where() of bfloat16 is float32; results lie in CuPy's order; of values that are
-written to one place any may be the last; fresh memory holds NaN. Every copy between host and
-device is counted, and so is everything that makes the host wait for a number. Kernels run on the shim.
-The tables are in cupy_types.py, functions in cupy_functions.py, devices in cupy_cuda.py.
+It refuses what NumPy allows and CuPy refuses: NumPy arrays among the arguments, arguments that CuPy's functions lack,
+types for which CuPy has no loop, implicit conversion to NumPy. Where the two differ, it does as CuPy: reductions give
+arrays without axes, never numbers; where() of bfloat16 is float32; results lie in CuPy's order; if several values are
+written to one place, any may be the last; fresh memory holds NaN. Every copy between host and device is counted, and so
+is everything that makes the host wait for a number. Kernels run on the shim. The tables are in cupy_types.py, functions
+in cupy_functions.py, devices in cupy_cuda.py.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ndarray:
             self.memory = np.lib.stride_tricks.as_strided(content.reshape(-1).view(dtype), shape, strides)
             assert self.memory.nbytes == content.nbytes
             assert np.may_share_memory(self.memory, content)
-        else:  # memory that somebody else has taken from the pool
+        else:  # memory that other code has taken from the pool
             self.memory = memptr.mem.content.view(dtype).reshape(shape)
             shares = np.may_share_memory(self.memory, memptr.mem.content)
             assert shares or not self.memory.size, "CuPy would not look at steps here"
@@ -224,7 +224,7 @@ def poison(memory: np.ndarray) -> None:
 
 
 def fresh(memory: Any, by: str = "copy", order: str = "C") -> ndarray:
-    """An array with memory of its own, on the current device, that the kernel `by` fills; "" where none does.
+    """Return an array with its own memory, on the current device, that the kernel `by` fills; "" if no kernel does.
 
     order: "C" lays it row by row, whatever NumPy has made; "K" leaves it as it is (cupy_orders.py).
     """
@@ -362,7 +362,7 @@ class Ufunc:
         kinds = {"add": "iIlLqQefd", "maximum": "iIlLqQfd", "minimum": "iIlLqQfd"}.get(self.__name__, "")
         if a.dtype.char not in kinds:
             raise TypeError(f"cupy.{self.__name__}.at has no {a.dtype}")
-        transfers.atomics += a.dtype.kind == "f"  # sums in an order of its own each time
+        transfers.atomics += a.dtype.kind == "f"  # sums in another order each time
         self.function.at(near("at", a), indices_of(index), content("at", b))
 
     def reduce(self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""CUDA graphs for the double of CuPy: what is called while a stream is captured is written down, and not done.
+"""CUDA graphs for the double of CuPy: a captured stream records its calls and does not run them.
 
 To know the shapes of results, the double does compute during a capture; at its end all memory becomes what it was, and
 what was made meanwhile is filled with NaN. A replay calls everything again, in order, each result into the memory that

@@ -1,8 +1,8 @@
-"""In which order of memory CuPy gives what it computes, read from the source of CuPy 14.2.
+"""The order of memory of CuPy's results, read from the source of CuPy 14.2.
 
 A result has its elements row by row ("C"), whatever the arguments have: of ufuncs, reductions, products, take(),
-where(), concatenate(), sort(). So y * 0.5 of an array with the channels last has the channels second. What this file
-names does otherwise, and views are views.
+where(), concatenate(), sort(). So y * 0.5 of an array with the channels last has the channels second. The functions in
+this file are the exceptions, and views are views.
 
 test_cupy_double.py compares the double with this, and test_real_device.py CuPy itself.
 """
@@ -183,7 +183,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 }
 
 
-# What gives no array, writes into one that is there, or gives columns of argwhere's.
+# Functions that give no array, write into an existing one, or give columns of argwhere's.
 NO_ORDER = {"copyto", "may_share_memory", "nonzero", "put_along_axis"}
 
 

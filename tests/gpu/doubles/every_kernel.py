@@ -112,7 +112,7 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
 
 
 def seeded(function: Callable[..., mn.Tensor], *args: Any, **options: Any) -> mn.Tensor:
-    """What the function draws from the same numbers each time."""
+    """Call the function with the same seed each time."""
     mn.manual_seed(3)
     return function(*args, **options)
 
@@ -170,7 +170,7 @@ def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]
 
 
 def calls(dtype: Any, device: str) -> Iterator[tuple[str, Call]]:
-    """What together takes all kernels."""
+    """Yield calls that together use all kernels."""
     numbers = Numbers(dtype, device)
     yield from norms(numbers)
     yield from others(numbers)

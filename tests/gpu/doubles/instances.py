@@ -1,4 +1,4 @@
-"""What the tests of kernels share: which kernels there are, instances compiled together, and how exact results are."""
+"""Helpers for the tests of kernels: the list of kernels, instances compiled together, and the bounds on errors."""
 
 from __future__ import annotations
 

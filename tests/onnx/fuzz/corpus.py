@@ -256,7 +256,7 @@ def waiting() -> list[Any]:
 
 
 def scan() -> list[Any]:
-    """Backwards along the last axis but one, what is collected along the last."""
+    """A Scan that goes backwards along the first axis and collects its results along the last."""
     inside = [
         h.make_node("MatMul", ["h", "v"], ["p"]),
         h.make_node("Add", ["p", "e"], ["q"]),

@@ -26,7 +26,7 @@ def sets(count: int, seed: int = 0) -> Any:
 
 
 class Killed(BaseException):
-    """What ends a run without asking."""
+    """An exception that ends a run at once, as a kill does."""
 
 
 def cut(out: Path, settings: Settings = SETTINGS) -> Path:

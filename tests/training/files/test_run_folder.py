@@ -22,7 +22,7 @@ needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="there is no fl
 
 
 def in_a_thread(folder: Path) -> list[str]:
-    """What another run in the folder is told."""
+    """Return the answer that another run in the folder gets."""
     said: list[str] = []
 
     def other() -> None:

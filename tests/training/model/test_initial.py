@@ -1,4 +1,4 @@
-"""Weights to begin with: what fits by name and shape is that of the file to the bit, and all else is named."""
+"""Initial weights: those that fit by name and shape equal the file's to the bit, and all others are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run begins with: heads that stay or are drawn anew, and what is said of them."""
+"""Starting a run from a file: heads that stay or are drawn anew, and the messages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of other makers as classifiers to train on: which head is found, what the input becomes, what is refused."""
+"""Use files of other makers as classifiers to train on: the head that is found, forms of the input, and refusals."""
 
 from __future__ import annotations
 
