@@ -1,4 +1,4 @@
-"""What teachers get beside the solutions: an answer to each question, and a reading list for each lab."""
+"""Teachers get, beside the solutions, an answer to each question and a reading list for each lab."""
 
 from __future__ import annotations
 

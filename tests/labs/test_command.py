@@ -1,4 +1,4 @@
-"""The seed is in nobody's command line while a submission is judged, and is the one that was asked for."""
+"""While a submission is judged, no process has the seed in its command line; the seed is the one asked for."""
 
 from __future__ import annotations
 

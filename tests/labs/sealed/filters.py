@@ -1,4 +1,4 @@
-"""What a filter says of a call: its instructions run here, as the kernel runs them."""
+"""Run a filter's instructions on a call, as the kernel runs them, and return the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cheats earn nothing that they have not worked for, hang nothing, and change nobody's marks but their own.
+"""Cheats earn nothing that they have not worked for, hang nothing, and change no other student's marks.
 
 They are graded in one folder, with an honest file before and one behind them, through the real command.
 """
