@@ -1,4 +1,4 @@
-"""Who may import whom, read from the syntax tree of every file: each import points downward.
+"""The rooms that each room may import, read from the syntax tree of every file: each import points downward.
 
 The table is the one of docs/architecture.md. A package may always import from itself.
 """
@@ -70,7 +70,7 @@ TOP = {"__init__", "__main__", "cli"}  # may import anything below
 
 
 def part_of(module: str) -> str | None:
-    """The part that a dotted module name belongs to, None if it is not ours."""
+    """Return the room that a dotted module name belongs to; None if it is not ours."""
     names = module.split(".")
     if names[0] == "minorm_ext":
         return "minorm_ext"
@@ -113,7 +113,7 @@ def is_typing_only(node: ast.AST) -> bool:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of every import, but for those a type checker alone sees."""
+    """Yield (line, dotted name) of every import, except those that only a type checker sees."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -158,7 +158,7 @@ def test_imports_point_downward(path: Path) -> None:
 
 
 def modules() -> dict[str, set[str]]:
-    """Every module of minorm, with those of ours that it names in an import, for a type checker's eyes too."""
+    """Return, for every module of minorm, our modules that it imports, also those for a type checker."""
     paths = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in sources()}
     named = {}
     for name, path in paths.items():

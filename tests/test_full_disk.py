@@ -1,4 +1,4 @@
-"""A disk that fills up: whatever is written, each file is the old one or the new one, and the error names it.
+"""When a disk fills up, each file is the old one or the new one, and the error names it.
 
 A limit on the size of files (RLIMIT_FSIZE) stands for the full disk wherever the tests run. The slow test has real
 ones, of 70 sizes each, where this process may mount them.
@@ -156,7 +156,7 @@ def check(name: str, write: Writer, folder: Path, old: dict[str, bytes], new: di
 
 @contextmanager
 def largest_file(nbytes: int) -> Iterator[None]:
-    """No file may grow beyond that; Python ignores the signal, so a write fails."""
+    """Limit the size of files; Python ignores the signal, so a write fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
     try:
@@ -187,7 +187,7 @@ def test_a_limit_on_files(
 
 @contextmanager
 def disk(folder: Path) -> Iterator[Callable[[int], None]]:
-    """A disk in memory; what is yielded gives it a size."""
+    """Mount a disk in memory; yield a function that sets its size."""
     if shutil.which("mount") is None or os.geteuid() != 0:
         pytest.skip("only root mounts a disk")
     folder.mkdir()

@@ -37,7 +37,7 @@ def sources(folder: str) -> list[Path]:
 
 
 def is_passed_on(path: Path) -> bool:
-    """A documented address of what lies elsewhere: it imports, lists the names, and does no more."""
+    """Does the file only pass names on? It imports and lists names from elsewhere, and does nothing else."""
     tree = ast.parse(path.read_text())
     docstring, *others = tree.body
     assert isinstance(docstring, ast.Expr)

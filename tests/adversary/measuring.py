@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Cost(NamedTuple):
-    """Of reading one file."""
+    """The cost of reading one file."""
 
     error: str
     memory: int

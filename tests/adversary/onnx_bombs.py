@@ -1,4 +1,4 @@
-"""ONNX files that take far more than their length justifies, or would; sized by `n`, their length in bytes or so."""
+"""ONNX files that ask for far more than their length justifies; sized by `n`, roughly their length in bytes."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ NUMBERS = {
 
 
 def arrays_of(name: str) -> tuple[Any, np.ndarray]:
-    """x of float64, a leaf, and the positions."""
+    """Return x, a leaf of float64, and the positions."""
     case, rng = CASES[name], np.random.default_rng(7)
     x = mn.tensor(rng.standard_normal(case.shape), requires_grad=True)
     index = rng.integers(0, case.limit, case.places)
@@ -158,7 +158,7 @@ def test_what_is_kept_is_no_memory_of_the_callers(name: str) -> None:
 
 
 def nodes(creator: Any) -> Iterator[Any]:
-    """All of a graph."""
+    """Yield all nodes of a graph."""
     waiting, seen = [creator], set()
     while waiting:
         node = waiting.pop()

@@ -45,7 +45,7 @@ def family(make: Family) -> Family:
 
 
 def names(n: int) -> list[str]:
-    """Of the values of a chain of n nodes."""
+    """Return the names of the values in a chain of n nodes."""
     return ["x", *(f"v{i}" for i in range(n - 1)), "y"]
 
 

@@ -54,7 +54,7 @@ CASES: dict[str, tuple[str, Callable[..., Any], int, tuple[Any, ...]]] = {
 
 
 def outcome(library: Any, name: str, **options: Any) -> Any:
-    """Numbers and whether they are in the graph; or that it raises."""
+    """Return the numbers and whether they are in the graph, or that the call raises."""
     kind, function, count, vectors = CASES[name]
 
     def tensor(numbers: Any, requires_grad: bool = False) -> Any:

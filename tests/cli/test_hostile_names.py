@@ -42,7 +42,7 @@ OWN_LABS = ROOT / "examples" / "own_labs"
 
 
 class World:
-    """A folder with all that commands read; what names in it end in, and the names of files."""
+    """A folder with all files that commands read; `name` and `file` are the hostile ends of names and of file names."""
 
     def __init__(self, root: Path, name: str, file: str) -> None:
         self.root, self.name, self.file = root, name, file
@@ -52,7 +52,7 @@ class World:
 
     @property
     def images(self) -> str:
-        """Two classes, of one of which a picture is broken."""
+        """Write a folder of two classes; one class has a broken picture."""
         from PIL import Image
 
         folder = self.path("images")
@@ -81,7 +81,7 @@ class World:
 
     @property
     def onnx(self) -> str:
-        """BatchNorm of images, as long as they are for the digits."""
+        """Write an ONNX model that normalizes images."""
         return self.model("m", "Relu")
 
     def model(self, stem: str, last: str) -> str:
@@ -106,7 +106,7 @@ class World:
 
     @property
     def students(self) -> str:
-        """One of whom is right, and one has handed in a picture."""
+        """Write the submissions of a class; one student has handed in a picture."""
         folder = self.path("students")
         if not os.path.exists(folder):
             for student in ("anna", "zoe"):
@@ -117,7 +117,7 @@ class World:
 
     @property
     def labs(self) -> str:
-        """A teacher's own."""
+        """Copy a teacher's own labs."""
         folder = self.path("own")
         if not os.path.exists(folder):
             shutil.copytree(OWN_LABS, folder)

@@ -32,7 +32,8 @@ SCRIPT = "import sys\nfrom minorm.cli import main\nif __name__ == '__main__':\n 
 
 
 def start(number: int, folder: Path, *options: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """One of the commands that take longer than we wait, in one of the three ways to start one; and its stderr."""
+    """Start a command that takes longer than we wait, in one of three ways; return its process and the file of
+    stderr."""
     folder.mkdir()
     (folder / "minorm").write_text(SCRIPT)
     form = [["-m", "minorm"], ["-m", "minorm.cli"], [str(folder / "minorm")]][number % 3]
@@ -94,7 +95,7 @@ def press_once_the_handler_stands(count: int, seed: int, folder: Path) -> None:
 
 
 def press_from_the_first_moment(count: int, seed: int, folder: Path) -> int:
-    """How many ended with 130; of the others each must have ended before anything of ours could see the signal."""
+    """Count the processes that end with 130; the others must have ended before our code could see the signal."""
     moments, well = random.Random(seed), 0
     for number in range(count):
         process, error = start(number, folder / str(number))

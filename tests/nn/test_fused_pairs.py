@@ -31,7 +31,7 @@ LAYERS = {
 
 
 def steps(layer, run, x, *others):
-    """The result, the gradients of all inputs and parameters, and the buffers after it."""
+    """Return the result, the gradients of all inputs and parameters, and the buffers afterwards."""
     inputs = [mn.Tensor(array.array, requires_grad=True) for array in (x, *others)]
     layer = copy.deepcopy(layer)
     y = run(layer, *inputs)
@@ -81,7 +81,7 @@ class Called(nn.BatchNorm2d):
 
 
 class Plain(nn.BatchNorm2d):
-    """Whose forward is BatchNorm2d's."""
+    """A subclass that inherits BatchNorm2d's forward."""
 
 
 class OwnReLU(nn.ReLU):

@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def call_for(shape: Shape = (4, 3, 5), **options: Any) -> NormCall:
-    """BatchNorm's."""
+    """Return the NormCall of a BatchNorm."""
     return NormCall(np.empty(shape, np.float32), Equation(1e-3), (0, *range(2, len(shape))), (1,), **options)
 
 

@@ -209,7 +209,7 @@ def test_any_nest_comes_back(tmp_path: Path, tree: Any) -> None:
 
 
 class Counter:
-    """Something with a state."""
+    """An object with a state."""
 
     def __init__(self, start: int) -> None:
         self.weight = np.full(3, start, np.float32)
@@ -319,7 +319,7 @@ def test_map_location_in_all_of_pytorchs_forms(place: Any, tmp_path: Path) -> No
 
 
 class Part:
-    """Keeps a number, and refuses those below 0 after it has taken them."""
+    """A part that keeps a number; it stores a number below 0 before it refuses it."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -33,7 +33,7 @@ def test_what_goes_is_not_overdue_and_stands_in_the_changelog() -> None:
 
 @pytest.fixture(autouse=True)
 def going() -> Iterator[list[Going]]:
-    """The list of what goes, without what a test adds."""
+    """Give the list of names that go; remove a test's additions afterwards."""
     before = list(deprecation.GOING)
     yield deprecation.GOING
     deprecation.GOING[:] = before

@@ -92,7 +92,7 @@ def described(text: str) -> dict[str, tuple[str, str]]:
 
 
 def arguments(public: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those of the signature, without the Tensor that a method is called on."""
+    """Return the arguments of the signature, without the Tensor that a method is called on."""
     if inspect.isclass(public) and public.__init__ is object.__init__:  # what a base's __new__ takes, it passes on
         return []
     if inspect.isclass(public) and issubclass(public, (Exception, Enum)) and "__init__" not in vars(public):

@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
 
 
 def in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """From here to the end of the test."""
+    """Make stdout a terminal from here to the end of the test."""
     found = Terminal()
     monkeypatch.setattr(sys, "stdout", found)
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "200"}.items():

@@ -46,7 +46,7 @@ def needed() -> list[tuple[Any, ...]]:
 
 
 def of_sums() -> list[tuple[Any, ...]]:
-    """Of the gradient of the bias: rows of all pixels, then columns of channels."""
+    """List the sums in the gradient of the bias: rows of all pixels, then columns of channels."""
     keys: list[tuple[Any, ...]] = []
     for (x_shape, w_shape, *how, _), dtype in itertools.product(CASES, instances.FLOATS):
         out = reference.conv.output_shape(x_shape[2:], w_shape[2:], *how)

@@ -75,7 +75,7 @@ def test_what_brings_the_compiler_is_told(cuda: Any, monkeypatch: pytest.MonkeyP
 
 
 class Loaded:
-    """In the place of cupy.cuda.function.Module, which needs a driver."""
+    """A stand-in for cupy.cuda.function.Module, which needs a driver."""
 
     def load(self, binary: bytes) -> None:
         self.binary = binary

@@ -37,7 +37,7 @@ def drawn(seed: int, classes: int = 10) -> nn.Module:
 
 @pytest.fixture
 def weights() -> dict[str, np.ndarray]:
-    """Of a network for ten classes."""
+    """Return the weights of a network for ten classes."""
     return values(drawn(1))
 
 
