@@ -46,7 +46,7 @@ def net(version: int) -> nn.Module:
 
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
-    """Everything of the library and of the command line that writes a file of the user's."""
+    """Return all functions of the library and commands that write a user's file."""
     from rich.console import Console
 
     there = tmp_path_factory.mktemp("sources")

@@ -70,7 +70,7 @@ class World:
 
     @property
     def run(self) -> str:
-        """The folder of a finished run, of a model in a file."""
+        """Return the folder of a finished run, whose model comes from a file."""
         folder = self.path("run")
         if not os.path.exists(folder):
             Path(self.path("model", ".py")).write_text(MODEL)
@@ -81,7 +81,7 @@ class World:
 
     @property
     def onnx(self) -> str:
-        """Write an ONNX model that normalizes images."""
+        """Write an ONNX model that normalizes images of the digits' size."""
         return self.model("m", "Relu")
 
     def model(self, stem: str, last: str) -> str:

@@ -20,7 +20,7 @@ TRAINED = {"rtol": 1e-7, "atol": 1e-9}
 
 
 def built(make: Any, **options: Any) -> Any:
-    """A network in float64 whose weights are still to be loaded; dropout and stochastic depth draw nothing."""
+    """Build a network in float64, without its weights; dropout and stochastic depth draw nothing."""
     with undrawn(), np.errstate(invalid="ignore"):
         model = make(num_classes=CLASSES, **options).to(mn.float64)
     for layer in model.modules():
@@ -59,7 +59,7 @@ def pair(make: Any, twin: Any, **options: Any) -> tuple[Any, Any]:
 
 
 def with_mean(library: Any, block: Any) -> Any:
-    """The block and the mean over the image, in this library: a step of it can be compared as a network's can."""
+    """Follow the block by a mean over the image, so that a step of it can be compared as a network's can."""
 
     class WithMean(library.Module):  # type: ignore[misc]  # the base is whichever library's
         def __init__(self) -> None:

@@ -36,7 +36,7 @@ from tests.interrupts import at_every_line
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal in structure, types and bits."""
+    """Are the two equal in structure, types and bits?"""
     if type(a) is not type(b):
         return False
     if isinstance(a, Tensor):
@@ -334,7 +334,7 @@ class Part:
 
 
 def run_of(seed: int, number: int = 0) -> dict[str, Any]:
-    """Everything a training run has, after a step."""
+    """Return all parts of a training run, after a step."""
     mn.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     optimizer = optim.Adam(model.parameters(), lr=0.1 * (seed + 1))
@@ -353,7 +353,7 @@ def run_of(seed: int, number: int = 0) -> dict[str, Any]:
 
 
 def facts(parts: dict[str, Any]) -> dict[str, str]:
-    """The state of every part as text."""
+    """Return the state of every part as text."""
     return {name: json.dumps(part.state_dict(), default=lambda a: a.tolist()) for name, part in parts.items()}
 
 
