@@ -46,7 +46,7 @@ def net(version: int) -> nn.Module:
 
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
-    """Return all functions of the library and commands that write a user's file."""
+    """Return, by name, every call of the library and of the command line that writes a user's file."""
     from rich.console import Console
 
     there = tmp_path_factory.mktemp("sources")
@@ -126,7 +126,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def both(write: Writer, folder: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The files of version 0, and what version 1 makes of them where there is room."""
+    """Return the files of version 0, and the same files after version 1, written with enough room."""
     write(folder, 0)
     old = contents(folder)
     write(folder, 1)
@@ -134,7 +134,7 @@ def both(write: Writer, folder: Path) -> tuple[dict[str, bytes], dict[str, bytes
 
 
 def check(name: str, write: Writer, folder: Path, old: dict[str, bytes], new: dict[str, bytes]) -> bool:
-    """Write version 1 over version 0; whether there was room."""
+    """Write version 1 over version 0; return whether there was room."""
     said = ""
     try:
         write(folder, 1)

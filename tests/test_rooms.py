@@ -65,7 +65,7 @@ def test_no_folder_has_many_files(folder: str) -> None:
 
 
 def same_names(paths: Iterable[str]) -> dict[str, list[str]]:
-    """The names that lead to several files which do not belong together."""
+    """Return the names that lead to several unrelated files."""
     found = defaultdict(list)
     for path in paths:
         stem = Path(path).stem
@@ -102,7 +102,7 @@ def test_names_that_lead_apart_are_found(paths: list[str], apart: bool) -> None:
 
 
 def long_lists(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """(function, number of its parameters) where these are many."""
+    """Yield (function, number of its parameters) of functions with too many parameters."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

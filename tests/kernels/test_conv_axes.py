@@ -11,7 +11,7 @@ small = st.integers(0, 3)
 
 
 def meetings(axis: Axis) -> set[tuple[int, int, int]]:
-    """Every (result, tap, source) that the axis describes."""
+    """Return every (result, tap, source) that the axis describes."""
     found = set()
     for phase in axis.phases:
         for m in range(phase.count):

@@ -218,7 +218,7 @@ class ndarray:
 
 
 def poison(memory: np.ndarray) -> None:
-    """NaN in every float type, -1 in integers: what reads before it writes shows."""
+    """Fill memory with NaN in every float type, -1 in integers, to reveal a read before the first write."""
     if memory.size:
         memory.reshape(-1, order="A").view(np.uint8)[...] = 0xFF
 
@@ -240,7 +240,7 @@ def fresh(memory: Any, by: str = "copy", order: str = "C") -> ndarray:
 
 
 def view(memory: np.ndarray, of: ndarray) -> ndarray:
-    """An array around memory of another, if it still is that."""
+    """Return an array around another's memory; a copy if the memory is no longer shared."""
     if not np.may_share_memory(memory, of.memory) and memory.size:
         near("copy", of)
         cupy_orders.turned.append(of.shape)  # the only reason why reshape() copies, but for gaps
@@ -252,7 +252,7 @@ def view(memory: np.ndarray, of: ndarray) -> ndarray:
 
 
 def near(name: str, array: ndarray) -> np.ndarray:
-    """The memory of an array on the current device; that of another one CuPy reads slowly, if at all."""
+    """Return the memory of an array on the current device; CuPy reads another device's slowly, if at all."""
     if array.device != Device():
         raise RuntimeError(f"{name}: the array is on {array.device}, the current device is {Device()}")
     return array.memory
@@ -291,7 +291,7 @@ threads = np.random.default_rng(0)  # the order in which the threads of a race c
 
 
 def raced(memory: np.ndarray, place: Any, given: Any) -> None:
-    """memory[place] = given, in no order: of several that come to one element any may be the last."""
+    """memory[place] = given, in no order: if several values go to one element, any may be the last."""
     places = np.arange(memory.size).reshape(memory.shape)[place]
     order = threads.permutation(places.size)
     where = np.unravel_index(places.reshape(-1)[order], memory.shape)
@@ -372,7 +372,7 @@ class Ufunc:
 
 
 class Reduction:
-    """Over some axes, in CuPy's types; 16-bit floats are added up in float32."""
+    """A reduction over some axes, in CuPy's types; 16-bit floats are added up in float32."""
 
     def __init__(self, name: str) -> None:
         self.name, self.loops = name, cupy_types.loops(cupy_types.REDUCTIONS[name])

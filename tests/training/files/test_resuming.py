@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 
 def cut(out: Path, settings: Settings = SETTINGS) -> Path:
-    """A run of 60 images that was killed after epoch 2."""
+    """Start a run of 60 images and kill it after epoch 2."""
 
     def after_epoch(row: Any) -> None:
         if row["epoch"] == 2:

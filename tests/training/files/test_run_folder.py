@@ -151,7 +151,7 @@ def test_a_file_that_another_user_has_left_locks_nothing() -> None:
 
 @contextmanager
 def as_user(user: int) -> Iterator[None]:
-    """Files are opened in the name of this user."""
+    """Open files in the name of this user."""
     os.seteuid(user)
     try:
         yield
