@@ -32,7 +32,7 @@ CASES = (("JPEG", 224, ".jpg"), ("PNG", 32, ".png"))
 
 
 def pictures(root: Path, count: int, size: int, ending: str) -> None:
-    """Smooth colours with a little noise, as photographs have them, in two classes."""
+    """Write pictures of two classes: smooth colours with a little noise, as in photographs."""
     for name in ("a", "b"):
         (root / name).mkdir(parents=True)
     for i in range(count):
@@ -55,7 +55,7 @@ def augmentation(size: int) -> Compose:
 
 
 class Single(torch_data.Dataset):  # type: ignore[type-arg]
-    """One image at a time, as PyTorch reads them."""
+    """A dataset that reads one image at a time, as PyTorch does."""
 
     def __init__(self, folder: ImageFolder) -> None:
         self.folder, self.transform = folder, augmentation(folder.image_size)
@@ -79,7 +79,7 @@ def loaders(root: str, size: int, workers: int) -> dict[str, Any]:
 
 
 def epoch(loader: Any) -> tuple[float, float]:
-    """(seconds to the first batch, seconds in all)"""
+    """Return (seconds to the first batch, seconds in all)."""
     start = time.perf_counter()
     first = 0.0
     for _ in loader:

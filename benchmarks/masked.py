@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Any, ...]] = {  # shape, axes, groups, axes of the parame
 
 
 def masks(shape: tuple[int, ...], axes: tuple[int, ...], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """By name; to be broadcast to x."""
+    """Return the masks by name; they broadcast to x."""
     lengths = rng.integers(shape[-1] // 4, shape[-1] + 1, (shape[0], *[1] * (len(shape) - 1)))
     return {
         "padded": np.arange(shape[-1]) < lengths,

@@ -30,12 +30,12 @@ def counts(path: PurePosixPath) -> bool:
 
 
 def room(path: PurePosixPath) -> str:
-    """`minorm/nn` of minorm/nn/norm/batch.py, `minorm` of minorm/config.py."""
+    """Return a file's room: `minorm/nn` for minorm/nn/norm/batch.py, `minorm` for minorm/config.py."""
     return "/".join(path.parts[: min(2, len(path.parts) - 1)])
 
 
 def sizes(files: Iterable[tuple[PurePosixPath, bytes]]) -> Sizes:
-    """The lines that are not blank, in every room."""
+    """Count the lines that are not blank, in every room."""
     found: Sizes = {}
     for path, text in files:
         lines = sum(1 for line in text.splitlines() if line.strip())
@@ -44,7 +44,7 @@ def sizes(files: Iterable[tuple[PurePosixPath, bytes]]) -> Sizes:
 
 
 def here(root: Path = ROOT) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The files of the checkout that count."""
+    """Yield the files of the checkout that count."""
     for package in PACKAGES:
         for file in (root / package).rglob("*.*"):
             path = PurePosixPath(file.relative_to(root).as_posix())
@@ -68,7 +68,7 @@ def commit_of(name: str, root: Path = ROOT) -> str | None:
 
 
 def there(commit: str, root: Path = ROOT) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The files that counted at a commit, by its hash."""
+    """Yield the files that count at a commit, given by its hash."""
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit, root=root) or b"")) as archive:
         for member in archive:
             path = PurePosixPath(member.name)

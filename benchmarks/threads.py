@@ -29,7 +29,7 @@ AROUND = 5 << 20  # bytes of a result; a larger one is written around the cache 
 
 
 class Calls:
-    """The CPU's backend of normalizations, which notes what it is asked."""
+    """The CPU's backend of normalizations; it notes its calls."""
 
     def __init__(self) -> None:
         self.made: list[Callable[[], Any]] = []
@@ -49,7 +49,7 @@ class Calls:
 
 
 def on(threads: int, step: Callable[[], Any]) -> Callable[[], None]:
-    """The step on so many threads."""
+    """Return the step on so many threads."""
 
     def run() -> None:
         mn.set_num_threads(threads)

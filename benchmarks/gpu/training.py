@@ -82,7 +82,7 @@ def with_torch(torch: Any, network: Network, kind: str) -> dict[str, float]:
 
 
 def compiled(torch: Any, network: Network, kind: str) -> dict[str, float]:
-    """Milliseconds of a step of what torch.compile(mode="reduce-overhead") makes, which replays graphs too."""
+    """Measure a step under torch.compile(mode="reduce-overhead"), which also replays graphs, in milliseconds."""
     with precision(torch, kind):
         step = torch_step(torch, network, kind, lambda net: torch.compile(net, mode="reduce-overhead"))
         for _ in range(5):
@@ -130,7 +130,7 @@ def batch(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ordered(images: Any, kind: str) -> Any:
-    """The images as they lie best in this type, of minorm or PyTorch."""
+    """Return minorm's or PyTorch's images in the best order of memory for this type."""
     return images if kind == "float32" else channels_last(images)
 
 

@@ -128,7 +128,7 @@ def family_speed(family: Family, dtype: str, kind: str) -> dict[str, Any]:
 
 
 def train(network: training.Network, kind: str) -> dict[str, Any]:
-    """Milliseconds of a step, of minorm and of PyTorch."""
+    """Measure the milliseconds of a step, of minorm and of PyTorch."""
     torch = torch_with_gpu()
     found: dict[str, Any] = training.with_minorm(network, kind)
     if torch is not None:
@@ -137,7 +137,7 @@ def train(network: training.Network, kind: str) -> dict[str, Any]:
 
 
 def compile_and_train(network: training.Network, kind: str) -> dict[str, Any]:
-    """The same of what torch.compile makes, which takes it half a minute."""
+    """Measure the same with torch.compile, which takes half a minute to compile."""
     torch = torch_with_gpu()
     if torch is None:
         return {}

@@ -17,7 +17,7 @@ SECRET = "471100815"
 
 
 def command_lines(pid: int) -> str:
-    """Those of a process and of all below it."""
+    """Return the command lines of a process and of all its descendants."""
     parents, lines = {}, {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -60,7 +60,7 @@ class Replaceable(Here):
 def rows(
     number: int, *changes: tuple[str, str], hangs: tuple[str, ...] = (), tasks: Collection[str] = ()
 ) -> list[Outcome]:
-    """Of all tasks, or of some."""
+    """Return the rows of all tasks, or of some."""
     lab = catalogue.find(number)
     some = dataclasses.replace(lab, items=[item for item in lab.items if item.task in (tasks or lab.tasks)])
     module, _ = submission.load(changed(number, *changes), "mine.py")
@@ -257,7 +257,7 @@ class Recording:
         self.processes.append((set(functions), set()))
 
     def allow(self, seconds: float, where: Any = None) -> None:
-        """No limit."""
+        """Set no limit."""
 
     def asked(self, task: str) -> None:
         self.processes[-1][1].add(task)

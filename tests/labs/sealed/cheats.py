@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Cheat(NamedTuple):
-    """Code, and the points that it may get."""
+    """A cheat: its code, and the points that it may get."""
 
     lab: int
     code: str
