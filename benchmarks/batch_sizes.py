@@ -40,7 +40,7 @@ def d_max(step: int) -> float:
 
 
 def norms(images: bool) -> dict[str, Norm]:
-    """The five; Layer is the GroupNorm of one group, which takes all channels and positions of an image."""
+    """Return the five norms; Layer is a GroupNorm of one group, over all channels and positions of an image."""
     batch, renorm = (nn.BatchNorm2d, nn.BatchRenorm2d) if images else (nn.BatchNorm1d, nn.BatchRenorm1d)
     return {
         "Batch": batch,
@@ -75,7 +75,7 @@ NETWORKS = {
 
 
 def test_error(model: nn.Module, size: int, epochs: int, seed: int) -> float:
-    """Percent of the test images that are wrong, in evaluation, after training with batches of this size."""
+    """Train with batches of this size; return the percentage of wrong test images in evaluation."""
     train, test = split_digits(seed=0)
     optimizer = optim.SGD(model.parameters(), lr=LR * min(1, size / AT), momentum=0.9)
     steps = len(train) // size  # an epoch

@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def rows(page: str, section: str, column: str, series: int = 1) -> list[Row]:
-    """Of the first table in a section that has the column, its numbers; a series is another column of that name.
+    """Return a column's numbers from the section's first table that has it; each series is another column of that name.
 
     A cell may hold several, with commas between them.
     """
@@ -87,12 +87,12 @@ def _dots(row: Row, at: Callable[[float], float], middle: int) -> list[str]:
 
 
 def words(x: float, y: float, text: str, weight: str = "normal", anchor: str = "start") -> str:
-    """A text of the picture."""
+    """Return a text of the picture as SVG."""
     return f'<text x="{x}" y="{y}" font-weight="{weight}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def charts(page: str) -> dict[str, str]:
-    """By file name the pictures of the page's tables."""
+    """Return, by file name, the pictures of the page's tables."""
     steps = rows(page, "A training step", "best", series=2)
     norms = rows(page, "Normalizations", "eager")
     products = rows(page, "Single operations", "NumPy")

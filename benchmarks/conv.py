@@ -44,7 +44,7 @@ SHAPES: list[tuple[str, tuple[int, ...], int, int, int, int, int]] = [
 
 
 def ours(x: Any, w: Any, dy: Any, options: dict[str, int]) -> list[Callable[[], Any]]:
-    """Forward, and forward + backward."""
+    """Return two calls: forward, and forward + backward."""
     inputs = mn.from_numpy(x), mn.from_numpy(w)
     leaves = mn.tensor(x, requires_grad=True), mn.tensor(w, requires_grad=True)
 

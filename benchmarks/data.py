@@ -32,7 +32,7 @@ CASES = (("JPEG", 224, ".jpg"), ("PNG", 32, ".png"))
 
 
 def pictures(root: Path, count: int, size: int, ending: str) -> None:
-    """Smooth colours with a little noise, as photographs have them, in two classes."""
+    """Write pictures of two classes: smooth colours with a little noise, as in photographs."""
     for name in ("a", "b"):
         (root / name).mkdir(parents=True)
     for i in range(count):
@@ -55,7 +55,7 @@ def augmentation(size: int) -> Compose:
 
 
 class Single(torch_data.Dataset):  # type: ignore[type-arg]
-    """One image at a time, as PyTorch reads them."""
+    """A dataset that reads one image at a time, as PyTorch does."""
 
     def __init__(self, folder: ImageFolder) -> None:
         self.folder, self.transform = folder, augmentation(folder.image_size)
@@ -79,7 +79,7 @@ def loaders(root: str, size: int, workers: int) -> dict[str, Any]:
 
 
 def epoch(loader: Any) -> tuple[float, float]:
-    """(seconds to the first batch, seconds in all)"""
+    """Return (seconds to the first batch, seconds in all)."""
     start = time.perf_counter()
     first = 0.0
     for _ in loader:
@@ -88,8 +88,8 @@ def epoch(loader: Any) -> tuple[float, float]:
 
 
 def measured(make: Callable[[], dict[str, Any]], rounds: int) -> dict[str, tuple[float, float]]:
-    """By name: the time to the first batch, and the median seconds of an epoch."""
-    for loader in make().values():  # whoever is first would pay for Pillow's imports and the machine's first pages
+    """Return, by name, the time to the first batch and the median seconds of an epoch."""
+    for loader in make().values():  # else the first loader would pay for Pillow's imports and the first pages of memory
         next(iter(loader))
     made = make()
     first = {name: epoch(loader)[0] for name, loader in made.items()}

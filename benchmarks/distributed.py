@@ -1,12 +1,13 @@
-"""Several processes: what a message costs, what training on them costs, and what that would come to on many.
+"""Several processes: the cost of a message, the cost of training on them, and a projection for many.
 
     mpiexec -n 2 python -m benchmarks.distributed [--seconds 2] [--images 32] [--model resnet20]
     python -m benchmarks.distributed --project [--image-ms 2.2] [--noise 0.5]
 
 *Collectives*: all_reduce in the order of the tree beside MPI's own, which has no fixed order; in turn, the slowest
 process's median. *Weak scaling*: a step of R ranks with as many images each, beside a step of the same process alone
-with its own images: what is lost is messages and waiting. *Strong scaling*: the same images shared by R ranks, beside
-one process that has all of them. Processes beyond the processors share these, and then nothing is measured.
+with its own images: the difference is the cost of messages and of waiting. *Strong scaling*: the same images shared by
+R ranks, beside one process that has all of them. Processes beyond the processors share these, and then nothing is
+measured.
 
 *Projection*: of one step of one rank, with R ranks,
 
@@ -46,7 +47,7 @@ SIZES = (64, 4096, 65_536, 1_100_000, 8_000_000)  # bytes
 
 @dataclass(frozen=True)
 class Network:
-    """What carries messages: seconds a message, bytes a second."""
+    """A network that carries messages: its latency in seconds and its bandwidth in bytes a second."""
 
     name: str
     latency: float
@@ -67,7 +68,7 @@ class Step:
 
 
 def projected(step: Step, network: Network, ranks: int, noise: float, how: str) -> float:
-    """Seconds of a step on so many ranks; how: "tree", "gathered" or "local"."""
+    """Return the projected seconds of a step on so many ranks; how: "tree", "gathered" or "local"."""
     rounds, a, b = math.log2(ranks), network.latency, network.bandwidth
     messages = rounds * a + 3 * rounds * a + 2 * (ranks - 1) / ranks * step.gradients / b  # roll call, gradients
     meetings = 2
@@ -112,7 +113,7 @@ def project(fixed: float, image: float, noise: float, images: int, batch: int) -
 
 
 def slowest(group: Any, seconds: float) -> float:
-    """The longest time of all ranks."""
+    """Return the longest time of all ranks."""
     return float(group.all_reduce(np.array(seconds), np.maximum))
 
 
@@ -138,7 +139,7 @@ def collectives(group: Any, seconds: float) -> list[str]:
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -169,7 +170,7 @@ class Trainer:
 
 
 def medians(group: Any, steps: list[Callable[[], Any]], seconds: float) -> list[float]:
-    """The median seconds of each, in turn, as often on all ranks; the slowest rank's."""
+    """Time the steps in turn, equally often on all ranks; return the slowest rank's median of each."""
     times: list[list[float]] = [[] for _ in steps]
     once = slowest(group, sum(timed(step) for step in steps))
     for _ in range(max(3, int(seconds / once))):
@@ -180,7 +181,7 @@ def medians(group: Any, steps: list[Callable[[], Any]], seconds: float) -> list[
 
 
 def scaling(group: Any, name: str, images: int, seconds: float) -> list[str]:
-    """Weak and strong scaling with the ranks there are."""
+    """Measure weak and strong scaling with the current ranks."""
     size = group.size
     together, alone = Trainer(name, images, group), Trainer(name, images)
     weak, own = medians(group, [together.step, alone.step], seconds)

@@ -116,7 +116,7 @@ Run = Callable[[], Any]
 
 
 def openvino_run(openvino: Any, file: bytes, x: Any, options: dict[str, str]) -> tuple[str, Run]:
-    """The precision that it computes in, and a run."""
+    """Return OpenVINO's precision, and a run."""
     core = openvino.Core()
     one_thread = {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1", "PERFORMANCE_HINT": "LATENCY"}
     compiled = core.compile_model(core.read_model(file), "CPU", {**one_thread, **options})
@@ -131,7 +131,7 @@ def openvino_run(openvino: Any, file: bytes, x: Any, options: dict[str, str]) ->
 
 
 def runs_of(name: str, batch: int, openvino: Any, form: str | None) -> tuple[dict[str, Run], str]:
-    """A run of each, by the names of the columns; and the precision that OpenVINO chooses, "" without it.
+    """Return a run for each column, and the precision that OpenVINO chooses, "" without OpenVINO.
 
     form    of an 8-bit model, which only minorm and onnxruntime run
     """
@@ -261,14 +261,14 @@ def _print_heading(openvino: Any, chosen: str) -> None:
 
 
 def _cells(times: dict[str, float]) -> str:
-    """The times and their ratios; blanks where something did not run."""
+    """Format the times and their ratios; blank where something did not run."""
     ratios = {column: times[a] / times[b] for column, (a, b) in RATIOS.items() if b in times}
     found = times | ratios
     return "".join(f"{found[column]:8.2f}" if column in found else f"{'':8}" for column in (*TIMES, *RATIOS))
 
 
 def _openvino() -> Any:
-    """The package, or None and a line that says so."""
+    """Import OpenVINO; if it is not installed, print a line and return None."""
     try:
         import openvino
     except ImportError:

@@ -1,11 +1,12 @@
-"""How long Ctrl-C waits: every kernel on large inputs, the longest time in which it does not look at signals.
+"""How long Ctrl-C waits: for every kernel on large inputs, the longest time between two looks at signals.
 
     python -m benchmarks.interrupt [--elements 134217728] [--threads 2 1] [--only norm conv] [--exit]
 
 A timer signal comes every 2 ms while a kernel runs; Python's handler writes down when it is let in. The largest gap
 between two entries, of several calls, is what Ctrl-C may have to wait for. With one thread it is measured in that
 thread's own time, which says the same on a busy machine as on an idle one. With --exit, each case also runs in a
-process of its own that gets a real SIGINT in the middle of a call, and the time to the end of that process is printed.
+separate process that gets a real SIGINT in the middle of a call, and the benchmark prints how long that process takes
+to end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PERIOD = 0.002
 
 
 def noise(*shape: int, dtype: Any = np.float32) -> np.ndarray:
-    """Cheap numbers of mean 0 and variance 1, about: large arrays of real noise take minutes."""
+    """Return cheap numbers of mean 0 and variance 1, roughly: large arrays of real noise take minutes."""
     small = np.random.default_rng(0).standard_normal(65537).astype(dtype)
     return np.resize(small, shape)
 
@@ -41,7 +42,7 @@ def noise(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def norms(n: int, shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any = np.float32, **options: Any) -> list[Work]:
-    """A normalization, forward and backward; -1 in the shape stands for as many as n elements give."""
+    """Return a normalization's forward and backward; -1 in the shape makes n elements in all."""
     known = -int(np.prod(shape))
     shape = tuple(max(1, n // known) if count == -1 else count for count in shape)
     nest = plan(shape, axes, **options)
@@ -220,7 +221,7 @@ def largest_gap(work: Work, clock: Callable[[], float], seconds: float = 1.0) ->
 
 
 def time_to_exit(name: str, number: int, elements: int, threads: int) -> float:
-    """Seconds from SIGINT, in the middle of a call, to the end of a process that does nothing else."""
+    """Measure the seconds from a SIGINT, in the middle of a call, to the end of a process that does nothing else."""
     program = f"""
 import benchmarks.interrupt as b, minorm_ext, time
 minorm_ext.set_num_threads({threads})

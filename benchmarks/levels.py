@@ -2,8 +2,8 @@
 
     python -m benchmarks.levels [--threads 2] [--seconds 1] [--dtype float32] [--sizes cache large]
 
-Microseconds of what forward and backward ask of the backend, on the widest instruction set, and how many times as long
-the others take. Most laptops have AVX2 (v3) and not AVX-512 (v4): what is fast on the one must be so on the other.
+Microseconds of the backend's forward and backward on the widest instruction set, and how many times as long the others
+take. Most laptops have AVX2 (v3) and not AVX-512 (v4): kernels must be fast on both.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.masked [--threads 2] [--seconds 2] [--dtype float32] [--level v4]
 
-Each line is one layer on data that no cache holds, in one process, every mask in turn: `padded` has a length for each
-sample, `half` and `2 %` are random, `rows` is constant along the reduced axes (tokens of a LayerNorm), and `all` is
-True everywhere. Ratios of medians.
+Each line is one layer on data that no cache holds, in one process, with every mask in turn. `padded` has a length for
+each sample, `half` and `2 %` are random, `rows` is constant along the reduced axes (tokens of a LayerNorm), and `all`
+is True everywhere. Ratios of medians.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Any, ...]] = {  # shape, axes, groups, axes of the parame
 
 
 def masks(shape: tuple[int, ...], axes: tuple[int, ...], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """By name; to be broadcast to x."""
+    """Return the masks by name; they broadcast to x."""
     lengths = rng.integers(shape[-1] // 4, shape[-1] + 1, (shape[0], *[1] * (len(shape) - 1)))
     return {
         "padded": np.arange(shape[-1]) < lengths,

@@ -1,4 +1,4 @@
-"""Normalizations of 100 MB: what share of memory's rate their kernels reach, whatever the shape.
+"""Normalizations of 100 MB: the share of memory's rate that their kernels reach, for many shapes.
 
     python -m benchmarks.memory [--threads 2] [--seconds 1] [--ops batch layer]
 

@@ -1,4 +1,4 @@
-"""Small networks of kinds that minorm/models does not have, written once for two libraries.
+"""Small networks that minorm/models lacks, written once for two libraries.
 
 Every function takes the library it builds from: `vgg(minorm)` and `vgg(torch)` are the same network with the same
 state_dict keys. All are for 3 x 32 x 32 images and 10 classes; `unet` gives a class a pixel, and `discriminator` takes
@@ -41,7 +41,7 @@ def vgg(library: Library) -> Any:
 
 
 def unet(library: Library) -> Any:
-    """Down twice, up twice, and beside it what was there before (Ronneberger et al. 2015, arXiv:1505.04597)."""
+    """Two halvings, two doublings, and skip connections between them (Ronneberger et al. 2015, arXiv:1505.04597)."""
     nn = library.nn
 
     class UNet(nn.Module):  # type: ignore[misc, name-defined]  # whichever library is asked for

@@ -96,7 +96,7 @@ COPIED = 1 << 29  # bytes, read and written, that a call of `copy_step` moves
 
 
 def copy_step() -> Callable[[], Any]:
-    """A copy around the cache."""
+    """Return a copy that goes around the cache."""
     x = np.ones(COPIED // 8, np.float32)
     return lambda: elementwise.copy(x)
 
@@ -110,7 +110,7 @@ def arrays(case: Case, dtype: Any) -> list[np.ndarray]:
 
 
 def own(array: np.ndarray) -> mn.Tensor:
-    """The array in memory of the library, in the same order."""
+    """Copy the array into the library's memory, in the same order."""
     copy = memory.empty_like(array)
     copy[...] = array
     return mn.from_numpy(copy)

@@ -1,4 +1,4 @@
-"""What padding does to a normalization, and what a mask does about it: two tables and a picture.
+"""Show how padding changes a normalization and how a mask corrects it: two tables and a picture.
 
     python -m benchmarks.padding [--out docs/images/padded-batch.png]
 

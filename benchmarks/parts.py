@@ -2,7 +2,7 @@
 
     python -m benchmarks.parts [--images 256] [--threads 2]
 
-Each way runs in a process of its own; what counts is the peak of its resident memory above what it had before the step.
+Each way runs in a separate process. The result is the peak of its resident memory above the memory before the step.
 """
 
 from __future__ import annotations

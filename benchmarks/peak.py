@@ -2,10 +2,10 @@
 
     python -m benchmarks.peak [--threads 2] [--networks digits vgg]
 
-Each step runs in a process of its own, after one of two images that loads and keeps what is loaded and kept anyway.
-What counts is the most resident memory (VmHWM) of three steps above the resident memory before them: activations,
-gradients, the optimizer's state, scratch memory, and what an allocator keeps for next time. PyTorch runs row-major and
-channels-last; `ratio` is ours over the lesser of the two: below 1 minorm needs less.
+Each step runs in a separate process, after one step on two images: it loads code and keeps memory that every process
+would load and keep. The result is the most resident memory (VmHWM) of three steps above the resident memory before
+them: activations, gradients, the optimizer's state, scratch memory, and what an allocator keeps for next time. PyTorch
+runs row-major and channels-last; `ratio` is ours over the lesser of the two: below 1 minorm needs less.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python -m benchmarks.size COMMIT     compared with this commit, tag or branch
 
 A room is a folder of minorm/ or of minorm_ext/; the files beside these folders are a room each time too. Blank lines
-are not counted, comments and docstrings are. What is in the checkout counts, committed or not.
+are not counted, comments and docstrings are. All files in the checkout count, committed or not.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def counts(path: PurePosixPath) -> bool:
 
 
 def room(path: PurePosixPath) -> str:
-    """`minorm/nn` of minorm/nn/norm/batch.py, `minorm` of minorm/config.py."""
+    """Return a file's room: `minorm/nn` for minorm/nn/norm/batch.py, `minorm` for minorm/config.py."""
     return "/".join(path.parts[: min(2, len(path.parts) - 1)])
 
 
 def sizes(files: Iterable[tuple[PurePosixPath, bytes]]) -> Sizes:
-    """The lines that are not blank, in every room."""
+    """Count the lines that are not blank, in every room."""
     found: Sizes = {}
     for path, text in files:
         lines = sum(1 for line in text.splitlines() if line.strip())
@@ -44,7 +44,7 @@ def sizes(files: Iterable[tuple[PurePosixPath, bytes]]) -> Sizes:
 
 
 def here(root: Path = ROOT) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The files of the checkout that count."""
+    """Yield the files of the checkout that count."""
     for package in PACKAGES:
         for file in (root / package).rglob("*.*"):
             path = PurePosixPath(file.relative_to(root).as_posix())
@@ -53,7 +53,7 @@ def here(root: Path = ROOT) -> Iterator[tuple[PurePosixPath, bytes]]:
 
 
 def git(*arguments: str, root: Path = ROOT) -> bytes | None:
-    """What git answers about the checkout; None where it refuses, and where there is no git."""
+    """Return git's output for the checkout; None if git fails or is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
     except FileNotFoundError:
@@ -62,13 +62,13 @@ def git(*arguments: str, root: Path = ROOT) -> bytes | None:
 
 
 def commit_of(name: str, root: Path = ROOT) -> str | None:
-    """The hash of the commit that a tag, a branch or a part of a hash means; None if it means none."""
+    """Return the hash of the commit that a tag, a branch or a part of a hash names; None if there is no such commit."""
     found = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", root=root)
     return None if found is None else found.decode().strip()
 
 
 def there(commit: str, root: Path = ROOT) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The files that counted at a commit, by its hash."""
+    """Yield the files that count at a commit, given by its hash."""
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit, root=root) or b"")) as archive:
         for member in archive:
             path = PurePosixPath(member.name)
@@ -77,7 +77,7 @@ def there(commit: str, root: Path = ROOT) -> Iterator[tuple[PurePosixPath, bytes
 
 
 def change(before: Sizes, now: Sizes) -> Sizes:
-    """What each room has more (or, below 0, less) than before; rooms where nothing changed are left out."""
+    """Return how many lines each room gained (below 0: lost); rooms without a change are left out."""
     found: Sizes = {}
     for name in before.keys() | now.keys():
         more = Counter(now.get(name, Counter()))
@@ -88,7 +88,7 @@ def change(before: Sizes, now: Sizes) -> Sizes:
 
 
 def table(rooms: Sizes, form: str = "d") -> str:
-    """A line a room, and one for all of them; `form` is "+d" for differences."""
+    """Return one line for each room and one for the total; `form` is "+d" for differences."""
     total: Counter[str] = Counter()
     for numbers in rooms.values():
         total.update(numbers)
@@ -99,7 +99,7 @@ def table(rooms: Sizes, form: str = "d") -> str:
 
 
 def compared(now: Sizes, name: str | None, root: Path = ROOT) -> str:
-    """What changed since a commit, or since the last tag."""
+    """Describe the change since a commit, or since the last tag."""
     if name is None:
         tag = git("describe", "--tags", "--abbrev=0", root=root)
         if tag is None:

@@ -6,7 +6,7 @@
 `step` is the same through Tensor, where Python runs on one thread. Microseconds on all threads, and after them how many
 times as long one thread takes, from medians of the same seconds. Two processors share a cache, with each other and on
 many machines with strangers: where they wait for it, a second one helps less, and on another day more. Results of 5 MB
-and more go around the cache, and there both wait for memory: those shapes have a mean of their own.
+and more go around the cache, and there both wait for memory: those shapes have a separate mean.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AROUND = 5 << 20  # bytes of a result; a larger one is written around the cache 
 
 
 class Calls:
-    """The CPU's backend of normalizations, which notes what it is asked."""
+    """The CPU's backend of normalizations; it notes its calls."""
 
     def __init__(self) -> None:
         self.made: list[Callable[[], Any]] = []
@@ -49,7 +49,7 @@ class Calls:
 
 
 def on(threads: int, step: Callable[[], Any]) -> Callable[[], None]:
-    """The step on so many threads."""
+    """Return the step on so many threads."""
 
     def run() -> None:
         mn.set_num_threads(threads)

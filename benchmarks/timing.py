@@ -3,9 +3,8 @@
     ours, theirs = in_turn([lambda: f(x), lambda: g(x)], seconds=1.0)      # median seconds a call of each
 
 Between two turns the process sleeps: the threads of some libraries go on spinning for milliseconds after their work is
-done, and would take the processors from whoever is measured next.
-
-What matters on a shared machine is the ratio of two medians taken in the same minute, not a time by itself.
+done, and would take the processors from the next library. On a shared machine, compare the ratio of two medians taken
+in the same minute, not a time by itself.
 """
 
 from __future__ import annotations

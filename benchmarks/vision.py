@@ -104,7 +104,7 @@ def block(channels: int, width: int, kernel: int, activation: Any, stride: int =
 
 
 class Pooled(nn.Module):
-    """classifier(mean over the image of features(x)): what MobileNetV2 and EfficientNet are."""
+    """classifier(mean over the image of features(x)), as in MobileNetV2 and EfficientNet."""
 
     def __init__(self, features: Sequence[nn.Module], classes: int) -> None:
         super().__init__()

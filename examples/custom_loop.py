@@ -1,4 +1,4 @@
-"""A training loop of one's own: groups of parameters, a schedule, gradient clipping, an average over two half batches.
+"""A custom training loop: groups of parameters, a schedule, gradient clipping, an average over two half batches.
 
 Needs: pip install scikit-learn.
 """

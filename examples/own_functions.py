@@ -15,7 +15,7 @@ from minorm import data, nn, optim
 
 
 class Reverse(mn.autograd.Function):
-    """The identity, whose gradient is turned round, and smaller."""
+    """The identity; backward reverses the gradient's sign and makes it smaller."""
 
     @staticmethod
     def forward(ctx, x):

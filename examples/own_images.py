@@ -1,7 +1,7 @@
 """Your own images: a folder of pictures becomes a model, a report of what it gets wrong, and predictions.
 
 The example draws its folder itself, one folder a class, as JPEG files of several sizes; put your own in its place with
---path. What `minorm train --path` does in one command stands here in Python, to be changed.
+--path. This program does in Python what `minorm train --path` does in one command, so that you can change it.
 Needs: pip install pillow matplotlib.
 """
 

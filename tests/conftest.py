@@ -1,4 +1,4 @@
-"""What every test shares: a generator with a fixed seed, quick hypothesis settings, and a list of what was skipped."""
+"""The tests share a generator with a fixed seed, quick hypothesis settings, and a list of skipped tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Skipped:
 
     def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):
-            # A parameter of which there was none may have got values where what was missing is there.
+            # A parameter set that was empty here may have values on a machine that has the missing package.
             self.names[report.nodeid.removesuffix("[NOTSET]")] = None
 
     def pytest_sessionfinish(self) -> None:
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: no later garbage collection need look at it again, and tests that ask for
-    one take milliseconds, not half a second."""
+    """Freeze the collected tests, which stay to the end: later garbage collections pass over them, and tests that ask
+    for one take milliseconds, not half a second."""
     gc.collect()
     gc.freeze()

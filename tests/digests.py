@@ -29,7 +29,7 @@ def numbers(seed: int, shape: tuple[int, ...], dtype: Any, offset: float = 0.0) 
 
 
 def followed(function: Callable[..., Any], *inputs: Any) -> Bits:
-    """The result, and the gradient of every input."""
+    """Yield the result, and the gradient of every input."""
     for x in inputs:
         x.requires_grad_()
     y = function(*inputs)
@@ -103,7 +103,7 @@ def normalizations() -> Iterator[tuple[str, Bits]]:
 
 
 def others() -> Iterator[tuple[str, Bits]]:
-    """Families of which normalization's promise is not made everywhere."""
+    """Yield families that do not everywhere keep normalization's promise of equal bits."""
     for name in ("float32", "float64"):
         dtype = DTYPES[name]
         x = numbers(4, (3, 4, 20, 21), dtype)

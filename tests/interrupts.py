@@ -1,4 +1,4 @@
-"""Ctrl-C at every line: a program is run again and again, and stopped before its first, second, third ... line."""
+"""Ctrl-C at every line: run a program again and again, and stop it before its first, second, third ... line."""
 
 from __future__ import annotations
 

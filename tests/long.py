@@ -1,7 +1,7 @@
-"""Tests whose cases together take long: of how many one runs each time. `-m slow` runs the rest, as .ci/full does.
+"""Tests whose cases together take long: one case in so many runs each time. `-m slow` runs the rest, as .ci/full does.
 
 0 leaves out all. Other numbers are primes: one that shares a divisor with the length of a list of parameters would
-leave out the same values each time. What is listed here took between 3 and 120 seconds of processor time in all.
+leave out the same values each time. Each test in this list took between 3 and 120 seconds of processor time in all.
 """
 
 EACH = {

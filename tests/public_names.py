@@ -1,7 +1,7 @@
-"""The public names as they are now, a line each, with the arguments and their defaults: `python -m tests.public_names`.
+"""List the current public names with their arguments and defaults, a line each: `python -m tests.public_names`.
 
-tests/public_names.txt is what they were; tests/test_public_api.py compares. Run, this adds what is new to the file,
-shows what changed, and takes nothing out: what goes is taken out by hand (CONTRIBUTING.md, "Change a public name").
+tests/public_names.txt has the earlier names; tests/test_public_api.py compares. This program adds new names to the
+file, shows changes, and takes nothing out: take removed names out by hand (CONTRIBUTING.md, "Change a public name").
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Shown(str):
 
 
 def _default(value: Any) -> Any:
-    """What prints alike in every process."""
+    """Return a default whose repr is the same in every process."""
     if value is inspect.Parameter.empty:
         return value
     text = repr(value)

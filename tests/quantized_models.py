@@ -13,7 +13,7 @@ from minorm import quantization as Q
 
 
 def trained(model: nn.Module, x: mn.Tensor, qconfig: Any = None, steps: int = 3, freeze: bool = True) -> Any:
-    """prepare_qat, and a few steps towards a fixed target; the last one with frozen statistics."""
+    """Prepare a model with prepare_qat and train it a few steps to a fixed target; the last with frozen statistics."""
     qat = Q.prepare_qat(model, x, qconfig)
     optimizer = mn.optim.SGD(qat.parameters(), lr=0.02)
     for step in range(steps):
@@ -101,7 +101,7 @@ class Tokens(nn.Module):
 
 
 def zoo() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
-    """Models, and the shape of their input."""
+    """Return models by name, each with the shape of its input."""
     square = (6, 3, 8, 8)
     return {
         "relu6": (mobilenet(nn.ReLU6), square),

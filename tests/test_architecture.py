@@ -1,4 +1,4 @@
-"""Who may import whom, read from the syntax tree of every file: each import points downward.
+"""The rooms that each room may import, read from the syntax tree of every file: each import points downward.
 
 The table is the one of docs/architecture.md. A package may always import from itself.
 """
@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What each room may import of ours, besides itself and `support`, which every room may; listed bottom up, so that an
+# The rooms that each room may import, besides itself and `support`, which every room may; listed bottom up, so that an
 # arrow can only point to a line above. "loops" are the two modules of normalization/ that kernels read.
 LOOPS = {"minorm.normalization.nest", "minorm.normalization.equation"}
 MAY_IMPORT = {
@@ -70,7 +70,7 @@ TOP = {"__init__", "__main__", "cli"}  # may import anything below
 
 
 def part_of(module: str) -> str | None:
-    """The part that a dotted module name belongs to, None if it is not ours."""
+    """Return the room that a dotted module name belongs to; None if it is not ours."""
     names = module.split(".")
     if names[0] == "minorm_ext":
         return "minorm_ext"
@@ -113,7 +113,7 @@ def is_typing_only(node: ast.AST) -> bool:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of every import, but for those a type checker alone sees."""
+    """Yield (line, dotted name) of every import, except those that only a type checker sees."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -158,7 +158,7 @@ def test_imports_point_downward(path: Path) -> None:
 
 
 def modules() -> dict[str, set[str]]:
-    """Every module of minorm, with those of ours that it names in an import, for a type checker's eyes too."""
+    """Return, for every module of minorm, our modules that it imports, also those for a type checker."""
     paths = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in sources()}
     named = {}
     for name, path in paths.items():
@@ -262,8 +262,8 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
                 assert found <= ROOMS[room] | {room}, f"{path.name}:{node.lineno} imports {found}"
 
 
-# What else is called data: an array's address and its memoryview, a loop's step, the view that a layout takes, the name
-# of a data set.
+# Other attributes with the name data: an array's address and its memoryview, a loop's step, the view that a layout
+# takes, the name of a data set.
 OTHER_DATA = re.compile(
     r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
@@ -284,7 +284,7 @@ def reads_data(found: list[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def test_the_library_reads_the_array_of_a_tensor_and_never_its_data() -> None:
-    """`x.data` is another Tensor at every look: its id is nobody's, and a change through it is counted."""
+    """`x.data` makes a new Tensor at each access: its id means nothing, and a change through it is counted."""
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
         for line, text in reads_data(nodes(path)):
@@ -331,8 +331,8 @@ def test_no_print_and_no_environment_variable_in_the_library() -> None:
                 assert relative in ENVIRONMENT, f"{relative}:{node.lineno} reads an environment variable"
 
 
-# Who may write files with `open` and the like: all else goes through minorm.serialization.atomic, so that a full disk
-# costs nobody the old file. Here only what nobody keeps is written, in temporary folders of one's own, and pipes.
+# Files that may write with `open` and the like: all others write through minorm.serialization.atomic, so that a full
+# disk does not cost a user the old file. These write only pipes, and scratch files in new temporary folders.
 SCRATCH = {
     "minorm/support/subprocesses.py",
     "minorm/conformance/node_cases/writing.py",  # into a new folder alone, where no old file can be lost

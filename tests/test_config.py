@@ -1,4 +1,4 @@
-"""show_config tells what the build found; the number of threads is one number, wherever it is set."""
+"""show_config reports the build's findings; the number of threads is one number, wherever it is set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--list-skipped` names what was skipped, by whatever and in whichever process, so that pytest can run it again."""
+"""`--list-skipped` names the skipped tests of every process, for any reason, so that pytest can run them again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The usual mistakes, and what the library answers: operation, argument, what came, what is expected, the fix.
+"""The usual mistakes and the library's answers: the operation, the argument, its value, the expected one, the fix.
 
-Each case pins the whole message, so that nobody makes it worse by accident. Modules test their own rarer errors.
+Each case pins the whole message, so that no change makes it worse by accident. Modules test their own rarer errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A disk that fills up: whatever is written, each file is the old one or the new one, and the error names it.
+"""When a disk fills up, each file is the old one or the new one, and the error names it.
 
 A limit on the size of files (RLIMIT_FSIZE) stands for the full disk wherever the tests run. The slow test has real
 ones, of 70 sizes each, where this process may mount them.
@@ -46,7 +46,7 @@ def net(version: int) -> nn.Module:
 
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
-    """Everything of the library and of the command line that writes a file of the user's."""
+    """Return, by name, every call of the library and of the command line that writes a user's file."""
     from rich.console import Console
 
     there = tmp_path_factory.mktemp("sources")
@@ -126,7 +126,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def both(write: Writer, folder: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The files of version 0, and what version 1 makes of them where there is room."""
+    """Return the files of version 0, and the same files after version 1, written with enough room."""
     write(folder, 0)
     old = contents(folder)
     write(folder, 1)
@@ -134,7 +134,7 @@ def both(write: Writer, folder: Path) -> tuple[dict[str, bytes], dict[str, bytes
 
 
 def check(name: str, write: Writer, folder: Path, old: dict[str, bytes], new: dict[str, bytes]) -> bool:
-    """Write version 1 over version 0; whether there was room."""
+    """Write version 1 over version 0; return whether there was room."""
     said = ""
     try:
         write(folder, 1)
@@ -156,7 +156,7 @@ def check(name: str, write: Writer, folder: Path, old: dict[str, bytes], new: di
 
 @contextmanager
 def largest_file(nbytes: int) -> Iterator[None]:
-    """No file may grow beyond that; Python ignores the signal, so a write fails."""
+    """Limit the size of files; Python ignores the signal, so a write fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
     try:
@@ -187,7 +187,7 @@ def test_a_limit_on_files(
 
 @contextmanager
 def disk(folder: Path) -> Iterator[Callable[[int], None]]:
-    """A disk in memory; what is yielded gives it a size."""
+    """Mount a disk in memory; yield a function that sets its size."""
     if shutil.which("mount") is None or os.geteuid() != 0:
         pytest.skip("only root mounts a disk")
     folder.mkdir()

@@ -1,5 +1,5 @@
 # ruff: noqa: B008  a default keeps what a loop has now
-"""However an array lies in memory, every functional gives what it gives for a contiguous copy, and so do its gradients.
+"""Every functional gives the same results and gradients for any layout in memory as for a contiguous copy.
 
 Axes in any order, gaps, negative steps, steps of 0, elements at odd addresses, read-only memory: hypothesis draws them
 for each argument and for the gradient that comes in. Foreign byte order is the one thing that is refused.
@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     writeable: bool
 
     def store(self, values: np.ndarray) -> np.ndarray:
-        """An array that lies so, with these values; along an axis of step 0 those at its beginning."""
+        """Return an array in this layout with these values; an axis of step 0 repeats the values at its beginning."""
         room = tuple(n * max(1, abs(step)) for n, step in zip(values.shape, self.steps, strict=True))
         inner_first = tuple(room[axis] for axis in self.order)
         memory = np.full(self.offset + int(np.prod(room)) * values.itemsize, 0xFF, np.uint8)  # NaN in every float type

@@ -1,4 +1,4 @@
-"""The bar: what it shows, and that it draws seldom."""
+"""The bar shows the right numbers, and draws seldom."""
 
 from __future__ import annotations
 

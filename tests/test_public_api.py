@@ -31,7 +31,7 @@ def split(signature: str) -> list[str]:
 
 
 def broken(was: str, now: str) -> list[str]:
-    """The arguments that are no longer there, at their place, or with their default: callers may have given them."""
+    """Return the arguments that are gone or that changed place or default: callers may have given them."""
     old, new = ([word.strip() for word in split(text)] for text in (was, now))
     star = next((i for i, word in enumerate(old) if word.startswith("*")), len(old))
     moved = [word for i, word in enumerate(old[:star]) if new[i : i + 1] != [word]]

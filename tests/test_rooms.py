@@ -27,7 +27,7 @@ MIRROR = (
     "minorm/onnx/operators/",
     "minorm/ops/",
 )
-# What is named after something else: a command, a lab, a module of PyTorch.
+# Folders whose files have the name of something else: a command, a lab, a module of PyTorch.
 NAMED_AFTER = ("minorm/cli/", "minorm/labs/beside/", "minorm/labs/checks/", "minorm/backends/", "minorm/utils/")
 EVERY_ROOM_HAS = {"__init__", "__main__", "argument_texts"}
 
@@ -37,7 +37,7 @@ def sources(folder: str) -> list[Path]:
 
 
 def is_passed_on(path: Path) -> bool:
-    """A documented address of what lies elsewhere: it imports, lists the names, and does no more."""
+    """Does the file only pass names on? It imports and lists names from elsewhere, and does nothing else."""
     tree = ast.parse(path.read_text())
     docstring, *others = tree.body
     assert isinstance(docstring, ast.Expr)
@@ -65,7 +65,7 @@ def test_no_folder_has_many_files(folder: str) -> None:
 
 
 def same_names(paths: Iterable[str]) -> dict[str, list[str]]:
-    """The names that lead to several files which do not belong together."""
+    """Return the names that lead to several unrelated files."""
     found = defaultdict(list)
     for path in paths:
         stem = Path(path).stem
@@ -102,7 +102,7 @@ def test_names_that_lead_apart_are_found(paths: list[str], apart: bool) -> None:
 
 
 def long_lists(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """(function, number of its parameters) where these are many."""
+    """Yield (function, number of its parameters) of functions with too many parameters."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

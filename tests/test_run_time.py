@@ -1,4 +1,4 @@
-"""What the rest of a program notices while kernels run: other threads, signals, forks, limits, small numbers."""
+"""Effects of running kernels on the rest of a program: other threads, signals, forks, limits, small numbers."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ def test_threads_train_models_of_their_own() -> None:
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """The results of work(0), work(1) ..., each in a thread of its own."""
+    """Return the results of work(0), work(1) ..., each in a separate thread."""
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(work, range(count)))
 

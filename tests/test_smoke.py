@@ -16,7 +16,8 @@ import minorm_ext
 from minorm import nn, optim
 from tests.levels import at_level
 
-# Every module of the library, in a process that has loaded none yet. What needs an extra may say that it is missing.
+# Every module of the library, in a process that has loaded none yet. A module that needs an extra may say that it is
+# missing.
 IMPORTS = """
 import importlib, pkgutil, minorm
 found = 0
@@ -33,7 +34,7 @@ print(found)
 
 
 def run(*arguments: str) -> str:
-    """What a new Python prints."""
+    """Run a new Python; return its output."""
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

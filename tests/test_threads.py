@@ -25,7 +25,7 @@ FREE = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 @pytest.fixture(autouse=True)
 def _often() -> Iterator[None]:
-    """Python's threads take turns after every few bytecodes, not after 5 ms."""
+    """Let Python's threads take turns after every few bytecodes, not after 5 ms."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -33,7 +33,7 @@ def _often() -> Iterator[None]:
 
 
 def together(run: Callable[[int], Any], count: int = COUNT) -> list[Any]:
-    """run(0) to run(count - 1), each in a thread of its own and all begun at once; what they return."""
+    """Start run(0) to run(count - 1) at once, each in a separate thread; return their results."""
     start = threading.Barrier(count)
 
     def work(i: int) -> Any:
@@ -45,7 +45,7 @@ def together(run: Callable[[int], Any], count: int = COUNT) -> list[Any]:
 
 
 def model(i: int) -> nn.Module:
-    """No two alike: norms, widths, tied and parametrized weights, with and without a bias."""
+    """Build model number i; all differ in norms, widths, tied and parametrized weights, or the bias."""
     mn.manual_seed(i)
     width = 4 + 2 * (i % 3)
     norms: list[Callable[[], nn.Module]] = [
@@ -65,7 +65,7 @@ def model(i: int) -> nn.Module:
 
 
 def train(i: int, net: nn.Module) -> list[bytes]:
-    """The bits of all that a few steps leave: losses, gradients, hooked gradients, weights, running statistics."""
+    """Train a few steps; return the bits of losses, gradients, hooked gradients, weights and running statistics."""
     rng = np.random.default_rng(i)
     kinds: list[Any] = [optim.SGD, optim.Adam]
     optimizer = kinds[i % 2](net.parameters(), lr=0.01 * (i + 1))

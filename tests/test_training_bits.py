@@ -1,6 +1,6 @@
 """A whole training step gives the same bytes with AVX2 as with AVX-512: a run begun on a server goes on on a laptop.
 
-Each level computes in a process of its own, and that of the lower one without NumPy's loops for AVX-512 either.
+Each level computes in a separate process, and the lower level also runs without NumPy's loops for AVX-512.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ for key, value in model.state_dict().items():
 
 
 def of_level(level: str, arguments: tuple[str, ...]) -> list[str]:
-    """What a process with kernels of this level prints; below v4 NumPy does without AVX-512 as well."""
+    """Run a process with kernels of this level and return its output; below v4 NumPy does without AVX-512 as well."""
     environment = {**os.environ, "MINORM_MAX_LEVEL": level}
     extensions = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload, index]
     wide = [name for name in extensions.get("found", []) if "AVX512" in name or name == "X86_V4"]

@@ -71,7 +71,7 @@ print(loss.item() < 0.05)
 
 
 def build(folder: Path, *commands: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """setup.py, which leaves nothing in the checkout."""
+    """Run setup.py without leaving files in the checkout."""
     egg = ["egg_info", "--egg-base", str(folder)]
     environment = {name: value for name, value in os.environ.items() if name not in ("MINORM_NO_KERNELS", "PYODIDE")}
     return subprocess.run(

@@ -14,10 +14,10 @@
    PyTorch's time over ours, where a PyTorch that has this GPU is installed.
 6. A small operation from Python, allocation included: microseconds a call, without waiting for the device.
 
-float32 and bfloat16 come first, the other types last. This process only supervises: each family of cases runs in one
-of its own, and each case's line is in the file of results before the next case begins. So an illegal address, an
-exception or a case that takes longer than --limit seconds costs that one case. What the file has already is not run
-again: the same command goes on where the last one was cut short, at its deadline for example.
+float32 and bfloat16 come first, the other types last. This process only supervises: each family of cases runs in a
+separate process, and each case's line is in the file of results before the next case begins. So an illegal address, an
+exception or a case that takes longer than --limit seconds costs that one case. Cases that the file already has do not
+run again: the same command goes on where the last one was cut short, for example at its deadline.
 
 Nothing is asked of the network. Where the kernels for the CPU are those of another Python, they are compiled first. The
 process ends with 1 where a result is wrong or a case was lost, with 2 where minorm or the GPU cannot be used, and
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None, worker: tuple[str, ...] = WORKER) -
 
 
 def unusable(environment: dict[str, str]) -> str | None:
-    """Why minorm cannot be used here; None where it can, if need be after compiling its kernels for this Python."""
+    """Return why minorm cannot be used here, or None if it can; compile its kernels for this Python if need be."""
     found = _python(environment, "import minorm")
     if found.returncode and "kernels" in found.stderr:
         print("the kernels for the CPU are not there for this Python: they are compiled first", flush=True)

@@ -1,4 +1,4 @@
-"""What is tried on a GPU: operations, shapes and types; and each operation as a float64 formula on whole arrays.
+"""The cases that run on a GPU: operations, shapes and types; and each operation as a float64 formula on whole arrays.
 
 A case is a normalization, a shape and a type. `forward` calls minorm's functional on tensors, `peer` PyTorch's, and
 `expected` is NumPy in float64, which knows neither loops nor kernels.
@@ -77,7 +77,7 @@ def cases(table: list[tuple[str, tuple[int, ...]]], types: tuple[str, ...]) -> l
 
 
 def width(case: Case) -> int:
-    """Elements of scale and of bias."""
+    """Return the number of elements of scale and of bias."""
     return case.shape[-1] if case.op in ("layer", "rms") else case.shape[1]
 
 
@@ -130,7 +130,7 @@ def groups(case: Case) -> int:
 
 
 def tensors(given: dict[str, np.ndarray], device: str) -> dict[str, mn.Tensor]:
-    """On the device, memory order kept; x, scale and bias want gradients."""
+    """Copy the arrays to the device in their memory order; x, scale and bias require gradients."""
     on_device = {name: mn.Tensor(value).to(device) for name, value in given.items()}
     for name in ("x", "scale", "bias"):
         on_device[name].requires_grad = True
@@ -138,7 +138,7 @@ def tensors(given: dict[str, np.ndarray], device: str) -> dict[str, mn.Tensor]:
 
 
 def spread(case: Case) -> dict[str, mn.Tensor]:
-    """Large tensors on the GPU: a block of random numbers again and again, as drawing more would take longer."""
+    """Make large tensors on the GPU: one block of random numbers repeats, as drawing more would take longer."""
     order = (0, *range(2, len(case.shape)), 1) if case.last else range(len(case.shape))
     stored = [case.shape[axis] for axis in order]
     count = int(np.prod(stored))
@@ -154,7 +154,7 @@ def spread(case: Case) -> dict[str, mn.Tensor]:
 
 
 def expected(case: Case, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """y and the gradients, in float64."""
+    """Return y and the gradients, in float64."""
     x, dy, scale, bias, mean, var = (given[k].astype(np.float64) for k in ("x", "dy", "scale", "bias", "mean", "var"))
     along = [1] * x.ndim
     along[-1 if case.op in ("layer", "rms") else 1] = -1

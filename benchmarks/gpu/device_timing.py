@@ -43,7 +43,7 @@ def milliseconds(function: Callable[[int], Any]) -> float:
 
 
 def copy_rate() -> float:
-    """Bytes a second, read and written."""
+    """Measure how many bytes a second a copy reads and writes."""
     import cupy
 
     source = cupy.ones(1 << 28, cupy.float32)
@@ -52,7 +52,7 @@ def copy_rate() -> float:
 
 
 def copies(size: int) -> int:
-    """How many inputs of so many bytes take turns."""
+    """Return how many inputs of `size` bytes take turns."""
     return 1 if WARMING else max(2, min(8, ROTATED // size))
 
 

@@ -1,4 +1,4 @@
-"""What there is besides normalizations: each operation against its float64 self on the CPU, and as PyTorch has it.
+"""The operations besides normalizations: each is compared with float64 on the CPU, and timed beside PyTorch's.
 
 A family is one call of functions whose names and arguments minorm and PyTorch share. The CPU's results are tested
 against formulas and PyTorch; here they say what a device should give for the same numbers.
@@ -29,14 +29,14 @@ class Family(NamedTuple):
 
     name: str
     call: Callable[..., Any]
-    small: Shapes  # what is compared with the CPU; nothing where the result is drawn, or rounded to another type
-    large: Shapes = ()  # what is measured; nothing where nobody asks how fast it is
+    small: Shapes  # compared with the CPU; empty if the result is drawn, or rounded to another type
+    large: Shapes = ()  # measured; empty if the speed does not matter
     passes: Passes | None = None  # how often the first input must move; None where arithmetic takes longer
     classes: int = 0  # where the last input holds whole numbers below this
     last: bool = False  # images have their channels last
 
     def floors(self, dtype: str) -> list[float]:
-        """The bytes that must move forward and backward; none where arithmetic takes longer."""
+        """Return the bytes that must move forward and backward; an empty list where arithmetic takes longer."""
         if self.passes is None:
             return []
         itemsize = np.dtype(dtype).itemsize
@@ -61,7 +61,7 @@ def cast(f: Any, x: Any) -> Any:  # noqa: ARG001  a method, in both libraries
 
 
 def pooling(last: bool) -> list[Family]:
-    """Windows that leave nothing out. Of the largest its place is kept, an int32."""
+    """Windows that leave nothing out. The place of each window's maximum is kept as an int32."""
     small, large = ((2, 3, 9, 7),), (IMAGES,)
     order = ", channels last" if last else ""
     return [
@@ -128,7 +128,7 @@ def inputs(family: Family, shapes: Shapes, dtype: str) -> list[np.ndarray]:
 
 
 def spread(family: Family, dtype: str) -> list[mn.Tensor]:
-    """The large inputs on the GPU: a block of random numbers again and again, as drawing more would take longer."""
+    """Make the large inputs on the GPU: one block of random numbers repeats, as drawing more would take longer."""
     tensors = []
     for number, shape in enumerate(family.large):
         count, whole = int(np.prod(shape)), family.classes and number == len(family.large) - 1
@@ -174,7 +174,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 
 
 def network(device: str) -> list[np.ndarray]:
-    """The losses of a few steps of ResNet-20, and all that it is afterwards."""
+    """Return the losses of a few steps of ResNet-20, and its whole state afterwards."""
     mn.manual_seed(0)
     rng = np.random.default_rng(4)
     batch, channels, size = NETWORK

@@ -8,19 +8,19 @@ Line = dict[str, Any]
 
 
 def report(lines: list[Line]) -> str:
-    """What is wrong first, then the figures."""
+    """Write the report: wrong results first, then the figures."""
     parts = [lost(lines), parity(lines), training(lines), *speed(lines), small(lines)]
     return "\n\n".join(part for part in parts if part)
 
 
 def lost(lines: list[Line]) -> str:
-    """Cases that gave no figures, and why."""
+    """List the cases that gave no figures, and why."""
     found = [f"  LOST {line['family']}: {line['case']}: {line['error']}" for line in lines if "error" in line]
     return "\n".join([f"{len(found)} cases lost", *found]) if found else ""
 
 
 def parity(lines: list[Line]) -> str:
-    """How many results are right, and which are not."""
+    """Say how many results are right, and which are wrong."""
     judged = [line for line in lines if "passed" in line]
     found = []
     for line in judged:
@@ -80,7 +80,7 @@ def training(lines: list[Line]) -> str:
 
 
 def small(lines: list[Line]) -> str:
-    """What Python takes for small operations."""
+    """List the microseconds that a small operation takes from Python."""
     found = []
     for line in lines:
         if line["family"] == "overhead" and "error" not in line:

@@ -1,4 +1,4 @@
-"""The file of results of benchmarks.gpu: a line of JSON a case, each there to stay before the next case begins."""
+"""The file of results of benchmarks.gpu: one line of JSON for each case, written to the disk before the next case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(results: Path, line: Line) -> None:
 
 
 def read(results: Path) -> list[Line]:
-    """The lines that are whole; of a case that was run again the last one."""
+    """Return the complete lines; the last one if a case ran again."""
     found: dict[tuple[str, str], Line] = {}
     for text in results.read_text(encoding="utf-8").splitlines() if results.exists() else []:
         try:

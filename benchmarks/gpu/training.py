@@ -82,7 +82,7 @@ def with_torch(torch: Any, network: Network, kind: str) -> dict[str, float]:
 
 
 def compiled(torch: Any, network: Network, kind: str) -> dict[str, float]:
-    """Milliseconds of a step of what torch.compile(mode="reduce-overhead") makes, which replays graphs too."""
+    """Measure a step under torch.compile(mode="reduce-overhead"), which also replays graphs, in milliseconds."""
     with precision(torch, kind):
         step = torch_step(torch, network, kind, lambda net: torch.compile(net, mode="reduce-overhead"))
         for _ in range(5):
@@ -130,7 +130,7 @@ def batch(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ordered(images: Any, kind: str) -> Any:
-    """The images as they lie best in this type, of minorm or PyTorch."""
+    """Return minorm's or PyTorch's images in the best order of memory for this type."""
     return images if kind == "float32" else channels_last(images)
 
 
@@ -140,7 +140,7 @@ def channels_last(x: Any) -> Any:
 
 
 def autocast(library: Any, kind: str) -> Callable[[], Any]:
-    """What the forward pass is in, of minorm or PyTorch."""
+    """Return the context for the forward pass: autocast of minorm or PyTorch for bfloat16, else an empty one."""
     if kind != "bfloat16":
         return contextlib.nullcontext
     return lambda: library.autocast("cuda", dtype=library.bfloat16)
@@ -148,7 +148,7 @@ def autocast(library: Any, kind: str) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def precision(library: Any, kind: str) -> Iterator[None]:
-    """Products and convolutions of float32 take TF32 where that is asked for; of minorm or PyTorch."""
+    """Let float32 products and convolutions of minorm or PyTorch use TF32 if `kind` asks for it."""
     switches = library.backends.cudnn, library.backends.cuda.matmul
     before = [switch.allow_tf32 for switch in switches]
     try:

@@ -1,4 +1,4 @@
-"""What is tried on a GPU, case by case, in the order of what one wants to know first.
+"""The cases that run on a GPU, the most important first.
 
 A family is a name and its cases: the name of each, and a function that gives a line of figures. A worker runs one
 family (worker.py), the supervisor one after the other (__main__.py).
@@ -24,7 +24,7 @@ TINY = (("layer", (32, 64)), ("rms", (32, 64)), ("batch", (8, 16, 4, 4)), ("grou
 
 
 def torch_with_gpu() -> Any:
-    """PyTorch, where it is installed and can use the GPU; it has no kernels to compile first."""
+    """Return PyTorch if it is installed and can use the GPU; it has no kernels to compile first."""
     return None if device_timing.WARMING else _torch()
 
 
@@ -92,7 +92,7 @@ def speed(dtype: str, table: Any) -> Iterator[tuple[str, Run]]:
 
 
 def family_case(family: Family, dtype: str, kind: str) -> Iterator[tuple[str, Run]]:
-    """The measurement of a family of which something is large; nothing of others."""
+    """Measure a family that has large shapes; return nothing for the others."""
     if family.large:
         name = f"{family.name} {'x'.join(map(str, family.large[0]))} {kind}"
         yield name, functools.partial(family_speed, family, dtype, kind)
@@ -128,7 +128,7 @@ def family_speed(family: Family, dtype: str, kind: str) -> dict[str, Any]:
 
 
 def train(network: training.Network, kind: str) -> dict[str, Any]:
-    """Milliseconds of a step, of minorm and of PyTorch."""
+    """Measure the milliseconds of a step, of minorm and of PyTorch."""
     torch = torch_with_gpu()
     found: dict[str, Any] = training.with_minorm(network, kind)
     if torch is not None:
@@ -137,7 +137,7 @@ def train(network: training.Network, kind: str) -> dict[str, Any]:
 
 
 def compile_and_train(network: training.Network, kind: str) -> dict[str, Any]:
-    """The same of what torch.compile makes, which takes it half a minute."""
+    """Measure the same with torch.compile, which takes half a minute to compile."""
     torch = torch_with_gpu()
     if torch is None:
         return {}

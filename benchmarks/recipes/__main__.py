@@ -35,7 +35,7 @@ LENGTHS = {"half the epochs": 0.5, "twice the epochs": 2.0}
 
 
 def accuracy(root: Path, recipe: str, seed: int) -> float:
-    """Of the last epoch, in percent."""
+    """Train a recipe; return the accuracy of the last epoch in percent."""
     given: dict[str, Any] = {"data": "folder", "model": NETWORK, "seed": seed, **RECIPES.get(recipe, {})}
     chosen = choose_settings(root, **given)
     if recipe in LENGTHS:

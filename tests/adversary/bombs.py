@@ -1,4 +1,4 @@
-"""Files that take far more than their length justifies, or would: one function a format, sized by `n`."""
+"""Files that ask for far more than their length justifies: one function a format, sized by `n`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def pt(program: bytes, storages: dict[str, bytes] | None = None, deflated: bool 
 
 
 def pickles(n: int) -> Iterator[tuple[str, bytes]]:
-    """Programs of about n bytes."""
+    """Yield pickle programs of about n bytes."""
     first, few = text("w"), b"N" * (n // 2)
     for name, word in {"dicts": b"}", "lists": b"]", "empty tuples": b")", "Nones": b"N", "marks": b"(",
                        "tuples in tuples": b"\x85"}.items():  # fmt: skip
@@ -82,7 +82,7 @@ def pickles(n: int) -> Iterator[tuple[str, bytes]]:
 
 
 def archives(n: int) -> Iterator[tuple[str, bytes]]:
-    """Whole .pt files. Some are accepted: they take what their tensors take."""
+    """Yield whole .pt files. Some are accepted: they take the memory of their tensors."""
     for name, program in pickles(n):
         yield f"pickle: {name}", pt(program)
     yield "pickle: zeros, deflated", pt(b"N" * 300 * n, deflated=True)
@@ -116,13 +116,13 @@ def archives(n: int) -> Iterator[tuple[str, bytes]]:
 
 
 def ended(start: bytes, directory: bytes) -> bytes:
-    """With the record at the end of a zip."""
+    """Return a zip of these entries and this directory, with the record at its end."""
     count = min(0xFFFE, directory.count(b"PK\1\2"))
     return start + directory + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(start), 0)
 
 
 def broken_crc(whole: bytes) -> bytes:
-    """With the last entry's checksum changed, in its directory."""
+    """Return the zip with the checksum of its last entry changed in the directory."""
     at = whole.rfind(b"PK\1\2") + 16
     return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
 
@@ -150,7 +150,7 @@ def safetensors(header: bytes, data: bytes = b"") -> bytes:
 
 
 def trees(n: int) -> Iterator[tuple[str, bytes]]:
-    """JSON of about n bytes, an object with one key."""
+    """Yield JSON of about n bytes, an object with one key."""
     for name, word in {"lists": b"[]", "objects": b"{}", "ones": b"[0]", "pairs": b'{"":0}', "nulls": b"0",
                        "lists of two": b"[[],[]]"}.items():  # fmt: skip
         yield name, b'{"a":[' + b",".join([word] * (n // (len(word) + 1))) + b"]}"
@@ -167,7 +167,7 @@ def trees(n: int) -> Iterator[tuple[str, bytes]]:
 
 
 def tensorfiles(n: int) -> Iterator[tuple[str, str, bytes]]:
-    """(name, reader, file)"""
+    """Yield (name, reader, file)."""
     for name, tree in trees(n):
         yield f"header: {name}", "load", safetensors(tree)
         held = {"w": {"dtype": "U8", "shape": [], "data_offsets": [0, 1]}}
@@ -203,7 +203,7 @@ def arrays(n: int, **changed: Any) -> dict[str, Any]:
 
 
 def npz(held: dict[str, Any], deflated: bool = True) -> bytes:
-    """Arrays, or the bytes that stand for them."""
+    """Return an .npz file of these arrays; bytes go in as they are."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
         for name, array in held.items():
@@ -255,7 +255,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 def png(width: int, height: int, *, depth: int = 8, colour: int = 2, extra: bytes = b"", raw: bytes | None = None,
         interlaced: int = 0, after: bytes = b"") -> bytes:  # fmt: skip
-    """Black, or with the rows of `raw`."""
+    """Return a PNG that is black, or has the rows of `raw`."""
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
     if raw is None:
         raw = bytes((1 + (width * channels * depth + 7) // 8) * height)
@@ -265,7 +265,7 @@ def png(width: int, height: int, *, depth: int = 8, colour: int = 2, extra: byte
 
 
 def exif(n: int) -> bytes:
-    """A directory whose entries all are the same n bytes."""
+    """Return an EXIF directory of 5000 entries that all have the same n bytes."""
     entries = b"".join(struct.pack("<HHLL", 0x9000 + i % 4096, 7, n, 8) for i in range(5000))
     return b"II*\0" + struct.pack("<L", 8) + struct.pack("<H", 5000) + entries + bytes(4 + n)
 

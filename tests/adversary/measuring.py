@@ -1,4 +1,4 @@
-"""What reading a file costs: `python measuring.py` reads lines of [reader, path], and answers each from a fork.
+"""Measure what reading a file costs: `python measuring.py` reads lines of [reader, path] and answers each from a fork.
 
 An answer is [the error's class, or "" where the file was accepted; bytes of memory above those before; seconds of
 processor time; decoded bytes]. A file that kills its reader has an answer too: its signal.
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Cost(NamedTuple):
-    """Of reading one file."""
+    """The cost of reading one file."""
 
     error: str
     memory: int
@@ -90,7 +90,7 @@ def _decoded(value: Any) -> int:
 
 
 def _pixels(path: str) -> int:
-    """What a picture's pixels take, 4 bytes each; 0 of any other file."""
+    """Return the bytes that a picture's pixels take, 4 each; 0 for any other file."""
     with open(path, "rb") as file:
         if not file.read(4).startswith((b"\x89PNG", b"RIFF", b"\xff\xd8", b"BM", b"GIF8", b"II*\0")):
             return 0

@@ -1,4 +1,4 @@
-"""ONNX files that take far more than their length justifies, or would; sized by `n`, their length in bytes or so."""
+"""ONNX files that ask for far more than their length justifies; sized by `n`, roughly their length in bytes."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def functions(n: int) -> Iterator[tuple[str, Any]]:
 
 
 def lengths(n: int) -> Iterator[tuple[str, Any]]:
-    """What shapes and counts ask for."""
+    """Yield files whose shapes and counts ask for far more than the files hold."""
     for dims in ((2**62,), (2**31, 2**31, 2**31), (-1,), (0, 2**62, 2**62), (1,) * (n // 2), (2**40,)):
         tensor = TensorProto(name="w", data_type=FLOAT, dims=dims)
         yield f"a tensor of {len(dims)} lengths, {dims[0]}", model([node("Mul", ["x", "w"], ["y"])], tensors=[tensor])

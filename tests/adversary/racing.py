@@ -2,7 +2,7 @@
 
     racing.py NAME [SECONDS]
 
-What the operation says of wrong positions is caught; an address out of bounds ends the process.
+Errors about wrong positions are caught; an address out of bounds ends the process.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Reading a file costs memory and time in proportion to it: files that promise or unpack to far more, and random ones.
 
-A refusal costs at most 40 times the file's length and 64 MB (280 MB for a WebP, a GIF, a compressed TIFF or a
-JPEG of several scans), an
-accepted file at most 4 times what comes out and 64 MB (of a file of texts and lists what comes out is not counted, so
-40 times its length stands for it), and three times the file takes about three times the time. Nothing is raised but
-ValueError, a warning neither.
+A refusal costs at most 40 times the file's length and 64 MB (280 MB for a WebP, a GIF, a compressed TIFF or a JPEG of
+several scans). An accepted file costs at most 4 times its decoded size and 64 MB; for a file of texts and lists that
+size is not counted, and 40 times the file's length stands for it. A file three times as long takes about three times
+the time. The only exception is ValueError, and there are no warnings.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def measured(folder: Path, cases: list[Case]) -> list[Cost]:
 
 
 def check(case: Case, cost: Cost) -> str:
-    """What is wrong with a cost, or nothing."""
+    """Return what is wrong with a cost, or ""."""
     name, _, file = case
     if cost.error not in ("", "ValueError"):
         return f"{name}: {cost.error}"

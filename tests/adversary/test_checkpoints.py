@@ -1,6 +1,6 @@
-"""Checkpoints that a stranger has changed: none runs code, or takes more memory than is in proportion to the file.
+"""Checkpoints that a stranger has changed run no code, and take memory only in proportion to the file.
 
-What is wrong is a ValueError or an OSError; what is taken trains on, or its loss is no number.
+A wrong file raises a ValueError or an OSError; an accepted one trains on, or its loss is not finite.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def stop(_: Any) -> None:
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """MemoryError for what takes SPARE bytes more than there is now."""
+    """Limit the memory: code that takes SPARE bytes more than now gets a MemoryError."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + SPARE, hard))
@@ -63,7 +63,7 @@ def little_memory() -> Iterator[None]:
 
 
 def hostile(rng: random.Random, run: Path) -> Any:
-    """A value that a part may not expect."""
+    """Draw a value that a part may not expect."""
     code = Code.read(f"{run}/trip.py:build")
     return rng.choice(
         [
@@ -78,7 +78,7 @@ def hostile(rng: random.Random, run: Path) -> Any:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something stands in a nest of dicts and lists."""
+    """Yield the path to every item in a nest of dicts and lists."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         yield (*path, key)
@@ -106,7 +106,7 @@ def changed(parts: dict[str, Any], rng: random.Random, run: Path) -> None:
 
 
 def trained(run: Run) -> None:
-    """Some steps, which write nothing."""
+    """Train three steps without writing anything."""
     steps = iter(range(3))
 
     def after_step(_: Any) -> None:
@@ -119,7 +119,7 @@ def trained(run: Run) -> None:
 
 
 def tried(run: Path) -> list[str]:
-    """What opening and resuming the checkpoint does; fails for another error."""
+    """Open and resume the checkpoint; return the outcomes, and fail for any other error."""
     said = []
     for act in (
         lambda: sources.open_model(str(run / CHECKPOINT)),

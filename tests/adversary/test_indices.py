@@ -1,7 +1,7 @@
 """Arrays of positions that change after forward, or at any moment: the gradient is forward's, and no address is wrong.
 
 The memory of an array that `from_numpy` wrapped is the caller's: a buffer of labels is filled again, another thread
-writes to it. What a Function indexes with is therefore its own copy, or is compared where it is used.
+writes to it. So a Function indexes with its own copy, or compares each position where it uses it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ NUMBERS = {
 
 
 def arrays_of(name: str) -> tuple[Any, np.ndarray]:
-    """x of float64, a leaf, and the positions."""
+    """Return x, a leaf of float64, and the positions."""
     case, rng = CASES[name], np.random.default_rng(7)
     x = mn.tensor(rng.standard_normal(case.shape), requires_grad=True)
     index = rng.integers(0, case.limit, case.places)
@@ -158,7 +158,7 @@ def test_what_is_kept_is_no_memory_of_the_callers(name: str) -> None:
 
 
 def nodes(creator: Any) -> Iterator[Any]:
-    """All of a graph."""
+    """Yield all nodes of a graph."""
     waiting, seen = [creator], set()
     while waiting:
         node = waiting.pop()

@@ -1,7 +1,7 @@
-"""Families of ONNX files that grow: what is done with one takes time in proportion to its length, and little memory.
+"""Families of ONNX files that grow: each use takes time in proportion to the file's length, and little memory.
 
 Each family is a function of n that makes a file of about n entries. It is loaded, run, differentiated, run by plan,
-written back and converted at n and at four times n, in a process of its own whose memory is watched.
+written back and converted at n and at four times n, in a separate process whose memory is watched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def family(make: Family) -> Family:
 
 
 def names(n: int) -> list[str]:
-    """Of the values of a chain of n nodes."""
+    """Return the names of the values in a chain of n nodes."""
     return ["x", *(f"v{i}" for i in range(n - 1)), "y"]
 
 
@@ -224,7 +224,7 @@ def a_loop_around_many_weights(n: int) -> Any:
 
 
 def try_all(contents: bytes) -> None:
-    """What one does with a file; a ValueError may come, and no other."""
+    """Load, use and convert a file; only a ValueError may come."""
     with suppress(ValueError):
         use(contents)
     with suppress(ValueError):
@@ -241,7 +241,7 @@ def use(contents: bytes) -> None:
         first.sum().backward()
     loaded.eval()
     with mn.no_grad():
-        for _ in range(3):  # by plan, where there is one
+        for _ in range(3):  # by plan, if the graph has one
             loaded(*x)
     mo.export(loaded, None)
 

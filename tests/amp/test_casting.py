@@ -210,7 +210,7 @@ def test_what_is_kept_takes_half_of_the_memory() -> None:
     x = mn.ones(4, 8, 16, 16)
 
     def kept(y: mn.Tensor) -> int:
-        """Bytes of the images that the graph holds."""
+        """Count the bytes of the images that the graph holds."""
         arrays, seen, left = {}, set(), [y.creator]
         while left:
             function = left.pop()

@@ -1,6 +1,4 @@
-"""Several inputs and outputs, strict and create_graph: what is returned, what is in the graph and what raises, in both
-libraries.
-"""
+"""Several inputs and outputs, strict and create_graph: both libraries return, record and refuse the same."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def unused(x: Any, y: Any) -> Any:
     return (x**2).sum()
 
 
-# the function's name, what is differentiated, for how many inputs, and the vectors
+# the derivative's name, the function that it differentiates, the number of inputs, and the vectors
 CASES: dict[str, tuple[str, Callable[..., Any], int, tuple[Any, ...]]] = {
     "jacobian of one": ("jacobian", lambda x: x**3, 1, ()),
     "jacobian of several": ("jacobian", several, 2, ()),
@@ -56,7 +54,7 @@ CASES: dict[str, tuple[str, Callable[..., Any], int, tuple[Any, ...]]] = {
 
 
 def outcome(library: Any, name: str, **options: Any) -> Any:
-    """Numbers and whether they are in the graph; or that it raises."""
+    """Return the numbers and whether they are in the graph, or that the call raises."""
     kind, function, count, vectors = CASES[name]
 
     def tensor(numbers: Any, requires_grad: bool = False) -> Any:

@@ -28,7 +28,7 @@ CELLS = [
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Let the command find a report that is handed in, and note what it asked for."""
+    """Replace `conform`: the command gets a given report, and the names that it asks for are noted."""
     asked: list[Any] = []
 
     def install(report: Report) -> list[Any]:

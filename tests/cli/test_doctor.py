@@ -160,7 +160,7 @@ def test_what_fails(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_file_without_images(sick_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the file alone shows: nothing of a variance that is 16 times too large."""
+    """Without images, the file does not show that a variance is 16 times too large."""
     code, out, err = doctor(capsys, sick_file)
     assert (code, err) == (0, "")
     assert out.splitlines()[1] == "noise, and no images: nothing found"

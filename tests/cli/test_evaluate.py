@@ -59,7 +59,7 @@ def refused(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str:
 
 
 def predicted(capsys: pytest.CaptureFixture[str], run: str, files: list[Path]) -> float:
-    """The share of files that `predict` gives the name of their folder."""
+    """Return the share of files for which `predict` gives the name of their folder."""
     capsys.readouterr()
     assert cli.main(["predict", run, *map(str, files), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)

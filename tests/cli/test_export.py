@@ -45,7 +45,7 @@ def test_the_form_that_training_goes_on_from(
 ) -> None:
     out = tmp_path / "model.onnx"
     assert cli.main(["export", str(run_folder), "--out", str(out), "--training"]) == 0
-    assert "; x (4, 1, 8, 8); x (3, 1, 8, 8)" in capsys.readouterr().out  # statistics of one image alone are none
+    assert "; x (4, 1, 8, 8); x (3, 1, 8, 8)" in capsys.readouterr().out  # a single image has no batch statistics
     proto, model = onnx.load(out), mn.onnx.load(out)
     assert model.training
     updated = {name.removesuffix(".updated") for name in (entry.name for entry in proto.graph.output[1:])}

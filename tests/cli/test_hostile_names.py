@@ -24,8 +24,9 @@ from tests.cli.test_main import parsers
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).resolve().parents[2]
-# In this order: the terminal's title, a colour, a cursor movement in one byte, letters that run from right to left, no
-# width at all, markup of rich and of matplotlib, of a page, out of an attribute, a formula, and a line of output.
+# In this order: the terminal's title, a colour, a cursor movement in one byte, letters that run from right to left, a
+# letter without a width. Then markup of rich, of matplotlib and of a page, a way out of an attribute, a formula, and a
+# line of output.
 NAME = "\x1b]0;pwn\x07\x1b[31m\x9b2J\u202e\u200b[red]$x^{$<i id=pwn>\" onload='=1+1\nFORGED line\r\t"
 FILE = f"{NAME}\udcfc"  # in a file's name a byte that is not UTF-8 as well
 MODEL = """
@@ -41,7 +42,7 @@ OWN_LABS = ROOT / "examples" / "own_labs"
 
 
 class World:
-    """A folder with all that commands read; what names in it end in, and the names of files."""
+    """A folder with all files that commands read; `name` and `file` are the hostile ends of names and of file names."""
 
     def __init__(self, root: Path, name: str, file: str) -> None:
         self.root, self.name, self.file = root, name, file
@@ -51,7 +52,7 @@ class World:
 
     @property
     def images(self) -> str:
-        """Two classes, of one of which a picture is broken."""
+        """Write a folder of two classes; one class has a broken picture."""
         from PIL import Image
 
         folder = self.path("images")
@@ -69,7 +70,7 @@ class World:
 
     @property
     def run(self) -> str:
-        """The folder of a finished run, of a model in a file."""
+        """Return the folder of a finished run, whose model comes from a file."""
         folder = self.path("run")
         if not os.path.exists(folder):
             Path(self.path("model", ".py")).write_text(MODEL)
@@ -80,7 +81,7 @@ class World:
 
     @property
     def onnx(self) -> str:
-        """BatchNorm of images, as long as they are for the digits."""
+        """Write an ONNX model that normalizes images of the digits' size."""
         return self.model("m", "Relu")
 
     def model(self, stem: str, last: str) -> str:
@@ -105,7 +106,7 @@ class World:
 
     @property
     def students(self) -> str:
-        """One of whom is right, and one has handed in a picture."""
+        """Write the submissions of a class; one student has handed in a picture."""
         folder = self.path("students")
         if not os.path.exists(folder):
             for student in ("anna", "zoe"):
@@ -116,7 +117,7 @@ class World:
 
     @property
     def labs(self) -> str:
-        """A teacher's own."""
+        """Copy a teacher's own labs."""
         folder = self.path("own")
         if not os.path.exists(folder):
             shutil.copytree(OWN_LABS, folder)
@@ -136,7 +137,7 @@ class World:
         return path
 
 
-# What is run of each command, with the exit code that it has where names are harmless.
+# The calls of each command, with the exit code that it has where names are harmless.
 COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
     "demo": lambda w: [(1, ["--epochs", "1", "--seeds", "1", "-o", w.path("demo")])],  # too few for the accuracy
     "train": lambda w: [

@@ -1,8 +1,7 @@
 """Ctrl-C in the first second: exit code 130, one line, no traceback, nothing ignored, no advice that is not true.
 
 The handler stands as soon as `minorm.support.startup` is imported, which `-X importtime` shows in the process's stderr.
-What comes before, Python's start and its `site`, is Python's own: there it ends with its code, and often with a
-traceback.
+Python's start and its `site` come before: there Ctrl-C ends the process with Python's code, and often with a traceback.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ SCRIPT = "import sys\nfrom minorm.cli import main\nif __name__ == '__main__':\n 
 
 
 def start(number: int, folder: Path, *options: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """One of the commands that take longer than we wait, in one of the three ways to start one; and its stderr."""
+    """Start a command that takes longer than we wait, in one of three ways; return its process and the file of
+    stderr."""
     folder.mkdir()
     (folder / "minorm").write_text(SCRIPT)
     form = [["-m", "minorm"], ["-m", "minorm.cli"], [str(folder / "minorm")]][number % 3]
@@ -47,7 +47,7 @@ def start(number: int, folder: Path, *options: str) -> tuple[subprocess.Popen[by
 
 
 def said(error: Path) -> str:
-    """What the process wrote to stderr, without the times of imports."""
+    """Return what the process wrote to stderr, without the times of imports."""
     lines = error.read_text(errors="replace").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("import time:"))
 
@@ -95,7 +95,7 @@ def press_once_the_handler_stands(count: int, seed: int, folder: Path) -> None:
 
 
 def press_from_the_first_moment(count: int, seed: int, folder: Path) -> int:
-    """How many ended with 130; of the others each must have ended before anything of ours could see the signal."""
+    """Count the processes that end with 130; the others must have ended before our code could see the signal."""
     moments, well = random.Random(seed), 0
     for number in range(count):
         process, error = start(number, folder / str(number))

@@ -55,7 +55,7 @@ def test_start_says_what_comes_before(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_a_variant_from_start_to_grades(tmp_path: Path, capsys: Capture) -> None:
-    """What `start --seed` writes names its variant: `check` knows it, and `grade` says which file is of another."""
+    """`start --seed` writes the variant's name: `check` knows it, and `grade` says which file has another variant."""
     assert main(["labs", "start", "0", "--seed", "2027", "-o", str(tmp_path)]) == 0
     lab = catalogue.find(0)
     variants = {year: lab.variants.of(year) for year in ("2026", "2027")}

@@ -37,7 +37,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Every command and, as `labs grade`, what it has below it."""
+    """Yield every command, and subcommands under names such as `labs grade`."""
     found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     yield from [] if found else [(name, parser)]
     for action in found:

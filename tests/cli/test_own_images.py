@@ -84,7 +84,7 @@ def train(root: Path, out: str, *more: str) -> list[str]:
 
 
 def said(capsys: pytest.CaptureFixture[str], code: int, *argv: str) -> str:
-    """What a command that failed wrote to stderr."""
+    """Return what a failing command wrote to stderr."""
     capsys.readouterr()
     assert cli.main(list(argv)) == code
     return capsys.readouterr().err
@@ -389,7 +389,7 @@ def test_a_model_that_only_guesses_is_told_what_to_try() -> None:
 def test_a_run_begins_with_the_weights_of_another(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The other one's own code is not asked for, as it is not run; a head for three classes is drawn anew."""
+    """The first run's model code does not run, so it is not asked for; a head for three classes is drawn anew."""
     shutil.copytree(there / "images", tmp_path / "images")
     shutil.copytree(there / "images" / "bars", tmp_path / "images" / "more")
     path, three = ["--path", str(tmp_path / "images")], str(tmp_path / "three")

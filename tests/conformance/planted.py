@@ -29,7 +29,7 @@ def answer(case):
         del results[2]
     return results
 """
-WRONG = {  # case: what is said of it
+WRONG = {  # case: the finding about it
     "training, float32": "var is off by ",
     "training, float64": "crashed (SIGSEGV)",
     "training, float16": "gave no answer in 6 seconds",

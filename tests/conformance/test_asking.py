@@ -1,4 +1,4 @@
-"""Runtimes in a process of their own: what crashes, hangs or refuses is an answer, and the rest goes on."""
+"""Runtimes in a separate process: a crash, a hang or a refusal is an answer, and the rest goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases on disk: what is read is what was written."""
+"""Cases that are written to disk read back the same."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def page(name: str) -> str:
 
 
 def rows(name: str) -> dict[str, str]:
-    """Who, without the version, and what comes out."""
+    """Return the table's results by runtime, without the version."""
     found = re.findall(r"^\| (.+?)(?: [\d.]+\w*)? \| (.+) \|$", page(name), re.MULTILINE)
     return {who: given for who, given in found if who != "who"}
 
@@ -59,7 +59,7 @@ def test_the_page_has_the_formulas_numbers_and_minorm_gives_them(name: str) -> N
 
 
 def _plain(text: str) -> str:
-    """Without types and shapes, whose digits are no results."""
+    """Remove types and shapes: their digits are not results."""
     return re.sub(r"\(\w+\)|of shape \(.*?\)|1 / std", "", text)
 
 

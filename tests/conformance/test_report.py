@@ -1,4 +1,4 @@
-"""A report of some runtimes: whose fault counts, and that a missing or broken one takes nobody with it."""
+"""A report of some runtimes: whose fault counts, and a missing or broken runtime does not stop the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""minorm is right in every cell, and its digits are there at every offset; what others do is as known."""
+"""minorm is right in every cell and keeps its digits at every offset; the others behave as known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts: what is planted is found, with how much and in which output, and nothing that is right is called wrong."""
+"""Verdicts find each planted defect, its size and its output, and never call a right result wrong."""
 
 from __future__ import annotations
 

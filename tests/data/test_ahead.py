@@ -1,4 +1,4 @@
-"""Threads that read ahead: the order and the bits of no threads, errors at their turn, an end that waits for nobody."""
+"""Threads that read ahead give the order and bits of no threads, raise errors in turn, and end without waiting."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_step_never_waits_where_reading_is_cheaper() -> None:
         assert place == len(read) or read[place].wait(5)  # the step, which lasts until the next batch is read
 
     read = [threading.Event() for _ in range(6)]
-    for place, _ in enumerate(DataLoader(Told(), 1, num_workers=0), 1):  # nobody reads ahead
+    for place, _ in enumerate(DataLoader(Told(), 1, num_workers=0), 1):  # no thread reads ahead
         assert place == len(read) or not read[place].is_set()
 
 
@@ -226,7 +226,7 @@ def test_ctrl_c_at_any_line_leaves_no_thread(count: int, monkeypatch) -> None:
 
 
 def test_ctrl_c_while_an_epoch_is_left_alone_leaves_no_thread(monkeypatch) -> None:
-    """The generator is collected, not closed: what comes out of that is only written to stderr."""
+    """The generator is collected, not closed: an exception there is only written to stderr."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the frames
     dataset = ArrayDataset(np.arange(6))
     before = workers()

@@ -64,7 +64,8 @@ FORMS: dict[str, Any] = {
 
 
 def plain(batch: Any) -> Any:
-    """A batch of either library: arrays with their types, the types of what holds them; tuples and lists as one."""
+    """Convert a batch of either library to arrays with their types, in containers by name; tuples and lists are
+    alike."""
     if hasattr(batch, "numpy"):
         x = np.asarray(batch.numpy())
         return str(x.dtype), x.tolist()

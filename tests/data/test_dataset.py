@@ -1,4 +1,4 @@
-"""Datasets: what comes out of arrays, subsets and anything with a length and an index."""
+"""Datasets give the samples of arrays, of subsets and of anything with a length and an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays in an archive: what NumPy writes is read, and what a header says is compared with what is there."""
+"""Arrays in an archive: we read what NumPy writes, and compare each header with the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""load_npz: every layout and type of images, and a sentence for every file that is none."""
+"""load_npz reads every layout and type of images, and explains why it refuses any other file."""
 
 from __future__ import annotations
 

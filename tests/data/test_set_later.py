@@ -18,7 +18,7 @@ from minorm.data import transforms as T
 IMAGES = np.random.default_rng(0).uniform(0.1, 0.9, (6, 3, 8, 8)).astype(np.float32)
 FLIP, TWICE = T.RandomVerticalFlip(1.0), T.Lambda(lambda images: images * 2)
 
-# By class: what it is made with, and other values of its arguments.
+# By class: the arguments of its constructor, and other values for them.
 TRANSFORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "CenterCrop": ({"size": 4}, {"size": (2, 6)}),
     "ColorJitter": ({}, {"brightness": 0.5, "contrast": 0.5, "saturation": 0.5, "hue": 0.25}),

@@ -1,4 +1,4 @@
-"""What loaders, datasets and samplers show of themselves."""
+"""The repr of loaders, datasets, samplers and transforms."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from minorm.data.turns import Turns
 
 
 def spend(seconds: float) -> None:
-    """Compute for so long."""
+    """Compute for so many seconds."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
 
 
 def most_at_once(held: Turns) -> int:
-    """How many of three threads are inside together; each stays until the others came, or for a moment."""
+    """Return how many of three threads are inside together; each waits a moment for the others."""
     inside, most, lock = 0, 0, threading.Lock()
     together = threading.Barrier(3)
 

@@ -1,4 +1,4 @@
-"""Devices by name. Nothing of CUDA is touched before somebody asks for a GPU; then an error says what is missing."""
+"""Devices by name. minorm does not touch CUDA before a program asks for a GPU; then an error says what is missing."""
 
 from __future__ import annotations
 

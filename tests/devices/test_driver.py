@@ -34,7 +34,7 @@ def test_advice(found: int | None, missing: str | None, runtime: int, expected: 
 
 
 class Library:
-    """What libcuda answers."""
+    """A libcuda that answers with this version and status."""
 
     def __init__(self, version: int, status: int = 0) -> None:
         self.version, self.status = version, status

@@ -104,7 +104,7 @@ def stale_mean() -> Sick:
 
 
 def untouched() -> Sick:
-    """Statistics that were never saved."""
+    """Reset the statistics of a BatchNorm, as if they were never saved."""
     model = healthy()
     model[11].reset_running_stats()  # in front of the last layer: there it harms whatever the weights are
     return Sick("untouched_statistics", "11", model, "harm")
@@ -119,7 +119,7 @@ def convention() -> Sick:
 
 
 def gap() -> Sick:
-    """Images that are scaled otherwise than those the statistics are of."""
+    """Diagnose with images whose scale differs from that of the statistics' images."""
     model, data = healthy(), images()
     moved = ArrayDataset(data.arrays[0] * 4 + 2, data.arrays[1])
     return Sick("train_eval_gap", None, model, "harm", loader(data=moved))
@@ -184,7 +184,7 @@ def undone() -> Sick:
 
 
 def folded() -> Sick:
-    """BatchNorm 4 multiplied into convolution 3."""
+    """Fold BatchNorm 4 into convolution 3."""
     model = healthy()
     norm, conv = model[4], nn.Conv2d(16, 16, 3, padding=1)
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
@@ -211,7 +211,7 @@ def frozen_by_its_parameters() -> Sick:
 
 
 def divided_by_one_less() -> Sick:
-    """Statistics as PyTorch has them, behind a Linear in batches of 4."""
+    """Take statistics as PyTorch does, behind a Linear in batches of 4."""
     model, few = healthy(), loader(4)
     model[11] = nn.BatchNorm1d(24, momentum=None, unbiased_running_var=True)
     model[11].load_state_dict(healthy()[11].state_dict())
@@ -229,7 +229,7 @@ def half_eps() -> Sick:
 
 
 def folded_and_left() -> Sick:
-    """Layers 1 and 4 multiplied into the convolutions before them, with a BatchNorm left that changes nothing."""
+    """Fold layers 1 and 4 into the convolutions before them, and leave a BatchNorm that changes nothing."""
     model = healthy()
     for place in (0, 3):
         norm, conv = model[place + 1], nn.Conv2d(3 if place == 0 else 16, 16, 3, padding=1)

@@ -16,7 +16,7 @@ LAST = {"lenet": 6, "resnet20": 11, "norms": 10}  # the module whose output has 
 
 
 def model_of(name: str) -> Any:
-    """In training mode, with statistics that are not those of a new model."""
+    """Build a model in training mode, whose statistics have moved by one batch."""
     mn.manual_seed(0)
     model = models.build(name, 3, 32, 5)
     model(mn.randn(8, 3, 32, 32))
@@ -24,7 +24,7 @@ def model_of(name: str) -> Any:
 
 
 def by_hand(model: Any, name: str, layer: int, target: Any = None) -> Any:
-    """Selvaraju et al. 2017, equations 1 and 2, in PyTorch."""
+    """Compute Grad-CAM in PyTorch: Selvaraju et al. 2017, equations 1 and 2."""
     torch = pytest.importorskip("torch")
     twin = models.build(name, 3, 32, 5, torch.nn).eval()
     twin.load_state_dict({key: torch.tensor(value.numpy()) for key, value in model.state_dict().items()}, strict=False)

@@ -1,4 +1,4 @@
-"""What diagnose returns: for a person, for a program, and in Python."""
+"""diagnose returns a report for a person, for a program, and in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is blamed for a loss that is no number: the data before the parameters, and those before the learning rate."""
+"""diagnose blames a non-finite loss on the data before the parameters, and on those before the learning rate."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_the_sets_of_an_rms_norm_have_no_mean() -> None:
 
 
 def population(count: int, channels: int, positions: int, sample_sd: float) -> Any:
-    """Samples whose pixels are alike: a level of their own, and a contrast of their own."""
+    """Draw samples whose pixels are alike: each channel of each sample has a different level and contrast."""
     draw = np.random.default_rng(0)
     level = sample_sd * draw.standard_normal((count, channels, 1))
     contrast = draw.uniform(0.5, 1.5, (count, channels, 1))

@@ -1,4 +1,4 @@
-"""A borrowed model comes back as it was: modes, frozen layers, statistics, random numbers; also after an error."""
+"""A borrowed model comes back unchanged: modes, frozen layers, statistics, random numbers; also after an error."""
 
 from __future__ import annotations
 

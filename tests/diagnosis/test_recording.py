@@ -1,4 +1,4 @@
-"""What is seen of a run: each step once, under its layer's name, with what lies before it; and nothing is held."""
+"""A recording sees each step of a run once, under its layer's name, with the steps before it, and holds no memory."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Ended(NamedTuple):
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The lines of JSON on stdout, by rank."""
+        """Return the lines of JSON on stdout, sorted by rank."""
         found = [json.loads(line) for line in self.out.splitlines() if line.startswith("{")]
         return sorted(found, key=lambda line: line["rank"])
 
@@ -60,7 +60,7 @@ class Launcher:
 
 
 def installed(name: str) -> str | None:
-    """A file of the package mpich, by its name."""
+    """Return the path of a file of the package mpich; None if it is not installed."""
     try:
         files = importlib.metadata.files("mpich") or []
     except importlib.metadata.PackageNotFoundError:

@@ -81,7 +81,7 @@ class ThreadEngine:
 
 
 def on_processes(processes: int, size: int, program: Callable[[Any], Any], wires: Wires | None = None) -> list[Any]:
-    """The results of all ranks, carried by so many threads that take themselves for processes."""
+    """Run a program on all ranks, carried by threads in place of processes; return the results."""
     if processes == 1:
         ranks = range(size)
         return carry(program, Collectives(ranks, size, None), Meeting(ranks))

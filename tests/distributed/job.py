@@ -1,4 +1,4 @@
-"""What test_mpi.py runs under mpiexec: `python job.py NAME ARGUMENTS`, one function a job."""
+"""The jobs that test_mpi.py runs under mpiexec: `python job.py NAME ARGUMENTS`, one function a job."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def interrupted() -> None:
 
 
 def settings() -> None:
-    """What run says about processes that would not compute the same."""
+    """Call run, which refuses processes that would not compute the same."""
     dist.run(lambda group: None)
 
 

@@ -55,7 +55,7 @@ def train(
 
 
 def digest(found: dict[str, Any]) -> str:
-    """Of everything that `train` found, bit for bit."""
+    """Return the SHA-256 of everything that `train` found, bit for bit."""
     whole = hashlib.sha256(np.array(found["losses"]).tobytes())
     for name, value in found["state"].items():
         whole.update(name.encode() + value.tobytes())
@@ -63,7 +63,7 @@ def digest(found: dict[str, Any]) -> str:
 
 
 def distance(a: dict[str, Any], b: dict[str, Any]) -> float:
-    """Relative L2 of two states."""
+    """Return the relative L2 distance of two states."""
     pairs = [(a[name].astype(np.float64), b[name].astype(np.float64)) for name in a]
     far = sum(float(((x - y) ** 2).sum()) for x, y in pairs)
     return (far / sum(float((y**2).sum()) for _, y in pairs)) ** 0.5

@@ -22,7 +22,7 @@ TRAIN = ("-m", "minorm.cli", "train")
 
 @pytest.fixture
 def few(tmp_path: Path) -> list[str]:
-    """What a command line says to train on a few images, where an epoch takes no time."""
+    """Return the options to train on a few images, where an epoch takes almost no time."""
     draw, path = np.random.default_rng(0), tmp_path / "few.npz"
     parts = {
         f"{kind}_{part}": draw.integers(0, 256, (count, 8, 8), np.uint8) if kind == "x" else np.arange(count) % 3
@@ -34,7 +34,7 @@ def few(tmp_path: Path) -> list[str]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """What a run wrote; of the report what stands above the time that it took."""
+    """Return the files of a run; of the report only the part above its times."""
     return {path.name: path.read_bytes().split(b"<h2>Time</h2>")[0] for path in folder.iterdir()}
 
 

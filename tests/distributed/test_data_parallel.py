@@ -1,4 +1,4 @@
-"""DistributedDataParallel: as one process with the whole batch, and the same bits whoever carries the ranks."""
+"""DistributedDataParallel trains as one process with the whole batch, with the same bits on any number of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks as threads: one runs at a time, errors name the rank, and each has random numbers of its own."""
+"""Ranks as threads: one runs at a time, errors name the rank, and each draws separate random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree over ranks: every rank once, one bracket whoever carries the ranks, and the volume that was promised."""
+"""The tree over ranks: every rank once, one bracket for any number of processes, and the promised volume."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIZES = range(1, 17)
 
 
 def bracket(size: int, processes: int) -> str:
-    """What is added to what, written out, with the largest subtrees of each process added up there."""
+    """Write out the order of the sums as brackets; each process adds up its largest subtrees itself."""
     parts = {}
     for process in range(processes):
         ranks = sum_order.carried(process, processes, size)

@@ -29,7 +29,7 @@ def level(request):
 
 
 def arguments(name, dtype, rng):
-    """Where a function is neither 0 nor infinite: all over its range, and where it is hard."""
+    """Draw arguments where a function is neither 0 nor infinite: all over its range, and where it is hard."""
     info = np.finfo(dtype)
     low, high = np.log(float(info.tiny)), np.log(float(info.max))
     sizes = np.exp(rng.uniform(low, high, COUNT))
@@ -97,7 +97,7 @@ def ends(dtype):
 
 
 def same(y, expected):
-    """Zeros, infinities and NaN are exactly the same, and other numbers next to each other."""
+    """Compare: zeros, infinities and NaN must be exactly the same, other numbers at most two units apart."""
     with np.errstate(invalid="ignore", over="ignore"):
         close = np.abs(y - expected) <= 2 * np.spacing(np.abs(expected))
     alike = (y == expected) & (np.signbit(y) == np.signbit(expected))

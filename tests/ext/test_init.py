@@ -204,7 +204,7 @@ def usual_threads() -> int:
     + [("9" * 20, None), ("\u0661", None)],
 )
 def test_the_environment_may_ask_for_fewer_threads(value: str, threads: int | None) -> None:
-    """None: what is wrong, or too much, changes nothing. libgomp says itself what it understood."""
+    """Where `threads` is None, a wrong or too large value changes nothing. libgomp itself says what it understood."""
     program = "import minorm_ext; print(minorm_ext.get_num_threads(), minorm_ext._wanted_threads())"
     result = in_a_new_process(program, OMP_NUM_THREADS=value, OMP_DISPLAY_ENV="true")
     found, wanted = result.stdout.split()

@@ -55,7 +55,7 @@ def exact():
 
 
 def errors(found, want, least=0.0):
-    """In units of the last place of what is wanted, or of `least` where that is larger."""
+    """Return errors in units of the last place of the wanted numbers, or of `least` where that is larger."""
     units = np.spacing(np.maximum([abs(float(w)) for w in want], least).astype(found.dtype))
     return np.array([float(abs(w - float(y)) / float(unit)) for y, w, unit in zip(found, want, units, strict=True)])
 

@@ -1,4 +1,4 @@
-"""The threads of a team run on processors of their own (minorm_ext/runtime/processors.h)."""
+"""The threads of a team run on separate processors (minorm_ext/runtime/processors.h)."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the s
 
 
 def in_a_thread(what: Callable[[], Any]) -> Any:
-    """What is set for a thread ends with it."""
+    """Run `what` in a new thread, so that its settings end with the thread; return the result."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(what()))
     thread.start()

@@ -1,4 +1,4 @@
-"""What the convolution functions accept, and what they say about the rest."""
+"""The convolution functions accept documented arguments, and say what is wrong with the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pooling functions accept, and what they say about the rest."""
+"""The pooling functions accept documented arguments, and say what is wrong with the others."""
 
 from __future__ import annotations
 

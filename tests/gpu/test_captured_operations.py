@@ -28,7 +28,7 @@ BROUGHT = {
 
 
 def step(function: Callable[..., Any], inputs: list[Any]) -> list[Any]:
-    """What a function gives, and the gradients."""
+    """Return a function's results, and the gradients."""
     found = function(*inputs)
     outputs = [y for y in (found if isinstance(found, (tuple, list)) else [found]) if isinstance(y, mn.Tensor)]
     for y in outputs:

@@ -1,4 +1,4 @@
-"""minorm.cuda where there are GPUs: what there is, and their memory. Without one: tests/cuda/test_cuda.py."""
+"""minorm.cuda on a machine with GPUs: the devices, and their memory. Without a GPU: tests/cuda/test_cuda.py."""
 
 from __future__ import annotations
 

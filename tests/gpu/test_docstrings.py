@@ -1,7 +1,7 @@
-"""The examples of every public name, with all that they make on a GPU: what works on the CPU works there.
+"""The examples of every public name run with their Tensors and layers on a GPU: all that works on the CPU works there.
 
-Where an example makes a Tensor or a layer, it is made on the double's GPU. What is printed is that of the CPU, but for
-the device. So nothing calls NumPy on a tensor of a GPU by accident, and no function is missing there.
+Where an example makes a Tensor or a layer, it is made on the double's GPU. The output is that of the CPU, but for the
+device. So nothing calls NumPy on a tensor of a GPU by accident, and no function is missing there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MADE = {
     "normal", "as_tensor",
 }  # fmt: skip
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
-# What an example shows of the CPU alone, and what takes NumPy's arrays.
+# Names whose examples use the CPU alone or take NumPy's arrays.
 NUMPYS = {
     "minorm.Tensor.accumulate", "minorm.Tensor.from_array", "minorm.distributed.Group",
     "minorm.from_dlpack", "minorm.from_numpy", "minorm.testing.gradcheck", "minorm.data.transforms.ToImage",
@@ -93,7 +93,7 @@ EXAMPLES = examples()
 
 
 def run(name: str) -> str:
-    """What of the examples was otherwise."""
+    """Run a name's examples; return the differences from the expected output."""
     names: dict[str, Any] = {"mn": OnGpu(mn), "nn": OnGpu(nn), "F": F, "np": np}
     test = doctest.DocTestParser().get_doctest(EXAMPLES[name], names, name, None, None)
     shown: list[str] = []

@@ -34,7 +34,7 @@ def test_dlpack_out_and_in(cuda: Any) -> None:
 
 
 def test_dlpack_says_whose_stream_waits(cuda: Any) -> None:
-    """The consumer names its stream, and CuPy makes that wait for the current one; nobody else waits."""
+    """The consumer names its stream, and CuPy makes that wait for the current one; no other stream waits."""
     x = mn.ones(2, 3, device="cuda")
     mn.from_dlpack(x)
     with cuda.cuda.Stream() as stream:
@@ -56,7 +56,7 @@ def test_dlpack_of_a_device_that_is_not_the_current_one(cuda: Any) -> None:
 
 
 class _OnHost:
-    """What asks for a copy in the host's memory, as np.from_dlpack(x, device="cpu") does."""
+    """Ask for a copy in the host's memory, as np.from_dlpack(x, device="cpu") does."""
 
     def __init__(self, x: mn.Tensor) -> None:
         self.x = x

@@ -43,7 +43,7 @@ def array(x: Any) -> Any:
 
 
 def trained(graphed: bool, add_up: int = 1) -> list[Any]:
-    """What each of some steps returns and leaves."""
+    """Train some steps; return each step's results and state."""
     net, found = model(), []
     if graphed:
         assert mn.cuda.make_graphed_callables(net, (inputs(1)[0].requires_grad_(),)) is net

@@ -85,7 +85,7 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def followed(steps: Callable[[Run], Any], data: list[tuple[Any, Any]], **ways: Any) -> list[dict[str, Any]]:
-    """The state after each step, and what it returned."""
+    """Return each step's state and results."""
     run, found = Run(**ways), []
     step = steps(run)
     for batch in data:
@@ -347,7 +347,7 @@ def test_a_step_that_differs_from_call_to_call_is_not_captured(cuda: Any) -> Non
 
 
 class Sentences(nn.Module):
-    """Words to a number of classes."""
+    """A transformer that classifies sentences."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -360,7 +360,7 @@ class Sentences(nn.Module):
 
 
 class Series(nn.Module):
-    """An LSTM, and attention that looks back."""
+    """An LSTM and causal attention over a series."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -372,7 +372,7 @@ class Series(nn.Module):
 
 
 class Pictures(nn.Module):
-    """Down and up again, with padding that reflects."""
+    """Convolutions that enlarge and shrink pictures, with reflecting padding."""
 
     def __init__(self) -> None:
         super().__init__()

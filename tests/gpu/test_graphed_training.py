@@ -37,7 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch, cuda: Any) -> list[Any]:
-    """The graphs that were replayed, in order."""
+    """Return the list of replayed graphs, in order."""
     found: list[Any] = []
     launch = cupy_graphs.Graph.launch
 
@@ -97,7 +97,7 @@ def test_a_run_that_adds_up_several_batches_is_not_captured(tmp_path: Path, repl
 
 
 def trained(graphed: bool, batches: list[Any], loss_function: Any, steps: list[Any]) -> Any:
-    """A model after an epoch, and what the loop raised."""
+    """Train a model for an epoch; return it and the loop's result or error."""
     mn.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).to("cuda")
     optimizer = mn.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -1,4 +1,4 @@
-"""Operations keep the order of memory on a GPU: what is computed of images whose channels come last has them last.
+"""Operations keep the order of memory on a GPU: images with channels last give results with channels last.
 
 All public functionals and methods of a Tensor are tried with such images, with each of some arguments that they may
 take; so are the gradients. And in training steps of networks nothing is brought into another order.
@@ -59,7 +59,7 @@ def is_last(x: Any) -> bool:
 
 
 def arguments() -> Iterator[tuple[Any, ...]]:
-    """What a function of images may take besides them."""
+    """Yield the arguments that a function of images may take besides them."""
     y, row, mean, var = images(1), *(mn.ones(4, device="cuda") for _ in range(3))
     yield from [(), (y,), (row.reshape(4, 1, 1),), (0.5,), (2,), (1,), (-1.0, 1.0), (1, 0), ((1, 1),), (3, 1, 1)]
     yield from [(y, y), (y > 0, y), (y > 0, 0.5)]

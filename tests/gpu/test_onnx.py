@@ -46,7 +46,7 @@ def test_a_loaded_model_runs_and_trains_on_a_gpu(cuda: Any) -> None:
 
 
 def nodes() -> Any:
-    """tests/onnx/test_node_tests.py, which knows the tests of the onnx package and how close is close enough."""
+    """Load tests/onnx/test_node_tests.py, which has the onnx package's tests and their tolerances."""
     path = Path(__file__).parents[1] / "onnx" / "test_node_tests.py"
     specification = importlib.util.spec_from_file_location("node_tests", path)
     assert specification is not None

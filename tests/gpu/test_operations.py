@@ -79,7 +79,7 @@ def _cast_for_a_convolution(a: mn.Tensor) -> mn.Tensor:
 
 
 def _penalty(x: mn.Tensor, w: mn.Tensor, s: mn.Tensor) -> mn.Tensor:
-    """Of the gradient of a convolution and a normalization behind it."""
+    """Return the squared norm of the gradients of a convolution with a normalization behind it."""
     y = F.relu(F.group_norm(F.conv2d(x, w), 2, s))
     dx, dw = grad((y * y * y).sum(), (x, w), create_graph=True)
     return (dx * dx).sum() + (dw * dw).sum()
@@ -227,19 +227,19 @@ DTYPES = [mn.float32, mn.bfloat16, *SLOW]
 
 
 def places(like: mn.Tensor) -> mn.Tensor:
-    """Rows to scatter to, one of them twice."""
+    """Return the rows to scatter to, one of them twice."""
     return mn.tensor([[0, -1, 2], [3, -1, 1]]).to(like.device)
 
 
 def searched(x: mn.Tensor, others: mn.Tensor) -> mn.Tensor:
-    """Numbers of the places of x among others in order, and whether they are there."""
+    """Add up the places of x among the sorted others, and whether x is one of them."""
     order = mn.cat([others, x[:, :1]], 1).sort(1).values
     found = mn.searchsorted(order, x, right=True) + mn.searchsorted(order[0], x) + mn.bucketize(x, order[1])
     return (found + mn.isin(x, order[2:])).to(x.dtype)
 
 
 def step(like: mn.Tensor) -> mn.Tensor:
-    """A scale with which some numbers are cut off."""
+    """Return a scale so small that some numbers are cut off."""
     return mn.tensor(0.0078125, dtype=like.dtype).to(like.device)
 
 

@@ -1,4 +1,4 @@
-"""Every kernel on a real GPU, where there is one: against the CPU's own, and under NVIDIA's compute-sanitizer.
+"""Every kernel on a real GPU, if the machine has one: against the CPU's, and under NVIDIA's compute-sanitizer.
 
 The other tests of this folder run on a double of CuPy. These put nothing in its place.
 """

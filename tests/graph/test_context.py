@@ -33,7 +33,7 @@ def functions(library: Any) -> dict[str, Any]:
             return dy * 3 * x * x * ctx.factor, None
 
     class Exp(base):  # type: ignore[misc, valid-type]
-        """Saves its output."""
+        """A Function that saves its output."""
 
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
@@ -47,7 +47,7 @@ def functions(library: Any) -> dict[str, Any]:
             return dy * y
 
     class Product(base):  # type: ignore[misc, valid-type]
-        """With setup_context, and gradients for those alone that need them."""
+        """A Function with setup_context that computes gradients only for the inputs that need them."""
 
         @staticmethod
         def forward(a: Any, b: Any) -> Any:
@@ -85,7 +85,7 @@ def functions(library: Any) -> dict[str, Any]:
 
         @staticmethod
         def backward(ctx: Any, da: Any, db: Any) -> Any:
-            return da * 2 + db * 3  # zeros where there is none
+            return da * 2 + db * 3  # zeros where a gradient is missing
 
     class InPlace(base):  # type: ignore[misc, valid-type]
         @staticmethod
@@ -108,7 +108,7 @@ def functions(library: Any) -> dict[str, Any]:
             return dy
 
     class Reversed(base):  # type: ignore[misc, valid-type]
-        """The identity, whose gradient is turned round."""
+        """The identity; backward negates the gradient."""
 
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
@@ -132,7 +132,7 @@ def functions(library: Any) -> dict[str, Any]:
 
 
 def derivatives(library: Any, name: str, numbers: Any) -> list[Any]:
-    """The value, and the first to third derivative of sum(y^2), as arrays."""
+    """Return the value and repeated gradients of sum(y^2), as arrays."""
     x = library.tensor(numbers, requires_grad=True)
     y = functions(library)[name](x)
     found, value = [y.detach().numpy()], (y * y).sum()

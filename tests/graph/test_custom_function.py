@@ -30,7 +30,7 @@ class Library:
         self.once = importlib.import_module(f"{library.__name__}.autograd.function").once_differentiable
 
     def made(self, forward: Callable[..., Any], backward: Callable[..., Any], **more: Any) -> Any:
-        """apply of a new Function."""
+        """Return `apply` of a new Function with these methods."""
         methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         return type("Made", (self.library.autograd.Function,), {**methods, **more}).apply
 

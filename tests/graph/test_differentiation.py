@@ -17,7 +17,7 @@ LIBRARIES = [mn, torch]
 
 
 class Leaves:
-    """Three leaves, what is computed from two of them, and a hook on one that counts."""
+    """Three leaves, results of two of them, and a hook on one of the two that notes its calls."""
 
     def __init__(self, library: Any) -> None:
         self.library = library

@@ -43,7 +43,7 @@ def bits(array):
 
 
 def equal(got, want):
-    """To the bit; of a NaN only that it is one, for the 16-bit types have many."""
+    """Assert equal bits; any NaN equals another, as the 16-bit types have many."""
     assert (got is None) == (want is None)
     if got is not None:
         assert got.dtype == want.dtype

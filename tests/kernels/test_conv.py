@@ -180,7 +180,7 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_float16_is_computed_in_float32_and_rounded_once(backend: Any) -> None:
-    """What bfloat16 is added up in stands in products/test_conv_products.py."""
+    """products/test_conv_products.py tests the type of bfloat16's sums."""
     half = dtypes.float16
     how = CASES[3][2:]
     x, w, b, dy = (a.astype(half) for a in arrays(*CASES[3][:2], how))

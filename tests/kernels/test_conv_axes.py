@@ -11,7 +11,7 @@ small = st.integers(0, 3)
 
 
 def meetings(axis: Axis) -> set[tuple[int, int, int]]:
-    """Every (result, tap, source) that the axis describes."""
+    """Return every (result, tap, source) that the axis describes."""
     found = set()
     for phase in axis.phases:
         for m in range(phase.count):
@@ -44,7 +44,7 @@ def test_both_directions_are_the_definition(x: int, kernel: int, stride: int, lo
 
 @given(x=st.integers(1, 12), kernel=st.integers(1, 4), stride=st.integers(1, 4), low=small, high=small)
 def test_a_packed_row_never_reads_a_neighbour(x: int, kernel: int, stride: int, low: int, high: int) -> None:
-    """Rows share their zeros: what is read beyond the pitch is the next row's beginning, which must be zeros."""
+    """Rows share their zeros: a read beyond the pitch meets the beginning of the next row, which must be zeros."""
     if kernel > x + low + high:
         return
     forwards = Axis.forward(x, kernel, stride, (low, high), 1)

@@ -25,7 +25,7 @@ PLAIN = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)  # stride, padding, dilation, grou
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tiles wherever they apply, whether they pay or not."""
+    """Use tiles wherever they apply, even if they are slower."""
     monkeypatch.setattr(conv_tiles, "pays", lambda *_: True)
     forget()
     yield
@@ -135,7 +135,7 @@ def on_every_level(x: Any, w: Any, b: Any, dy: Any, how: Any) -> dict[tuple[str,
 
 
 def alike(found: dict[tuple[str, int], list[bytes]]) -> None:
-    """One set of bytes for all with multiply-adds in hardware, whatever their vectors; one for the baseline."""
+    """Check that all levels with multiply-adds in hardware give the same bytes; the baseline may give others."""
     for levels in (("baseline",), ("v3", "v4")):
         those = [bits for (level, _), bits in found.items() if level in levels]
         assert all(bits == those[0] for bits in those)
@@ -180,7 +180,7 @@ def test_many_pieces_and_signals_between_them() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("level", minorm_ext.levels())
 def test_receptive_fields(bad: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that is none reaches the results whose window it is in, and no other: forward and for the input."""
+    """A NaN or infinity reaches the results whose window it is in, and no others: forward and for the input."""
     monkeypatch.setattr(conv_plan, "kernels", minorm_ext.kernels("conv", level))
     forget()
     for size in ((7, 9), (8, 16)):

@@ -1,7 +1,7 @@
 """The same bits on every instruction set that this processor has, for any shape, type and number of threads.
 
 By construction: no product is fused with a sum, no sum is ordered by the width of a vector, and no function comes from
-a library that has code of its own for some processors. Convolution and matmul write multiply-adds as such, so there the
+a library that has special code for some processors. Convolution and matmul write multiply-adds as such, so there the
 levels agree that round these once. tests/test_determinism.py compares whole operations; here hypothesis looks for
 shapes.
 """
@@ -54,7 +54,7 @@ ONE = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "e
        "log", "log1p", "copy"]  # fmt: skip
 TWO = ["add", "sub", "mul", "div", "power", "relu_grad", "relu6_grad", "leaky_relu_grad", "hardswish_grad",
        "sigmoid_grad", "tanh_grad", "silu_grad", "elu_grad", "gelu_grad", "erf_grad"]  # fmt: skip
-# What elementwise has beside these: families of their own, or not a map of arrays to an array.
+# The other functions of elementwise: separate families, or not a map of arrays to an array.
 OTHERS = {"accumulate", "scale", "over", "check_target", "sum_axes", "sum_to", "softmax", "softmax_grad", "log_softmax",
           "log_softmax_grad", "cross_entropy", "cross_entropy_grad", "reduce_losses"}  # fmt: skip
 

@@ -281,5 +281,5 @@ def test_ctrl_c_is_answered(rows, depth, columns):
     with pytest.raises(KeyboardInterrupt):
         for _ in range(50):
             matmul(a, b)
-    assert time.perf_counter() - pressed[0] < 1.5  # 0.5 on a machine of one's own
+    assert time.perf_counter() - pressed[0] < 1.5  # 0.5 on a machine without other users
     hand.join()

@@ -22,7 +22,7 @@ MB = 1 << 20
 
 @pytest.fixture
 def pool():
-    """An emptied pool with room for what the test leaves; its limit is put back."""
+    """Empty the pool and give it room for the test's memory; restore its limit afterwards."""
     limit = memory.statistics()["limit_bytes"]
     gc.collect()
     memory.empty_cache()

@@ -570,7 +570,7 @@ def test_rows_from_memory_around_the_cache(width, centered, given):
 @pytest.mark.parametrize(
     ("shape", "axes", "groups", "param"),
     [
-        ((66, 16, 49, 51), (2, 3), 8, (1, 2)),  # runs that begin within a line, each with a scale of its own
+        ((66, 16, 49, 51), (2, 3), 8, (1, 2)),  # runs that begin within a line, each with a separate scale
         ((66, 16, 50, 50), (2, 3), 8, (1,)),
         ((72, 96, 28, 28), (2, 3), 8, (1, 2)),  # runs of whole lines, some to a chunk
         ((90, 72, 16, 16), (2, 3), 8, (1, 2)),
@@ -587,7 +587,7 @@ def test_rows_from_memory_around_the_cache(width, centered, given):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("centered", [True, False])
 def test_long_rows_from_memory(shape, axes, groups, param, dtype, centered):
-    """What goes around the cache has the bits of what stays in it, and the sums of all rows are right."""
+    """Results that go around the cache have the bits of those that stay in it, and the sums of all rows are right."""
     rng = np.random.default_rng(0)
     x = (rng.standard_normal(shape, np.float32) * 2 + 3).astype(dtype)
     x[5::100, ..., :: shape[-1] // 4] = 1000  # a shift guessed from four elements would be poor

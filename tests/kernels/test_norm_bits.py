@@ -57,7 +57,7 @@ def nests(draw) -> tuple[Any, ...]:
 
 
 def at_offset(array: np.ndarray, offset: int) -> np.ndarray:
-    """A copy that begins `offset` elements after a line of memory, in the same order."""
+    """Return a copy that begins `offset` elements after a line of memory, in the same order."""
     size = array.itemsize
     memory = np.empty(array.nbytes + 64 + offset * size, np.uint8)
     first = -memory.ctypes.data % 64 + offset * size

@@ -1,7 +1,7 @@
 """Masked normalization in the compiled kernels, against formulas on the elements that count and on nothing else.
 
-The oracle gathers them row by row, in long double: it knows no fill and no factor N / n. What does not count holds NaN,
-infinities and the largest floats wherever there is a mask.
+The oracle gathers them row by row, in long double: it knows no fill and no factor N / n. Elements that do not count
+hold NaN, infinities and the largest floats wherever there is a mask.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def test_the_functions_one_by_one(layer):
         for got, kept in zip(norm.moments(nest, x, centered, mask=mask), stats.block[:3], strict=True):
             np.testing.assert_array_equal(got, kept)
         np.testing.assert_array_equal(norm.apply(nest, x, stats, s, b, mask=mask), y)
-        given = Statistics(stats.block)  # in evaluation nobody counts
+        given = Statistics(stats.block)  # evaluation counts no elements
         sum_g, sum_gx = norm.grad_sums(nest, dy, x, given, s, mask=mask)
         parts = norm.grad_input(nest, dy, x, stats, s, sum_g if centered else None, sum_gx, mask=mask)
         np.testing.assert_allclose(parts, dx, rtol=1e-5, atol=1e-5 * (1 + np.abs(dx).max()))

@@ -1,4 +1,4 @@
-"""A backend from some functions of one's own."""
+"""A backend that a user builds from some custom functions."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def unpacked(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def graded() -> Callable[[Path], Any]:
-    """What run_autograder makes of the submission in such a folder."""
+    """Run run_autograder in a prepared folder, and return its results."""
 
     def results(place: Path) -> Any:
         environment = {**os.environ, "AUTOGRADER": str(place)}

@@ -1,4 +1,4 @@
-"""What teachers get beside the solutions: an answer to each question, and a reading list for each lab."""
+"""Teachers get, beside the solutions, an answer to each question and a reading list for each lab."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ numbered = pytest.mark.parametrize("number", catalogue.numbers())
 
 
 def plain(text: str) -> str:
-    """On one line, without emphasis: both files use it, in different places."""
+    """Put a text on one line, without emphasis: both files use it, in different places."""
     return re.sub(r"\s+", " ", text.replace("*", "").replace("\\", "")).strip()
 
 
 def questions(number: int) -> list[str]:
-    """The questions at the end of a lab."""
+    """Return the questions at the end of a lab."""
     last = cells.read_percent(catalogue.notebook(catalogue.find(number)))[-1].text
     assert last.startswith("## To think about\n")
     found = ITEM.findall(last)
@@ -32,7 +32,7 @@ def questions(number: int) -> list[str]:
 
 
 def answers(number: int) -> list[str]:
-    """The answers to a lab, each with the first words of its question."""
+    """Return the answers to a lab, each with the first words of its question."""
     lab = catalogue.find(number)
     (section,) = re.findall(
         rf"^## Lab {number}: {re.escape(lab.title)}\n(.*?)(?=^## |\Z)", ANSWERS.read_text(), re.MULTILINE | re.DOTALL

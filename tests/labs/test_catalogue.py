@@ -18,7 +18,7 @@ LAB.check("{number}.1", "x")(lambda student, rng: None)
 
 
 def folder(where: Path, needs: dict[int, tuple[int, ...]]) -> Path:
-    """A folder of labs that need these."""
+    """Write a folder of labs, each with the labs that it needs."""
     for number, needed in needs.items():
         (where / f"lab{number}_x").mkdir()
         (where / f"lab{number}_x" / "checks.py").write_text(CHECKS.format(number=number, needs=needed))

@@ -1,4 +1,4 @@
-"""The seed is in nobody's command line while a submission is judged, and is the one that was asked for."""
+"""While a submission is judged, no process has the seed in its command line; the seed is the one asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET = "471100815"
 
 
 def command_lines(pid: int) -> str:
-    """Those of a process and of all below it."""
+    """Return the command lines of a process and of all its descendants."""
     parents, lines = {}, {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -29,7 +29,7 @@ def test_pieces_see_those_before_them_and_are_built_once() -> None:
 
 
 def test_a_piece_may_be_indented_as_a_whole() -> None:
-    """As text is that somebody writes inside a function."""
+    """Text that a student writes inside a function is indented."""
     module = compiling.build(
         DOUBLE, "\n    def call(double x):\n        if x > 0:\n            return twice(x)\n        return 0\n    "
     )

@@ -17,7 +17,7 @@ numbered = pytest.mark.parametrize("number", catalogue.numbers())
 
 
 def section(text: str, lab: Lab) -> str:
-    """What stands below a lab's heading."""
+    """Return the text below a lab's heading."""
     return text.partition(f"## Lab {lab.number}: {lab.title}\n")[2].partition("\n## ")[0]
 
 

@@ -43,7 +43,7 @@ def handed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_of(number: int, notebook: str) -> dict[str, float]:
-    """What `minorm labs check` says of the file, by task."""
+    """Return the points that `minorm labs check` gives the file, by task."""
     from minorm.labs.judge import judging
 
     points: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The same text through CuPy, or where there is none, a stand-in that insists on the very types of parameters."""
+"""The same text through CuPy, or, without CuPy, a stand-in that insists on the exact types of parameters."""
 
 from __future__ import annotations
 

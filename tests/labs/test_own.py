@@ -322,7 +322,7 @@ def test_what_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @needs_walls
 @pytest.mark.parametrize("without", [(), ("mounts", "user")])
 def test_a_folder_inside_a_package_is_hidden_as_well(without: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`find` tries to read it from within; where nothing hides it, nobody is graded."""
+    """`find` tries to read it from within; if nothing hides it, no submission is graded."""
     package = (str(walls.PACKAGE / "data"),)
     try:
         around = finding.find(without)

@@ -1,4 +1,4 @@
-"""What is installed has the labs with stubs, and no solution; the README's line names what there is."""
+"""An installation has the labs with stubs, and no solution; the README's line starts lab 0."""
 
 from __future__ import annotations
 

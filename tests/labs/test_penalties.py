@@ -38,7 +38,7 @@ def test_an_endless_loop_costs_its_own_task_within_90_seconds(judge_changed: Cal
 
 
 def test_what_is_in_place_of_a_students_function_stays_in_the_judge(judge_changed: Callable[..., Report]) -> None:
-    """Its code cannot be looked at: what is there instead asks the judge."""
+    """A test cannot look at its code: the stand-in in its place asks the judge."""
     look = (
         "    import inspect\n    assert 'rows.sum' not in inspect.getsource(moments)\n    mean, var = moments(x, axes"
     )
@@ -101,7 +101,7 @@ def test_in_the_other_labs(
 @pytest.mark.slow
 @pytest.mark.skipif(not finding.find().stand, reason="this system has no walls, and says so")
 def test_where_no_file_can_be_opened_any_more(judge_changed: Callable[..., Report]) -> None:
-    """What is sent imports nothing that was not there."""
+    """The functions that are sent import no module that was not loaded before."""
     around = finding.find(("landlock", "mounts", "user"))
     change = ("        layer.momentum = None\n", "")
     assert lost(judge_changed(5, change, patience=3, around=around)) == {"5.3"}

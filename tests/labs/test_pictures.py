@@ -25,7 +25,8 @@ from minorm.labs import pictures  # noqa: E402
 
 SOLUTIONS = Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions"
 COLOURS = {name: value for name, value in vars(plots).items() if re.fullmatch(r"#[0-9A-F]{6}", str(value))}
-# What protanopes, deuteranopes and tritanopes see: Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB.
+# The colours that protanopes, deuteranopes and tritanopes see: Machado, Oliveira and Fernandes 2009, severity 1, on
+# linear RGB.
 SEEN = {
     name: np.array(mixed).reshape(3, 3)
     for name, mixed in {

@@ -21,7 +21,7 @@ from tests.labs.conftest import changed
 
 
 def filled(value: Any, number: float) -> Any:
-    """The same with this for its numbers; 0 where whole numbers have no NaN."""
+    """Copy a nest with this number in place of its numbers; 0 where whole numbers have no NaN."""
     if isinstance(value, (np.ndarray, FollowedArray)):
         return np.full_like(value, number if value.dtype.kind not in "iub" or number == number else 0)
     if isinstance(value, (tuple, list)):
@@ -36,7 +36,7 @@ def filled(value: Any, number: float) -> Any:
 
 
 def instead_of(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """A function that gives an answer without having computed it."""
+    """Return a function that answers with zeros, ones, NaN, a constant or its input in place of the result."""
 
     def empty(*args: Any, **options: Any) -> Any:
         if kind == "the input":

@@ -1,4 +1,4 @@
-"""What the tests of the networks with torchvision's keys share: twins with random weights, and a step of both.
+"""Helpers for the tests of networks with torchvision's keys: twins with random weights, and a step of both.
 
 The twins are the networks that benchmarks/vision.py writes in torch.nn.
 """
@@ -20,7 +20,7 @@ TRAINED = {"rtol": 1e-7, "atol": 1e-9}
 
 
 def built(make: Any, **options: Any) -> Any:
-    """A network in float64 whose weights are still to be loaded; dropout and stochastic depth draw nothing."""
+    """Build a network in float64, without its weights; dropout and stochastic depth draw nothing."""
     with undrawn(), np.errstate(invalid="ignore"):
         model = make(num_classes=CLASSES, **options).to(mn.float64)
     for layer in model.modules():
@@ -59,7 +59,7 @@ def pair(make: Any, twin: Any, **options: Any) -> tuple[Any, Any]:
 
 
 def with_mean(library: Any, block: Any) -> Any:
-    """The block and the mean over the image, in this library: a step of it can be compared as a network's can."""
+    """Follow the block by a mean over the image, so that a step of it can be compared as a network's can."""
 
     class WithMean(library.Module):  # type: ignore[misc]  # the base is whichever library's
         def __init__(self) -> None:
@@ -92,7 +92,7 @@ def same_step(model: Any, twin: Any, images: Any) -> None:
     gradients = {name: parameter.grad for name, parameter in twin.named_parameters()} | {"images": theirs.grad}
     found = {name: parameter.grad for name, parameter in model.named_parameters()} | {"images": ours.grad}
     largest = max(gradient.abs().max().item() for gradient in gradients.values())
-    for name, gradient in gradients.items():  # some are sums that cancel to 0: what is left of them is rounding
+    for name, gradient in gradients.items():  # some are sums that cancel to 0 but for rounding
         bound = {**TRAINED, "atol": 1e-9 * largest}
         np.testing.assert_allclose(found[name].numpy(), gradient.numpy(), **bound, err_msg=name)
     for name, value in twin.state_dict().items():

@@ -16,7 +16,7 @@ from benchmarks import vision  # noqa: E402  after importorskip
 from tests.models.networks import images, random_state  # noqa: E402
 from tests.models.undrawn import undrawn  # noqa: E402
 
-# What torchvision's documentation says, for 1000 classes; vit_tiny is of the size of DeiT-Ti, which is published, too.
+# From torchvision's documentation, for 1000 classes; vit_tiny has the published size of DeiT-Ti.
 PARAMETERS = {
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,

@@ -12,7 +12,7 @@ from minorm import nn
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Weights are left as they lie in memory: to draw them takes most of the time that a network takes to build."""
+    """Leave weights uninitialized: drawing them takes most of the time of building a network."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("uniform_", "normal_", "trunc_normal_"):
             patch.setattr(nn.init, name, lambda tensor, *_, **__: tensor)

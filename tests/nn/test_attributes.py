@@ -1,4 +1,4 @@
-"""Assigning to a Module: what is filed as what, and the mistakes people make."""
+"""Assigning to a Module files parameters, buffers and modules, and explains common mistakes."""
 
 from __future__ import annotations
 

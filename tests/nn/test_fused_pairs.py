@@ -1,4 +1,4 @@
-"""Which neighbours in a Sequential run in one pass: the same bits, and each by itself where somebody looks between."""
+"""Some neighbours in a Sequential run in one pass with the same bits; each runs by itself if a hook looks between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYERS = {
 
 
 def steps(layer, run, x, *others):
-    """The result, the gradients of all inputs and parameters, and the buffers after it."""
+    """Return the result, the gradients of all inputs and parameters, and the buffers afterwards."""
     inputs = [mn.Tensor(array.array, requires_grad=True) for array in (x, *others)]
     layer = copy.deepcopy(layer)
     y = run(layer, *inputs)
@@ -81,7 +81,7 @@ class Called(nn.BatchNorm2d):
 
 
 class Plain(nn.BatchNorm2d):
-    """Whose forward is BatchNorm2d's."""
+    """A subclass that inherits BatchNorm2d's forward."""
 
 
 class OwnReLU(nn.ReLU):

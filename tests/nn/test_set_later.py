@@ -43,7 +43,7 @@ def doubled(x: Any) -> Any:
     return x * 2
 
 
-# By class: what it is made with, what it is called with, and other values of its arguments.
+# By class: the arguments of its constructor, the inputs of a call, and other values for the arguments.
 CASES: dict[str, tuple[dict[str, Any], Inputs, dict[str, Any]]] = {}
 
 
@@ -200,7 +200,7 @@ case("TripletMarginLoss", {}, TRIPLE, margin=3.0, p=1.0, eps=0.5, swap=True, **R
 case("TripletMarginWithDistanceLoss", {}, TRIPLE, distance_function=lambda a, b: (a - b).abs().sum(1), margin=3.0,
      swap=True, **REDUCED)  # fmt: skip
 
-# What holds other modules, or is a base: they have no arguments that are attributes.
+# Containers and base classes: they have no arguments that are attributes.
 WITHOUT = {
     "Module",
     "ModuleDict",
@@ -230,7 +230,7 @@ def made(name: str, **arguments: Any) -> Any:
 
 
 def outcome(layer: Any, inputs: Inputs) -> tuple[list[Any], str]:
-    """What the layer gives in training and in evaluation, its gradients, its buffers, and how it shows itself."""
+    """Return the layer's results in training and in evaluation, its gradients, its buffers, and its repr."""
     found = []
     for training in (True, False):
         mn.manual_seed(0)

@@ -119,7 +119,7 @@ def test_ctrl_c_at_any_line_loads_all_or_nothing(assign):
 
 
 class Extra(Net):
-    """Keeps two texts beside the tensors, in two modules, and refuses an empty one."""
+    """A network with two texts beside the tensors, in two modules; it refuses an empty text."""
 
     def __init__(self, text="", inner=True):
         super().__init__()
@@ -212,7 +212,7 @@ def test_what_an_override_says_against_a_state_is_the_error():
 
 
 def forgiving(base, state, prefix, *rest):
-    """Adapters that a state may lack, and a table that it may still have."""
+    """Forgive a state without `bias` (adapters) or with an old `table`."""
     base(state, prefix, *rest)
     missing, unexpected = rest[2:4]
     for lines, key in ((missing, prefix + "bias"), (unexpected, prefix + "table")):
@@ -227,7 +227,7 @@ def complaining(base, state, prefix, *rest):
 
 
 def skipping(base, state, prefix, *rest):
-    """Keeps its own numbers."""
+    """Load nothing, so that the module keeps its numbers."""
 
 
 def silent(base, state, prefix, metadata, strict, missing, unexpected, errors):
@@ -243,7 +243,7 @@ def converting(base, state, prefix, *rest):
 
 
 def clearing(base, state, prefix, *rest):
-    """Sees what is below it alone, as PyTorch's does."""
+    """Drop the old `table`; a module sees only its own keys, as in PyTorch."""
     state.pop(prefix + "table", None)
     assert all(key.startswith(prefix) for key in state)
     base(state, prefix, *rest)

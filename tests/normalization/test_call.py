@@ -21,12 +21,12 @@ Shape = tuple[int, ...]
 
 
 def call_for(shape: Shape = (4, 3, 5), **options: Any) -> NormCall:
-    """BatchNorm's."""
+    """Return the NormCall of a BatchNorm."""
     return NormCall(np.empty(shape, np.float32), Equation(1e-3), (0, *range(2, len(shape))), (1,), **options)
 
 
 def reachable(root: Any) -> list[Any]:
-    """What an object holds, and what that holds, but for modules, classes and functions."""
+    """Return all objects that `root` refers to, directly or not, but for modules, classes and functions."""
     found: dict[int, Any] = {}
     pending = [root]
     while pending:

@@ -19,7 +19,7 @@ def running(channels: int = 3) -> tuple[Any, Any]:
 
 
 def some(*shape: int) -> Any:
-    """A mask with an empty row, a row of one, and others."""
+    """Return a random mask: some rows are empty, some have one element."""
     mask = np.random.default_rng(5).random(shape) < 0.6
     return mn.tensor(mask)
 
@@ -100,7 +100,7 @@ def test_of_every_form(name: str, rng: np.random.Generator) -> None:
 
 
 def of_the_sum(function: Callable[..., Any], *inputs: Any) -> Any:
-    """The gradient of sum(y^3) for x, in the graph."""
+    """Return the gradient of sum(y^3) for x, in the graph."""
     y = function(*inputs)
     return mn.autograd.grad((y * y * y).sum(), inputs[0], create_graph=True)[0]
 
@@ -116,7 +116,7 @@ def test_third_derivatives(name: str, rng: np.random.Generator) -> None:
 
 
 def along(order: int, function: Callable[..., Any], x: Any, v: Any, w: Any, library: Any) -> list[float]:
-    """The derivatives of <f(x + t v), w> for t at 0, from the first to the one of that order."""
+    """Return the derivatives of <f(x + t v), w> for t at 0, from the first to that order."""
     t = library.zeros((), dtype=library.float64, requires_grad=True)
     value, found = (function(x + t * v) * w).sum(), []
     for _ in range(order):
@@ -126,7 +126,7 @@ def along(order: int, function: Callable[..., Any], x: Any, v: Any, w: Any, libr
 
 
 def exactly(order: int, x: Any, v: Any, w: Any, eps: float) -> list[float]:
-    """The same of a batch normalization of one channel, by Taylor's series in 60 digits."""
+    """Compute the same for a batch normalization of one channel, by Taylor's series in 60 digits."""
     mpmath = pytest.importorskip("mpmath")
 
     def f(t: Any) -> Any:

@@ -73,7 +73,7 @@ def across(
 
 
 def formulae(x: Any, dy: Any, s: Any, b: Any, eps: float = 1e-5, unbiased: bool = False) -> dict[str, Any]:
-    """The same of the whole batch, in float64 and NumPy alone."""
+    """Compute the same for the whole batch, in float64 with NumPy alone."""
     x, dy, s, b = (np.asarray(a, np.float64) for a in (x, dy, s, b))
     axes = (0, *range(2, x.ndim))
     shape = (1, -1, *[1] * (x.ndim - 2))

@@ -67,7 +67,7 @@ def entered(call: Callable[[], Any]) -> list[Stop]:
 
 
 def called() -> dict[str, Callable[[], Any]]:
-    """What each walk follows; shapes that have come before, as in every step but the first."""
+    """Return the call that each walk follows; its shapes have come before, as in every step but the first."""
     rng = np.random.default_rng(0)
     batch_norm, layer_norm = nn.BatchNorm2d(16), nn.LayerNorm(64)
     x, z = (mn.tensor(rng.normal(size=shape).astype("f")) for shape in ((8, 16, 4, 4), (32, 64)))

@@ -71,7 +71,7 @@ def check_shapes(proto: Any) -> None:
 
 
 def runner(proto: Any, reference: bool) -> Callable[[Sequence[Any]], list[Any]] | None:
-    """The oracle: onnxruntime, or the reference of onnx for opsets that refuses; None where neither does."""
+    """Return the oracle: onnxruntime, or onnx's reference for opsets that onnxruntime refuses; None if neither runs."""
     pytest.importorskip("onnxruntime")
     names = [entry.name for entry in proto.graph.input]
     session = verification.start(proto)
@@ -140,7 +140,7 @@ def proved() -> Callable[..., Any]:
 
 @pytest.fixture
 def lived_in() -> Callable[[Any], Any]:
-    """Fills a layer's parameters and buffers with numbers as after some training; returns the layer."""
+    """Fill a layer's parameters and buffers with numbers as after some training; return the layer."""
 
     def fill(layer: Any) -> Any:
         rng = np.random.default_rng(7)
@@ -242,7 +242,7 @@ def close() -> Callable[..., None]:
 
 @pytest.fixture
 def numbers() -> Callable[[Any], dict[str, Any]]:
-    """Returns the tensors of a model by name: its initializers, then its constants."""
+    """Return the tensors of a model by name: its initializers, then its constants."""
 
     def held(proto: Any) -> dict[str, Any]:
         tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
@@ -254,7 +254,7 @@ def numbers() -> Callable[[Any], dict[str, Any]]:
 
 @pytest.fixture
 def operators() -> Callable[[Any], list[str]]:
-    """The operators of a model in order; fixed numbers (Constant) are no operation."""
+    """Return the operators of a model in order; fixed numbers (Constant) do not count."""
     return lambda proto: [node.op_type for node in proto.graph.node if node.op_type != "Constant"]
 
 

@@ -1,4 +1,4 @@
-"""A diagonal is a view: what is written into it reaches the matrix, and gradients go both ways."""
+"""A diagonal is a view: writing into it changes the matrix, and gradients go both ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout: what is dropped, what the rest grows by, and that the gradient meets the same mask."""
+"""Dropout drops the right share, scales the rest, and uses the same mask for the gradient."""
 
 from __future__ import annotations
 

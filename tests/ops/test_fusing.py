@@ -1,4 +1,4 @@
-"""What is fused has the bits of one Function after the other, and what cannot be fused is left as it is."""
+"""Fused Functions give the bits of one after the other, and Functions that cannot be fused stay as they are."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_statistics_that_change_are_seen() -> None:
         (
             [(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), norm(convolution()))],
             (8,),
-        ),  # somebody wants the sums
+        ),  # the sums are a result, too
         ([(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), norm(convolution(), dtypes.float64))], ()),
         ([(Convolution, (1, 2, 0), CONV), (elementwise.Clip, (8,), {"low": 0.0, "high": None})], ()),
         ([(Convolution, (1, 2, 0), CONV), (elementwise.Clip, (8,), {"low": 1.0, "high": 0.0})], ()),

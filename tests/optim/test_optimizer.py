@@ -1,4 +1,4 @@
-"""What all optimizers share: groups, checks, zero_grad, versions, closures, and state that goes out and comes back."""
+"""All optimizers share groups, checks, zero_grad, versions, closures, and a state that is saved and loaded."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_suggestions() -> None:
 
 
 class Broken(Exception):
-    """What a loss raises."""
+    """The exception that a loss raises."""
 
 
 def prepared() -> tuple[Any, Any, Any]:

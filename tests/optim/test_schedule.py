@@ -71,7 +71,7 @@ def reloaded(makes: list[Make], optimizer: Any, schedules: list[Any], optimizer_
 
 
 def same_way(names: list[str], by_hand: dict[int, float], resume: tuple[int, ...] = (), steps: int = 30) -> None:
-    """Both packages' rates over all steps; by_hand: what the rates are multiplied with before a step."""
+    """Compare both packages' rates over all steps; by_hand: the factor on the rates before a step."""
     mine, other = optimizers()
     makes = [CASES[name] for name in names]
     ours, theirs = [make(optim, mine) for make in makes], [make(torch.optim, other) for make in makes]

@@ -1,4 +1,5 @@
-"""What PyTorch's programs override in a schedule or an optimizer counts, and so do settings that are set later."""
+"""Methods that PyTorch's programs override in a schedule or an optimizer take effect, as do settings that change
+later."""
 
 from __future__ import annotations
 

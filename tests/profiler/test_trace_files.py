@@ -1,4 +1,4 @@
-"""Traces, read by readers of their own: every event is closed, and lies inside the one around it."""
+"""Traces as an independent reader sees them: every event is closed, and lies inside the one around it."""
 
 from __future__ import annotations
 

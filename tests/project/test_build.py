@@ -103,7 +103,7 @@ def compiled(project: Path) -> dict[str, int]:
 
 
 def sentence(result: subprocess.CompletedProcess[str]) -> str:
-    """What a failed build ends with."""
+    """Return the last line of a failed build."""
     assert result.returncode != 0
     assert "Traceback" not in result.stdout
     return result.stdout.strip().splitlines()[-1]
@@ -187,7 +187,7 @@ WHEEL = EDITABLE.replace("build_editable", "build_wheel")
 
 
 def install(project: Path, hook: str, store: Path | None = None) -> str:
-    """What pip calls for an installation, once the packages that a build needs are there; gives what it prints."""
+    """Call the hook that pip calls once the packages that a build needs are there; return its output."""
     environment = {name: value for name, value in os.environ.items() if name not in ("CC", "CFLAGS", "LDSHARED")}
     environment |= {"PYTHONPATH": ""} | ({"MINORM_KERNEL_STORE": str(store)} if store else {})
     wheels = project / "wheels"
@@ -257,7 +257,7 @@ def test_a_wheel_has_no_module_that_was_moved_since_the_build_before(distributio
 
 
 def test_another_header_compiler_or_flag_is_another_kernel(project: Path) -> None:
-    """What an object is made of, and not the time of its files, says whether it is the same."""
+    """The contents that an object is made from decide whether it is compiled again, not the time of its files."""
     assert build(project, "--only", "machine,switch").returncode == 0
     assert compilations(build(project, "--only", "machine,switch").stdout) == 0
     header = project / "minorm_ext" / "runtime" / "processors.h"

@@ -1,4 +1,4 @@
-"""What docs/ shows is what the programs beside it give: tables, pictures and code."""
+"""docs/ shows the tables, pictures and code that the programs beside it give."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(name: str, folder: Path, *options: str) -> str:
-    """What the program prints, run in an empty folder."""
+    """Run the program in an empty folder; return its output."""
     command = [sys.executable, str(ROOT / "examples" / name), *options]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # a checkout that is not installed will do
     environment = {**os.environ, "PYTHONPATH": path}
@@ -42,7 +42,7 @@ def has_picture(path: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_the_page_has_the_figures_that_are_printed(name: str, tmp_path: Path) -> None:
-    """Each figure of the program's row is one that it prints: at baseline the one in brackets, where there is one."""
+    """The program prints each figure of its row; at baseline it prints the figure in brackets, if the row has one."""
     if name == "tune.py":
         pytest.importorskip("optuna")
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")

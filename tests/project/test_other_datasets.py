@@ -63,7 +63,7 @@ def test_a_hugging_face_dataset_gives_its_pictures_and_labels() -> None:
 
 
 class StandIn:
-    """What is used of webdataset.WebDataset, with samples in memory."""
+    """The used part of webdataset.WebDataset, with samples in memory."""
 
     def decode(self, kind: str) -> StandIn:
         assert kind == "rgb"

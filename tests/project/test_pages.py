@@ -60,7 +60,7 @@ PROGRAMS = sorted(path for path in USERS if "```python\n" in path.read_text(enco
 
 
 def run(block: Block, path: Path, names: dict[str, object]) -> str:
-    """What the block prints; a traceback shows the line of the page."""
+    """Run the block and return its output; a traceback shows the line of the page."""
     shown = io.StringIO()
     text = re.sub(r"^%.*$", "", block.text, flags=re.MULTILINE)  # a notebook's own words
     with contextlib.redirect_stdout(shown):
@@ -77,7 +77,7 @@ def same(found: str, shown: str) -> bool:
 
 
 def last_digit(number: str) -> float:
-    """What one in the last digit of the number is worth: 0.01 for 2.34."""
+    """Return the value of one in the last digit of the number: 0.01 for 2.34."""
     digits, _, power = number.partition("e")
     return float(10.0 ** (int(power or 0) - len(digits.partition(".")[2])))
 
@@ -137,7 +137,7 @@ def test_what_is_not_the_same_is_found() -> None:
 
 
 def commands(page: str) -> list[str]:
-    """What follows `minorm` in the lines of the blocks ```sh, without comments."""
+    """Return the words after `minorm` in the lines of the blocks ```sh, without comments."""
     text = "\n".join(block.text for block in blocks(page) if block.kind == "sh")
     return re.findall(r"(?:^|[\s/])minorm ([^#\n|>]+?)(?= *(?:#|&&|\||>|$))", text, re.MULTILINE)
 

@@ -36,7 +36,7 @@ def referenced() -> Counter[str]:
 
 
 def is_package(name: str) -> bool:
-    """Whether the public name is a package of minorm, which has pages and no docstring of its own there."""
+    """Is the public name a package of minorm? Packages have pages there and no docstring."""
     package, _, last = name.rpartition(".")
     return isinstance(getattr(import_module(package), last, None), ModuleType)
 

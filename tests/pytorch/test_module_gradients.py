@@ -31,7 +31,7 @@ def arguments(called: Any) -> tuple[Any, list[Any], dict[str, Any]]:
 
 
 def setting_of(name: str, sample: Any, training: bool) -> second_gradients.Setting:
-    """The layer in both libraries, what it is called with, and its parameters as leaves."""
+    """Return the layer in both libraries, the arguments of its call, and its parameters as leaves."""
     args, options = sample.constructor_input.args, dict(sample.constructor_input.kwargs)
     options.pop("device", None)
     theirs = MODULES[name].module_cls(*args, **options).double().train(training)

@@ -42,7 +42,7 @@ def asks_for_shares(dtype: Any, sample: Any) -> bool:
     return any(getattr(value, "requires_grad", False) for value in sample.args)
 
 
-# Where the two differ on purpose: what is left out of the comparison, and why. docs/names.md says the same.
+# Where the two differ on purpose: the samples left out of the comparison, and why. docs/names.md says the same.
 DEVIATIONS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "arange": (of_integers, "numbers with a fraction count as they are, also for integers; PyTorch cuts them first"),
     "argsort": (of_bools, "of equals the first comes first; PyTorch's order of equals is any unless stable=True"),

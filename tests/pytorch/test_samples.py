@@ -1,8 +1,8 @@
 """PyTorch's own samples of its layers and functions, through ours: results and gradients, in float64.
 
-torch.testing._internal lists for each what it is tried with (OpInfo, ModuleInfo). From long lists every n-th is taken.
-What PyTorch refuses on the spot, such as a gradient it does not have, is passed over; a few names are random or take
-what only PyTorch has, and are looked at in tests of their own.
+torch.testing._internal lists the samples of each (OpInfo, ModuleInfo). From long lists every n-th is taken. Samples
+that PyTorch refuses, for example for a missing gradient, are passed over. A few names are random or take arguments that
+only PyTorch has; they have separate tests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COMPARED_LAYERS = [name for name in LAYERS if name not in LAYERS_NOT_LISTED and 
 SAMPLES = {"F": 1_200, "nn": 700}  # comparisons, at least; docs/names.md says the same
 FROM_PYTORCH = {"triplet_margin_with_distance_loss": "distance_function"}  # an argument that is a function of PyTorch
 PLAIN_TARGETS = {"KLDivLoss", "PoissonNLLLoss"}  # where PyTorch's gradient of the target is NaN, at 0 and below
-# PyTorch's show classes of its own inside, or momentum of another meaning and whether there is a bias.
+# PyTorch's repr shows classes of PyTorch inside, or momentum of another meaning, or whether there is a bias.
 OTHER_REPR = {
     "TransformerEncoderLayer", "TransformerEncoder", "TransformerDecoderLayer", "Transformer", "MultiheadAttention",
     "AvgPool1d", "GroupNorm", "LayerNorm",
@@ -66,7 +66,7 @@ def below_zero(name: str) -> Callable[[Any], bool]:
     return lambda sample: (sample.kwargs.get(name) or 0) < 0
 
 
-# What PyTorch computes, and we refuse with the function's name: see docs/differences.md.
+# Samples that PyTorch computes, and we refuse with the function's name: see docs/differences.md.
 REFUSED: dict[str, Callable[[Any], bool]] = {
     "avg_pool2d": lambda sample: sample.args[1:2] == ((),),
     "batch_norm": lambda sample: (
@@ -111,7 +111,7 @@ def drawn(name: str, options: dict[str, Any]) -> bool:
 
 
 def function_samples(name: str, info: Any) -> Iterator[Any]:
-    """What F.<name> is tried with."""
+    """Yield the samples of F.<name>."""
     torch.manual_seed(0)
     for sample in some(info.sample_inputs("cpu", torch.float64, requires_grad=True)):
         if not drawn(name, sample.kwargs):
@@ -119,7 +119,7 @@ def function_samples(name: str, info: Any) -> Iterator[Any]:
 
 
 def layer_samples(name: str, info: Any, training: bool) -> Iterator[Any]:
-    """What nn.<name> is built and tried with in one of its modes."""
+    """Yield the samples of nn.<name> in one of its modes."""
     torch.manual_seed(0)
     options = {"device": "cpu", "dtype": torch.float64, "requires_grad": True, "training": training}
     for sample in some(info.module_inputs_func(info, **options)):
@@ -204,7 +204,7 @@ def test_layers(name: str, modules: dict[str, Any]) -> None:
 
 
 def built(value: Any) -> Any:
-    """What a layer is built with: our layers and functions for PyTorch's."""
+    """Convert the arguments of a constructor: our layers and functions for PyTorch's."""
     if isinstance(value, dict):
         return {key: built(item) for key, item in value.items()}
     if type(value) in (tuple, list):

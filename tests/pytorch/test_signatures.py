@@ -76,7 +76,7 @@ def signature(function: Any) -> list[Argument] | None:
     ]
 
 
-# What PyTorch has in many places, and what becomes of it: docs/names.md says the same.
+# Arguments that PyTorch has in many places, and their counterpart here: docs/names.md says the same.
 GENERAL: dict[str, str] = {
     "out": "results are new tensors; y.copy_(result) writes one into another",
     "size_average": "PyTorch's old words for reduction, as `reduce`; what stands behind them is given by name",
@@ -135,7 +135,7 @@ DIFFER: dict[str, tuple[str, str]] = {
 
 
 def differences(name: str, theirs: list[Argument], ours: Any) -> Iterator[tuple[str, str]]:
-    """What an overload of PyTorch's has that ours does not take in the same way."""
+    """Yield the arguments of one of PyTorch's overloads that ours does not take in the same way."""
     parameters = dict(inspect.signature(ours).parameters)
     kinds = {p.kind for p in parameters.values()}
     if inspect.Parameter.VAR_KEYWORD in kinds:  # the Lazy layers hand all to the layer that they become
@@ -203,7 +203,7 @@ def old(overload: list[Argument], label: str) -> bool:
 
 
 def found() -> dict[str, str]:
-    """What differs, by name and argument; an argument that tells overloads apart is in test_overloads."""
+    """Return the differences by name and argument; test_overloads has the arguments that tell overloads apart."""
     return {
         label: what
         for name, overloads, mine in walked()
@@ -253,7 +253,7 @@ OVERLOADED: dict[str, Any] = {
     "split tensor": lambda t: t.split(tensor=t.tensor([1, 2, 3]), split_size_or_sections=[1, 2])[1],
     "split split_size_or_sections": lambda t: t.split(t.tensor([1, 2, 3]), 2)[0],
 }
-# What PyTorch's stubs say, and PyTorch does not do.
+# Arguments in PyTorch's stubs that PyTorch itself does not take.
 NOT_SO = {"x.requires_grad_ mode", "mn.enable_grad orig_func", "mn.save _use_new_zipfile_serialization",
           "mn.save _disable_byteorder_record"}  # fmt: skip
 

@@ -77,7 +77,7 @@ def test_every_late_name_is_where_its_table_says() -> None:
 
 
 def test_the_page_counts_them() -> None:
-    """docs/names.md, "How many": what is public in PyTorch, what of it is here, and what is not."""
+    """docs/names.md, "How many": the numbers of PyTorch's public names, of those here, and of those that are not."""
     methods = {name for name in dir(torch.Tensor) if not name.startswith("_")}
     own = {name for name in methods if hasattr(mn.Tensor, name)}
     functions = {name for name in own if not name.endswith("_") and callable(getattr(torch, name, None))}

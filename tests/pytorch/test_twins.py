@@ -306,7 +306,7 @@ def test_the_deviations_and_no_others_are_marked_and_deviate(every_call: dict[st
 
 
 def test_every_shared_name_is_compared(every_call: dict[str, list[Any]]) -> None:
-    """Here, or on PyTorch's own samples (test_names.py), or by name in tests of its own."""
+    """Each shared name is compared here, on PyTorch's own samples (test_names.py), or in a separate test."""
     sampled = pytest.importorskip("tests.pytorch.test_names", exc_type=ImportError)
     elsewhere = ELSEWHERE | sampled.names_compared()
     operators = re.compile(r"__(r?(add|sub|mul|truediv|pow|matmul)|neg|abs|[lgn][te]|[lg]e|eq|getitem|len|iter)__")

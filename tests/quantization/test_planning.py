@@ -19,7 +19,7 @@ from tests.quantized_models import images
 
 
 def norm(layer: Any, seed: int = 3) -> Any:
-    """The BatchNorm with statistics and parameters of which none is 0 or 1."""
+    """Give the BatchNorm statistics and parameters that are not 0 or 1."""
     rng = np.random.default_rng(seed)
     shape = layer.running_mean.shape
     layer.running_mean.set_array(rng.normal(size=shape).astype(np.float32))
@@ -45,7 +45,7 @@ class TwoArms(nn.Module):
 
 
 class OneName(nn.Module):
-    """`conv.1.weight` and `conv_1.weight` are one name with _ for each dot, `conv_1` and `conv.1` too."""
+    """A module where `conv.1` and `conv_1` become one name with _ for each dot, as do their weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Tokens(nn.Module):
 
 
 class Named(nn.Module):
-    """Layers and a Parameter that are called as methods and attributes of modules are."""
+    """A module whose layers and Parameters have the names of methods and attributes of modules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_a_matrix_that_would_stay_float_is_named(product: bool) -> None:
 
 
 class Shown(nn.Module):
-    """Returns what its convolution, its BatchNorm and its ReLU give, each."""
+    """A module that returns the results of its convolution, its BatchNorm and its ReLU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ def test_what_a_model_returns_is_not_folded_into_what_follows() -> None:
 
 
 class Weighed(nn.Module):
-    """Its second argument has no batch."""
+    """A module whose second argument has no batch."""
 
     def __init__(self) -> None:
         super().__init__()

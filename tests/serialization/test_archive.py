@@ -1,4 +1,4 @@
-"""Archives of zip: what Python's zipfile reads comes out, and every damaged one is a ValueError before it is read."""
+"""Zip archives: we read the same as Python's zipfile, and a damaged archive raises a ValueError before it is read."""
 
 from __future__ import annotations
 

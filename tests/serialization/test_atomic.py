@@ -219,7 +219,7 @@ def test_folders_that_a_block_leaves_empty_are_gone(tmp_path: Path, monkeypatch:
     assert not os.path.exists("g")
 
 
-# Temporary files: without a name where the system has that, else swept away when nobody holds them
+# Temporary files: without a name if the system supports that, else swept away when no process holds them
 
 HAS_UNNAMED = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
@@ -298,7 +298,7 @@ def test_what_a_killed_writer_left_goes_and_what_is_held_or_foreign_stays(tmp_pa
 
 
 def test_one_file_at_most_is_swept_away_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody sweeps between a file's making and its locking: another is made."""
+    """If another process sweeps a file away between its creation and its lock, a new one is made."""
     only_named(monkeypatch)
     real, swept = os.open, []
 

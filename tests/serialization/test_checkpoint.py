@@ -36,7 +36,7 @@ from tests.interrupts import at_every_line
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal in structure, types and bits."""
+    """Are the two equal in structure, types and bits?"""
     if type(a) is not type(b):
         return False
     if isinstance(a, Tensor):
@@ -209,7 +209,7 @@ def test_any_nest_comes_back(tmp_path: Path, tree: Any) -> None:
 
 
 class Counter:
-    """Something with a state."""
+    """An object with a state."""
 
     def __init__(self, start: int) -> None:
         self.weight = np.full(3, start, np.float32)
@@ -319,7 +319,7 @@ def test_map_location_in_all_of_pytorchs_forms(place: Any, tmp_path: Path) -> No
 
 
 class Part:
-    """Keeps a number, and refuses those below 0 after it has taken them."""
+    """A part that keeps a number; it stores a number below 0 before it refuses it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -334,7 +334,7 @@ class Part:
 
 
 def run_of(seed: int, number: int = 0) -> dict[str, Any]:
-    """Everything a training run has, after a step."""
+    """Return all parts of a training run, after a step."""
     mn.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     optimizer = optim.Adam(model.parameters(), lr=0.1 * (seed + 1))
@@ -353,7 +353,7 @@ def run_of(seed: int, number: int = 0) -> dict[str, Any]:
 
 
 def facts(parts: dict[str, Any]) -> dict[str, str]:
-    """The state of every part as text."""
+    """Return the state of every part as text."""
     return {name: json.dumps(part.state_dict(), default=lambda a: a.tolist()) for name, part in parts.items()}
 
 

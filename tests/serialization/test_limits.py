@@ -26,7 +26,7 @@ LIMITS = {
 
 
 def rows() -> dict[str, str]:
-    """The third column by the first."""
+    """Return the table's third column by the first."""
     found = re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]+?) \|", PAGE, re.MULTILINE)
     return {name: limit for name, limit in found if name != "File"}
 

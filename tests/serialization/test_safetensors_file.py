@@ -309,7 +309,7 @@ def valid() -> bytes:
 
 
 def survives(path: Path, content: bytes) -> None:
-    """ValueError, or arrays that are exactly what the library sees in the same bytes."""
+    """Check that reading raises a ValueError or gives exactly the library's arrays."""
     path.write_bytes(content)
     try:
         arrays, _ = read(path)
@@ -378,10 +378,10 @@ def test_short_cuts_whatever_a_file_says() -> None:
 
 
 def other_formats() -> dict[str, tuple[bytes, str]]:
-    """Files that are no safetensors, and what is said of them."""
+    """Return files of other formats, each with the words of its error."""
 
     class Trap:
-        """What must not run."""
+        """An object whose pickle must not run."""
 
         def __reduce__(self) -> Any:
             return exec, ("raise SystemExit('a pickle was run')",)

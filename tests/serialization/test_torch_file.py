@@ -1,4 +1,4 @@
-"""PyTorch's .pt files: what a state_dict holds comes back, and nothing that a file names is called."""
+"""PyTorch's .pt files: the values of a state_dict come back, and nothing that a file names is called."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def archive(data: bytes) -> bytes:
 
 
 class Evil:
-    """What a pickle runs when it is loaded."""
+    """An object whose pickle runs code when it is loaded."""
 
     def __reduce__(self) -> Any:
         return (exec, ("raise SystemExit('it was run')",))
@@ -91,7 +91,7 @@ def test_a_nest_is_saved_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_pytorch_of_every_form(tmp_path: Path) -> None:
-    """What torch.load gives for the same file: views, an expanded tensor, an optimizer, old and new zips."""
+    """We load the same as torch.load: views, an expanded tensor, an optimizer, old and new zips."""
     torch = pytest.importorskip("torch")
     net = torch.nn.Linear(3, 2)
     optimizer = torch.optim.Adam(net.parameters(), amsgrad=True)

@@ -1,4 +1,4 @@
-"""The machine for pickles makes what Python's own makes of plain values, and refuses every other word."""
+"""Our pickle machine loads plain values as Python's does, and refuses every other opcode."""
 
 from __future__ import annotations
 

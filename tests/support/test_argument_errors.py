@@ -136,7 +136,7 @@ def test_a_type_error_from_inside_is_not_misread() -> None:
 
 
 class Free(nn.Module):
-    """Takes whatever comes."""
+    """A module that takes any arguments."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Free(nn.Module):
 
 @dataclass(eq=False)
 class Recorded(nn.Module):
-    """A dataclass writes `__init__` after the class was made."""
+    """A dataclass, whose `__init__` is written after the class was made."""
 
     width: int
     depth: int = 2
@@ -155,7 +155,7 @@ class Recorded(nn.Module):
 
 
 class Abstract(nn.Module, abc.ABC):
-    """A class with a metaclass of its own."""
+    """A class with a custom metaclass."""
 
     @abc.abstractmethod
     def size(self) -> int: ...
@@ -171,7 +171,7 @@ class Concrete(Abstract):
 
 
 class Chosen(nn.Module):
-    """A `__new__` that passes no arguments on."""
+    """A class whose `__new__` passes no arguments on."""
 
     def __new__(cls, n: int) -> Any:
         return super().__new__(cls)
@@ -208,7 +208,7 @@ def test_signatures_are_those_of_init() -> None:
 
 
 class Other:
-    """As jax.Array, tensorflow.Tensor and cupy.ndarray look from outside."""
+    """An array of another library, as jax.Array, tensorflow.Tensor and cupy.ndarray look from outside."""
 
     def __init__(self, array: Any) -> None:
         self.array = array

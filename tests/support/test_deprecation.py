@@ -19,7 +19,7 @@ CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf
 
 
 def overdue(going: list[Going], now: str) -> list[str]:
-    """What should be gone by this version."""
+    """Return the names that should be gone by this version."""
     return [name for name, _, _, gone in going if version(now) >= version(gone)]
 
 
@@ -33,7 +33,7 @@ def test_what_goes_is_not_overdue_and_stands_in_the_changelog() -> None:
 
 @pytest.fixture(autouse=True)
 def going() -> Iterator[list[Going]]:
-    """The list of what goes, without what a test adds."""
+    """Give the list of names that go; remove a test's additions afterwards."""
     before = list(deprecation.GOING)
     yield deprecation.GOING
     deprecation.GOING[:] = before

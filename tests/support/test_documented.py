@@ -1,6 +1,6 @@
-"""help() says all of a normalization: formula, each argument with its default, shapes, an example that runs, sources.
+"""help() explains a normalization: formula, each argument with its default, shapes, an example that runs, sources.
 
-What a docstring describes is read out of its text here, and compared with the signature.
+These tests read the arguments out of a docstring's text and compare them with the signature.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ PUBLIC: dict[str, Callable[..., Any]] = {
 
 
 def resolved(name: str) -> Any:
-    """What a full name stands for: minorm.functional.linear is the function, although a module is called so too."""
+    """Return the object of a full name: minorm.functional.linear is the function, although a module has that name
+    too."""
     package, _, last = name.rpartition(".")
     try:
         return getattr(import_module(package), last)
@@ -49,8 +50,8 @@ def resolved(name: str) -> Any:
         return getattr(resolved(package), last)
 
 
-# Of tests/public_names.txt all but the layers: functions, classes with what they are made from, a Tensor's methods.
-# What minorm.diagnosis is made of is listed there, and documented in its own files.
+# All of tests/public_names.txt but the layers: functions, classes with their arguments, a Tensor's methods. The parts
+# of minorm.diagnosis are listed there, and documented in their files.
 PARTS = {f"minorm.diagnosis.{name}" for name in ("Measured", "Norm", "judge", "measure")}
 OTHERS: dict[str, Callable[..., Any]] = {
     name.replace("minorm.functional.", "F."): found
@@ -62,7 +63,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
     and (getattr(found, "__module__", None) or "").startswith("minorm")
     and found not in PUBLIC.values()
 }
-# What minorm.nn has beside the normalizations: all else that it shows, and its modules init, utils ...
+# The rest of minorm.nn beside the normalizations: its other public names, and its modules init, utils ...
 NN: dict[str, Callable[..., Any]] = {
     name.removeprefix("minorm."): found
     for name in public_names.listed()
@@ -75,7 +76,7 @@ EXTRAS = {  # examples that need more than the core
     "sklearn": "split_digits",
     "onnxruntime": "verify",
 }
-# Operators of a standard without a paper of their own
+# Operators of a standard without a paper
 PAPERLESS = {"nn.MeanVarianceNorm", "F.mean_variance_norm", "nn.Normalization", "F.normalization", "F.normalize"}
 
 
@@ -91,7 +92,7 @@ def described(text: str) -> dict[str, tuple[str, str]]:
 
 
 def arguments(public: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those of the signature, without the Tensor that a method is called on."""
+    """Return the arguments of the signature, without the Tensor that a method is called on."""
     if inspect.isclass(public) and public.__init__ is object.__init__:  # what a base's __new__ takes, it passes on
         return []
     if inspect.isclass(public) and issubclass(public, (Exception, Enum)) and "__init__" not in vars(public):
@@ -103,7 +104,7 @@ def arguments(public: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def missing(public: Callable[..., Any]) -> list[str]:
-    """What the docstring does not say of the arguments."""
+    """Return the arguments that the docstring lacks or describes wrongly."""
     found, wrong = described(inspect.getdoc(public) or ""), []
     for parameter in arguments(public):
         bracket, text = found.pop(parameter.name, ("", ""))

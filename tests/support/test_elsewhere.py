@@ -1,4 +1,4 @@
-"""Names that are not here: what the advice says is there is there, and what it is given for is not."""
+"""Advice about missing names: the name that it suggests exists, and the name that it is for does not."""
 
 from __future__ import annotations
 

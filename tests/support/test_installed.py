@@ -29,7 +29,7 @@ def install(
     metadata: str = "METADATA",
     file: str = "minorm/__init__.py",
 ) -> None:
-    """What pip leaves of a distribution, without its modules; `file` is one of those that it wrote."""
+    """Write the files that pip leaves for a distribution, without its modules; `file` is one that pip wrote."""
     folder = site / f"{name.replace('-', '_')}-{version}.{'dist' if metadata == 'METADATA' else 'egg'}-info"
     folder.mkdir()
     (folder / metadata).write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\nAuthor: {author}\n")

@@ -77,7 +77,7 @@ def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def malformed(good: Any) -> Iterator[Any]:
-    """Wrong from the start, or with something wrong, or nothing, in the place of one part."""
+    """Yield states that are wrong as a whole, or in which one part is wrong or missing."""
     yield from (wrong for wrong in WRONG if not isinstance(wrong, float))
     for path in places(good):
         for wrong in (*WRONG, GONE):

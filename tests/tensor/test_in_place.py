@@ -357,7 +357,7 @@ OPERATORS = [operator.iadd, operator.isub, operator.imul, operator.itruediv]
 
 
 def step(tensors: list[Any], kind: int, i: int, j: int, k: int, lib: Any) -> None:
-    """One statement on the tensors so far."""
+    """Run one statement, chosen by the numbers, on the tensors so far."""
     x, y = tensors[i % len(tensors)], tensors[j % len(tensors)]
     if kind == 0:
         tensors.append(VIEWS[k % len(VIEWS)](x))

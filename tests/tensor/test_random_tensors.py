@@ -1,4 +1,4 @@
-"""Random tensors: shapes, types, ranges, moments, and generators of one's own."""
+"""Random tensors: shapes, types, ranges, moments, and the user's generators."""
 
 from __future__ import annotations
 

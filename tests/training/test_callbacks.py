@@ -1,4 +1,4 @@
-"""Callbacks: which method is called when, what it is given, and that they leave bits and files alone."""
+"""Callbacks: the order of the calls, their arguments, and that they leave bits and files alone."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 class Killed(BaseException):
-    """What ends a run without asking."""
+    """An exception that ends a run at once, as a kill does."""
 
 
 def kill(steps: int) -> Any:

@@ -1,4 +1,4 @@
-"""A run on several ranks: the same files whoever carries them, one writer, and going on with another number."""
+"""A run on several ranks: the same files on any number of processes, one writer, and going on with another number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = Settings(epochs=2, batch_size=32, seed=3, ranks=4)
 
 
 class Killed(BaseException):
-    """What ends a run without asking."""
+    """An exception that ends a run at once, as a kill does."""
 
 
 def fit(out: Path, group: Group | None = None, settings: Settings = SETTINGS, kill: int = 99) -> list[Any]:

@@ -20,7 +20,7 @@ pytest.importorskip("sklearn")
 
 
 class Killed(BaseException):
-    """What ends a run without asking."""
+    """An exception that ends a run at once, as a kill does."""
 
 
 def kill_after(epoch: int) -> Any:

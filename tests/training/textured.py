@@ -1,6 +1,6 @@
 """602 pictures in five classes, as a phone's folder has them: 64 to 200 pixels, noisy, in colours that tell nothing.
 
-What tells a class is the outline of one shape, of any size, place and turn, on a striped ground.
+The class is the outline of one shape, of any size, place and turn, on a striped ground.
 """
 
 from __future__ import annotations

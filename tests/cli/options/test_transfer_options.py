@@ -1,4 +1,4 @@
-"""What --pixel-range makes of mean and std, what --freeze reads, and which options need a file."""
+"""--pixel-range scales mean and std, --freeze reads names, and some options need a file."""
 
 from __future__ import annotations
 

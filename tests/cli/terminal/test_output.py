@@ -1,4 +1,4 @@
-"""What the commands print: masked, in whatever encoding, and nothing past it."""
+"""The commands' output is masked, in any encoding, and nothing gets past the mask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def written(encoding: str, text: str) -> str:
-    """What reaches a stream of this encoding through the mask."""
+    """Return the text that reaches a stream of this encoding through the mask."""
     raw = io.BytesIO()
     stream = output.Masked(io.TextIOWrapper(raw, encoding))
     assert stream.write(text) == len(text)
@@ -87,7 +87,7 @@ def test_a_process_without_standard_output(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Terminal(io.StringIO):
-    """What a person sits at."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -135,7 +135,7 @@ WRITERS = {
     },  # config.py: show_config, whose purpose it is, prints what is ours
     "Console": set(),  # of rich: Screen is the one
     "sys.stdout.write": set(),
-    "sys.stderr.write": {"distributed/mpi.py"},  # through the mask, where there is one
+    "sys.stderr.write": {"distributed/mpi.py"},  # through the mask, if one is set
 }
 
 

@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
 
 
 def in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """From here to the end of the test."""
+    """Make stdout a terminal from here to the end of the test."""
     found = Terminal()
     monkeypatch.setattr(sys, "stdout", found)
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "200"}.items():
@@ -60,7 +60,7 @@ def test_texts_tables_and_styles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bar_with_a_line_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed meanwhile goes above the bar too, and rich takes it apart: it is masked before."""
+    """Text that is printed meanwhile also goes above the bar; rich would interpret it, so it is masked first."""
     terminal = in_a_terminal(monkeypatch)
     with output.masked():
         told = telling.BarTeller()

@@ -1,4 +1,4 @@
-"""Parts of pages: what names hold is text, and pictures are PNG files that other programs read."""
+"""Parts of pages: names are shown as text, and pictures are PNG files that other programs read."""
 
 from __future__ import annotations
 

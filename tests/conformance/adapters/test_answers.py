@@ -1,4 +1,4 @@
-"""Each runtime that is installed is right where it is known to be, and wrong where its defect is known."""
+"""Each installed runtime answers right, except in the cases where it has a known defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every framework's layers lack is refused before they are called, in words that name the framework."""
+"""Cases that a framework's layers lack are refused before a call, in words that name the framework."""
 
 from __future__ import annotations
 

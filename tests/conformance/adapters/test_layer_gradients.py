@@ -1,4 +1,4 @@
-"""Gradients of the frameworks that are installed: right where they are known to be, wrong where a defect is known."""
+"""The installed frameworks' gradients are right, except in the cases with a known defect."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ GRADIENTS = [name for name, case in CASES.items() if case.kind == "simple"]
 
 
 def as_case(case: NodeCase) -> Case:
-    """The normalization alone, as the judge has it."""
+    """Return the normalization alone as a case for the judge."""
     node = case.model.graph.node[0]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     arrays = tuple(case.inputs[: len(node.input)])

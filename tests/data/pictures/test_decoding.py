@@ -1,4 +1,5 @@
-"""read_image: every kind of picture file comes upright, square and in bytes; a file that is none is named."""
+"""read_image: every kind of picture file comes upright, square and in bytes; an error names a file that is not a
+picture."""
 
 from __future__ import annotations
 

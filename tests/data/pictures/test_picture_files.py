@@ -1,4 +1,4 @@
-"""What a picture file says of itself, against what Pillow makes of it; what no pixel needs is left out."""
+"""A picture file's size and orientation agree with Pillow's; the parts that no pixel needs are left out."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def moved(*numbers: float) -> Any:
 
 
 def pillows(name: str, v: float) -> Any:
-    """The operation as Pillow has it, of a picture."""
+    """Return Pillow's version of the operation, a function of a picture."""
     return {
         "Identity": lambda picture: picture,
         "ShearX": moved(1, v, 0, 0, 1, 0),

@@ -1,4 +1,4 @@
-"""Windows and mirrors: what is kept, how often each happens, and the errors."""
+"""Windows and mirrors: the pixels that stay, how often each happens, and the errors."""
 
 from __future__ import annotations
 

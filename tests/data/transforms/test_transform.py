@@ -1,4 +1,4 @@
-"""What all transforms share: batches and single images, arrays and Tensors, the generator, what stays."""
+"""All transforms take batches, single images, arrays and Tensors, draw from the generator, and keep their input."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def read(image: Any, x: float, y: float, smooth: bool, fill: float) -> Any:
-    """The element at (x, y), or what lies between four."""
+    """Return the element at (x, y), or the interpolation of its four neighbours."""
     if not smooth:
         column, row = round(x), round(y)
         inside = 0 <= row < image.shape[1] and 0 <= column < image.shape[2]

@@ -99,7 +99,7 @@ def untouched() -> Sick:
 
 
 def convention() -> Sick:
-    """Keras's momentum taken over as it stands."""
+    """Use Keras's momentum unchanged."""
     model = healthy()
     model[4].momentum = 0.99
     return Sick("momentum_convention", "4", model, "note")

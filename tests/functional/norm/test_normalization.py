@@ -254,7 +254,7 @@ def test_what_used_the_old_statistics_knows_that_they_changed():
         y.sum().backward()
 
 
-# Errors: operation, argument, what came, what was expected
+# Errors name the operation, the argument, the value and the expected one
 
 
 X, ONES = mn.randn(2, 6, 4, 4), mn.ones(6)

@@ -34,7 +34,7 @@ used: list[int] = []  # the type computed in of each product
 
 
 class CUBLASError(RuntimeError):
-    """What CuPy raises for a status that is not success."""
+    """The exception that CuPy raises for a status that is not success."""
 
 
 def gemmEx(

@@ -1,4 +1,5 @@
-// What cuda_fp16.h, cuda_bf16.h and the vector types give to kernels, for g++. Conversions round to the nearest even.
+// The parts of cuda_fp16.h, cuda_bf16.h and the vector types that kernels use, for g++. Conversions round to the
+// nearest even.
 #include <cstdint>
 
 struct alignas(16) uint4 { unsigned x, y, z, w; };

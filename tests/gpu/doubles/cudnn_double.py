@@ -1,6 +1,6 @@
 """A double of the module cudnn (nvidia-cudnn-frontend 1.12): graphs of a convolution, run by the reference.
 
-It takes the calls, names and order of steps of the documentation, and has plans where cuDNN 9 has kernels ready for an
+It takes the calls, names and order of steps of the documentation. It has plans where cuDNN 9 has kernels ready for an
 H200: for images in one order, weights in either, and a bias of their type behind a forward pass. It refuses sums behind
 a gradient, for which cuDNN compiles kernels.
 """
@@ -40,7 +40,7 @@ class cudnnGraphNotSupportedError(Exception):
 
 
 class Refused:
-    """What this cuDNN has no plan for; a test may add to it."""
+    """The cases for which this cuDNN has no plan; a test may add to them."""
 
     batch = 13  # images, whatever else
     biased: ClassVar[set[int]] = set()  # channels of a result with a bias
@@ -49,7 +49,7 @@ class Refused:
 
 
 class Plans:
-    """What can be tried out: so many plans, those that are left out, and what each takes."""
+    """The plans that can be tried: their number, the refused ones, and the milliseconds of each."""
 
     count = 3
     refused: ClassVar[set[int]] = {0}

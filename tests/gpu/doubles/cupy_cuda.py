@@ -1,6 +1,6 @@
 """The part of cupy.cuda that minorm uses, for the double: devices, memory and streams of a machine that is not there.
 
-There are two devices. `transfers` counts what a test of speed wants to be none. cupy_graphs.py captures.
+There are two devices. `transfers` counts the events that a test of speed wants to be zero. cupy_graphs.py captures.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class CUDARuntimeError(RuntimeError):
 
 
 class Transfers:
-    """What went between host and device since `clear`; while a stream is captured, CUDA refuses it."""
+    """Count the transfers between host and device since `clear`; CUDA refuses them while it captures a stream."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         self._to_host = self._to_device = 0
-        self.atomics = 0  # sums of floats in an order of their own
+        self.atomics = 0  # sums of floats in no fixed order
         self.events_awaited = 0  # by the host
         self.waits: list[tuple[int, int]] = []  # (stream, the stream whose work it waits for)
         self.places: list[tuple[int, int]] = []  # (device of that stream, device of the event that it waits for)
@@ -163,7 +163,7 @@ class Pool:
         self.used = self.held = 0
 
     def malloc(self, size: int) -> Any:
-        """What is served was counted before (`took`)."""
+        """Do nothing: `took` has already counted the memory."""
 
     def took(self, memory: np.ndarray) -> None:
         self.live[id(memory)] = memory

@@ -1,11 +1,11 @@
 """A double of the module cupy for machines without a GPU: arrays in NumPy's memory that are as strict as CuPy's.
 
-What NumPy allows and CuPy refuses is refused: NumPy arrays among the arguments, arguments that CuPy's functions lack,
-loops for types that CuPy has none for, implicit conversion to NumPy. What differs is as CuPy has it: reductions give
-arrays without axes, never numbers; where() of bfloat16 is float32; results lie in CuPy's order; of values that are
-written to one place any may be the last; fresh memory holds NaN. Every copy between host and
-device is counted, and so is everything that makes the host wait for a number. Kernels run on the shim.
-The tables are in cupy_types.py, functions in cupy_functions.py, devices in cupy_cuda.py.
+It refuses what NumPy allows and CuPy refuses: NumPy arrays among the arguments, arguments that CuPy's functions lack,
+types for which CuPy has no loop, implicit conversion to NumPy. Where the two differ, it does as CuPy: reductions give
+arrays without axes, never numbers; where() of bfloat16 is float32; results lie in CuPy's order; if several values are
+written to one place, any may be the last; fresh memory holds NaN. Every copy between host and device is counted, and so
+is everything that makes the host wait for a number. Kernels run on the shim. The tables are in cupy_types.py, functions
+in cupy_functions.py, devices in cupy_cuda.py.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ndarray:
             self.memory = np.lib.stride_tricks.as_strided(content.reshape(-1).view(dtype), shape, strides)
             assert self.memory.nbytes == content.nbytes
             assert np.may_share_memory(self.memory, content)
-        else:  # memory that somebody else has taken from the pool
+        else:  # memory that other code has taken from the pool
             self.memory = memptr.mem.content.view(dtype).reshape(shape)
             shares = np.may_share_memory(self.memory, memptr.mem.content)
             assert shares or not self.memory.size, "CuPy would not look at steps here"
@@ -218,13 +218,13 @@ class ndarray:
 
 
 def poison(memory: np.ndarray) -> None:
-    """NaN in every float type, -1 in integers: what reads before it writes shows."""
+    """Fill memory with NaN in every float type, -1 in integers, to reveal a read before the first write."""
     if memory.size:
         memory.reshape(-1, order="A").view(np.uint8)[...] = 0xFF
 
 
 def fresh(memory: Any, by: str = "copy", order: str = "C") -> ndarray:
-    """An array with memory of its own, on the current device, that the kernel `by` fills; "" where none does.
+    """Return an array with its own memory, on the current device, that the kernel `by` fills; "" if no kernel does.
 
     order: "C" lays it row by row, whatever NumPy has made; "K" leaves it as it is (cupy_orders.py).
     """
@@ -240,7 +240,7 @@ def fresh(memory: Any, by: str = "copy", order: str = "C") -> ndarray:
 
 
 def view(memory: np.ndarray, of: ndarray) -> ndarray:
-    """An array around memory of another, if it still is that."""
+    """Return an array around another's memory; a copy if the memory is no longer shared."""
     if not np.may_share_memory(memory, of.memory) and memory.size:
         near("copy", of)
         cupy_orders.turned.append(of.shape)  # the only reason why reshape() copies, but for gaps
@@ -252,7 +252,7 @@ def view(memory: np.ndarray, of: ndarray) -> ndarray:
 
 
 def near(name: str, array: ndarray) -> np.ndarray:
-    """The memory of an array on the current device; that of another one CuPy reads slowly, if at all."""
+    """Return the memory of an array on the current device; CuPy reads another device's slowly, if at all."""
     if array.device != Device():
         raise RuntimeError(f"{name}: the array is on {array.device}, the current device is {Device()}")
     return array.memory
@@ -291,7 +291,7 @@ threads = np.random.default_rng(0)  # the order in which the threads of a race c
 
 
 def raced(memory: np.ndarray, place: Any, given: Any) -> None:
-    """memory[place] = given, in no order: of several that come to one element any may be the last."""
+    """memory[place] = given, in no order: if several values go to one element, any may be the last."""
     places = np.arange(memory.size).reshape(memory.shape)[place]
     order = threads.permutation(places.size)
     where = np.unravel_index(places.reshape(-1)[order], memory.shape)
@@ -362,7 +362,7 @@ class Ufunc:
         kinds = {"add": "iIlLqQefd", "maximum": "iIlLqQfd", "minimum": "iIlLqQfd"}.get(self.__name__, "")
         if a.dtype.char not in kinds:
             raise TypeError(f"cupy.{self.__name__}.at has no {a.dtype}")
-        transfers.atomics += a.dtype.kind == "f"  # sums in an order of its own each time
+        transfers.atomics += a.dtype.kind == "f"  # sums in another order each time
         self.function.at(near("at", a), indices_of(index), content("at", b))
 
     def reduce(self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
@@ -372,7 +372,7 @@ class Ufunc:
 
 
 class Reduction:
-    """Over some axes, in CuPy's types; 16-bit floats are added up in float32."""
+    """A reduction over some axes, in CuPy's types; 16-bit floats are added up in float32."""
 
     def __init__(self, name: str) -> None:
         self.name, self.loops = name, cupy_types.loops(cupy_types.REDUCTIONS[name])

@@ -147,7 +147,8 @@ def _extreme(name: str) -> Callable[..., Array]:
 
 
 def _argsort(a: Array, axis: int = -1, kind: Any = None) -> Array:
-    """What is sorted along another axis than the last is a view: that axis was the last one meanwhile."""
+    """Sort the indices; along any axis but the last the result is a view, as CuPy moves that axis to the end to
+    sort."""
     _check_sorted(a, kind)
     memory = near("argsort", a)
     if axis in (None, -1, memory.ndim - 1):

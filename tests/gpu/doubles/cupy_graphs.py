@@ -1,4 +1,4 @@
-"""CUDA graphs for the double of CuPy: what is called while a stream is captured is written down, and not done.
+"""CUDA graphs for the double of CuPy: a captured stream records its calls and does not run them.
 
 To know the shapes of results, the double does compute during a capture; at its end all memory becomes what it was, and
 what was made meanwhile is filled with NaN. A replay calls everything again, in order, each result into the memory that
@@ -24,7 +24,7 @@ class Capture:
         self.inside = self.broken = False
 
     def undo(self) -> None:
-        """As if nothing had been computed."""
+        """Restore the memory, as if nothing had been computed."""
         known = {id(memory) for memory, _ in self.before}
         for memory in list(self.live.values()):
             if id(memory) not in known and memory.size:
@@ -54,13 +54,14 @@ def memory_at(addresses: Iterable[int], current: Any) -> list[np.ndarray]:
 
 
 def arrays_of(result: Any) -> list[Any]:
-    """The arrays of the double in what a function gives."""
+    """Return the double's arrays among a function's results."""
     parts = result if isinstance(result, (list, tuple)) else [result]
     return [part for part in parts if hasattr(part, "memory")]
 
 
 def recorded(function: Callable[..., Any], current: Any) -> Callable[..., Any]:
-    """A function that a capture writes down, but for what it calls in turn. `current.capture` is the capture."""
+    """Wrap a function so that a capture records its calls, but not those inside it. `current.capture` is the
+    capture."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:

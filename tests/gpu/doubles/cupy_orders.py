@@ -1,8 +1,8 @@
-"""In which order of memory CuPy gives what it computes, read from the source of CuPy 14.2.
+"""The order of memory of CuPy's results, read from the source of CuPy 14.2.
 
 A result has its elements row by row ("C"), whatever the arguments have: of ufuncs, reductions, products, take(),
-where(), concatenate(), sort(). So y * 0.5 of an array with the channels last has the channels second. What this file
-names does otherwise, and views are views.
+where(), concatenate(), sort(). So y * 0.5 of an array with the channels last has the channels second. The functions in
+this file are the exceptions, and views are views.
 
 test_cupy_double.py compares the double with this, and test_real_device.py CuPy itself.
 """
@@ -43,7 +43,7 @@ turned: list[tuple[int, ...]] = []  # the shapes of arrays that were copied into
 
 
 def note(to: np.ndarray, *sources: np.ndarray) -> None:
-    """Write down an array of which elements are read in one order of memory and written in another."""
+    """Note the shape of an array that is read in one order of memory and written in another."""
     arrays = [source for source in sources if isinstance(source, np.ndarray) and source.shape == to.shape]
     turned.extend(to.shape for array in arrays if _axes(array) != _axes(to))
 
@@ -71,7 +71,7 @@ def _of_nan_to_num(*_: Any, **__: Any) -> str:
 
 
 def _of_cumulated(array: Any, axis: int | None = None) -> str | tuple[int, ...]:
-    """An axis but the first comes to lie innermost; seen on a device."""
+    """Return the order after a cumulation: any axis but the first comes to lie innermost, as seen on a device."""
     if not axis:
         return "C"
     last = axis % array.ndim
@@ -89,7 +89,7 @@ ORDER: dict[str, Callable[..., Any]] = {  # by function: the order of its result
 
 
 def of(name: str, args: Any, options: Any) -> str | tuple[int, ...]:
-    """The order of the result of this call: as NumPy names it, or its axes from the outermost to the innermost."""
+    """Return the order of this call's result: NumPy's name for it, or its axes from the outermost to the innermost."""
     found = ORDER.get(name)
     return "C" if found is None else found(*args, **options)
 
@@ -183,12 +183,12 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 }
 
 
-# What gives no array, writes into one that is there, or gives columns of argwhere's.
+# Functions that give no array, write into an existing one, or give columns of argwhere's.
 NO_ORDER = {"copyto", "may_share_memory", "nonzero", "put_along_axis"}
 
 
 def check(cupy: Any, name: str) -> None:
-    """AssertionError where the result of the call lies otherwise than CALLS says."""
+    """Assert that the result of the call lies in the order that CALLS says."""
     call, order = CALLS[name]
     memory = cupy.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
     x = memory.transpose(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""What CuPy's functions take: types of the loops of each ufunc and reduction, signatures of functions; CuPy 14.2.
+"""The arguments of CuPy 14.2's functions: types of the loops of each ufunc and reduction, signatures of functions.
 
 A loop is written as NumPy writes it, `ff->f`; `n` stands for every integer type in turn, E is bfloat16. CuPy takes the
 first loop whose types all arguments can be cast to: where(c, bfloat16, bfloat16), which has no E, gives float32.

@@ -1,4 +1,5 @@
-"""Calls that together take every kernel, at sizes that are odd, or one; and what they give on the CPU and elsewhere."""
+"""Calls that together use every kernel, at sizes that are odd, or one; compare their results on the CPU and
+elsewhere."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ class Numbers:
         return mn.tensor(self.rng.standard_normal(shape).astype(self.dtype), device=self.device, requires_grad=True)
 
     def images(self) -> dict[str, mn.Tensor]:
-        """Of eight channels."""
+        """Return images of eight channels."""
         last = self(3, 5, 7, 8).detach().permute(0, 3, 1, 2)
         return {"one": self(1, 8, 1, 2), "some": self(6, 8, 3, 5), "vectors": self(41, 8), "channels last": last}
 
 
 def both(function: Callable[..., mn.Tensor], *inputs: mn.Tensor) -> Call:
-    """A call that gives the result and the gradients of all inputs."""
+    """Return a call that gives the result and the gradients of all inputs."""
 
     def run() -> list[mn.Tensor]:
         y = function(*inputs)
@@ -112,7 +113,7 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
 
 
 def seeded(function: Callable[..., mn.Tensor], *args: Any, **options: Any) -> mn.Tensor:
-    """What the function draws from the same numbers each time."""
+    """Call the function with the same seed each time."""
     mn.manual_seed(3)
     return function(*args, **options)
 
@@ -124,7 +125,7 @@ def stepped(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) ->
 
 
 def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -> list[mn.Tensor]:
-    """A step, and another as a CUDA graph."""
+    """Take a step eagerly, and another as a CUDA graph."""
     p.grad = gradient.detach()
     optimizer = make([p])
     optimizer.step()
@@ -139,7 +140,7 @@ def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -
 
 
 def casts(x: mn.Tensor) -> list[mn.Tensor]:
-    """To each other type and back, and between channels last and rows."""
+    """Cast to each other type and back, and between channels last and rows."""
     copying, found = select.backend(x.array).copying, []
     for other in CLOSE:
         rows = copying.full(x.shape, 0.5, other)
@@ -149,7 +150,7 @@ def casts(x: mn.Tensor) -> list[mn.Tensor]:
 
 
 def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]:
-    """Functions that a backend has and operations do not call, or not in 16 bits."""
+    """Call a backend's functions that operations do not call, or not in 16 bits."""
     a, b = x.detach().array, y.detach().array
     backend = select.backend(a)
     maths, wide = backend.elementwise, dtypes.compute_type(a.dtype)
@@ -170,14 +171,14 @@ def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]
 
 
 def calls(dtype: Any, device: str) -> Iterator[tuple[str, Call]]:
-    """What together takes all kernels."""
+    """Yield calls that together use all kernels."""
     numbers = Numbers(dtype, device)
     yield from norms(numbers)
     yield from others(numbers)
 
 
 def compare(dtype: Any, way: str) -> None:
-    """Each call on the GPU beside the CPU's own kernels."""
+    """Compare each call on the GPU with the CPU's own kernels."""
     for (name, here), (_, there) in zip(calls(dtype, "cpu"), calls(dtype, "cuda:0"), strict=True):
         for one, other in zip(here(), there(), strict=True):
             expected, found = (t.detach().cpu().numpy() for t in (one, other))
@@ -188,7 +189,7 @@ def compare(dtype: Any, way: str) -> None:
 
 
 def by_chunks(norm: Any, monkeypatch: Any) -> None:
-    """Rows go by chunks, as many as there can be, however short they are, and many threads merge them."""
+    """Cut rows into as many chunks as possible, however short they are, and let many threads merge them."""
     from minorm.kernels.gpu import softmax
 
     monkeypatch.setattr(softmax, "CHUNK", 2)
@@ -200,7 +201,7 @@ def by_chunks(norm: Any, monkeypatch: Any) -> None:
 
 
 def forget(norm: Any) -> None:
-    """Plans are made anew."""
+    """Clear the caches, so that plans are made anew."""
     call_table.calls.found.clear()  # which keep the plans of their calls
     for module in (norm, norm.norm_forward, norm.norm_backward):
         for function in vars(module).values():

@@ -1,4 +1,4 @@
-"""What the tests of kernels share: which kernels there are, instances compiled together, and how exact results are."""
+"""Helpers for the tests of kernels: the list of kernels, instances compiled together, and the bounds on errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def declared(file: str) -> dict[str, list[str]]:
 
 
 def left_out(file: str, names: Iterable[str]) -> set[tuple[str, str]]:
-    """(kernel, type) of a .cu file that these instances lack: each type stored, or computed where nothing is stored.
+    """Return each (kernel, type) of a .cu file that these instances lack; the type is the stored or else the computed
+    one.
 
     Functions that kernels are made with, as op::relu, count as kernels. Those of both have their types first.
     """
@@ -47,7 +48,7 @@ def left_out(file: str, names: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def most_threads(kernel: str) -> int:
-    """The threads of the largest block that any plan gives this instance."""
+    """Return the threads of the largest block that any plan gives this instance."""
     name, *words = re.split("[<>, ]+", kernel)
     if name == "merge_runs":
         return norm_plan.team(1 << 40, dtypes.int64 if "long" in words else dtypes.int32)

@@ -38,7 +38,7 @@ ARCHITECTURES = _architectures()
 
 
 class Resources(NamedTuple):
-    """What one kernel takes of a device."""
+    """The resources of a device that one kernel takes."""
 
     name: str
     registers: int

@@ -111,7 +111,7 @@ class Function:
 
 
 def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
-    """One argument in memory of its own, as wide as the kernel reads it."""
+    """Return one argument in separate memory, as wide as the kernel reads it."""
     arg = getattr(arg, "memory", arg)  # of an array of the double of CuPy
     if isinstance(arg, np.ndarray) and arg.ndim == 0 and arg.dtype.fields:
         raise KernelError(f"{name}: a struct as an array, which CuPy reads anew at every launch; pass a Struct of it")
@@ -187,14 +187,14 @@ def _shelf() -> tuple[Path, str]:
             if time.time() - file.stat().st_mtime > KEPT:
                 file.unlink(missing_ok=True)
         shelf = SHELF
-    except OSError:  # a checkout that nobody may write to
+    except OSError:  # a read-only checkout
         shelf = _folder(APART)
     return shelf, "\n".join([version, *FLAGS, FIBERS.read_text(), TYPES.read_text()])
 
 
 @functools.cache
 def _fibers() -> ctypes.CDLL:
-    """What runs the threads; kernels find it, and through it the C++ library, among the process's global names."""
+    """Load the library that runs the threads; kernels find it and the C++ library among the process's global names."""
     library = ctypes.CDLL(str(_on_shelf(FIBERS.read_text(), APART)), mode=ctypes.RTLD_GLOBAL)
     library.shim_message.restype = ctypes.c_char_p
     return library

@@ -46,7 +46,7 @@ def needed() -> list[tuple[Any, ...]]:
 
 
 def of_sums() -> list[tuple[Any, ...]]:
-    """Of the gradient of the bias: rows of all pixels, then columns of channels."""
+    """List the sums in the gradient of the bias: rows of all pixels, then columns of channels."""
     keys: list[tuple[Any, ...]] = []
     for (x_shape, w_shape, *how, _), dtype in itertools.product(CASES, instances.FLOATS):
         out = reference.conv.output_shape(x_shape[2:], w_shape[2:], *how)
@@ -163,7 +163,7 @@ def test_cudnn_where_it_is_there(case: Any, dtype: Any, cudnn: Any, gpu: Any, cu
 
 
 def forget(gpu: Any) -> None:
-    """What is known of another cuDNN."""
+    """Clear the backend's caches about another cuDNN."""
     gpu.conv_cudnn._call.cache_clear()
     gpu.conv_cudnn._handles.of_device.clear()
 
@@ -263,7 +263,7 @@ def test_tf32_is_for_those_who_ask(cudnn: Any, gpu: Any, cuda: Any, monkeypatch:
 
 @pytest.mark.parametrize("dtype", [np.float16, dtypes.bfloat16], ids=str)
 def test_sixteen_bits_go_into_products_as_they_are(dtype: Any, gpu: Any, cuda: Any) -> None:
-    """And come out in float32 where something is to be added: the bias costs no rounding of its own."""
+    """Products come out in float32 if a bias follows: adding it costs no extra rounding."""
     x, w, b, dy, _ = arrays(CASES[1], np.dtype(dtype))
     _, _, *how = CASES[1]
     there = [cuda.array(a) for a in (x, w, b, dy)]
@@ -271,7 +271,7 @@ def test_sixteen_bits_go_into_products_as_they_are(dtype: Any, gpu: Any, cuda: A
     y = gpu.forward(*there[:3], *how)
     gpu.backward(there[3], *there[:2], *how)
     assert cuda.transfers.launches["gemm"] == 3
-    assert cuda.transfers.launches["copy"] == 0  # nothing is widened by a launch of its own
+    assert cuda.transfers.launches["copy"] == 0  # no separate launch widens an array
     wide = reference.conv.forward(*(a.astype(np.float64) for a in (x, w, b)), *how)
     instances.close(y, wide.astype(dtype), 1, 0)
 

@@ -47,12 +47,12 @@ def needed() -> list[tuple[Any, ...]]:
 
 
 def laid(cuda: Any, x: np.ndarray, order: Any) -> Any:
-    """x on the device, its axes from the outermost to the innermost in this order."""
+    """Copy x to the device with its axes, from the outermost to the innermost, in this order."""
     return cuda.array(np.ascontiguousarray(x.transpose(order))).transpose(np.argsort(order).tolist())
 
 
 def steps(x: Any) -> list[int]:
-    """How far apart elements lie along the axes that have several, in elements."""
+    """Return the strides, in elements, of the axes with several elements."""
     return [step // x.itemsize for n, step in zip(x.shape, x.strides, strict=True) if n > 1]
 
 

@@ -1,4 +1,4 @@
-"""No kernel is left out: each runs on the CPU in every type, beside the CPU's own, at sizes that are odd, or one."""
+"""Every kernel runs on the CPU in every type, beside the CPU's own kernels, at sizes that are odd, or one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host asks of the device in a training step: each launch takes it some microseconds, whatever the size."""
+"""Count the host's launches in a training step: each takes some microseconds, whatever the size."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_sum_in_place_is_one_launch(cuda: Any) -> None:
 
 
 def test_gradients_that_are_repeated(cuda: Any) -> None:
-    """Of a sum and of a mean nothing is written out before the next operation; a leaf has memory of its own."""
+    """The gradient of a sum or a mean is not written out before the next operation; a leaf has its own memory."""
     x = mn.tensor(np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7, device="cuda", requires_grad=True)
     for reduce, value in (
         (lambda y: y.sum(), 1.0),

@@ -1,4 +1,4 @@
-"""matmul.py: what goes to cuBLAS as it is, what is widened, and the shapes of the results."""
+"""matmul.py passes arrays to cuBLAS as they are or widens them, and gives results of the right shapes."""
 
 from __future__ import annotations
 

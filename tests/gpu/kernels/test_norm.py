@@ -67,7 +67,7 @@ def norm() -> Iterator[bridge.Norm]:
 
 @pytest.fixture(params=["in registers", "by chunks"])
 def way(request: pytest.FixtureRequest, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Rows in registers, where they fit at all; or all in chunks, and in as many as there can be."""
+    """Keep rows in registers, if they fit; or cut all rows into as many chunks as possible."""
     if request.param == "by chunks":
         every_kernel.by_chunks(norm.norm, monkeypatch)
     yield request.param
@@ -75,7 +75,7 @@ def way(request: pytest.FixtureRequest, norm: bridge.Norm, monkeypatch: pytest.M
 
 
 class Problem:
-    """Arrays, and what is to come out, from the reference in float64."""
+    """Arrays and the expected results, from the reference in float64."""
 
     def __init__(self, form: str, stored: Any, of_parameters: Any, offset: float = 3.0, seed: int = 0) -> None:
         shape, axes, groups, param, order = FORMS[form]
@@ -213,7 +213,7 @@ def test_the_order_of_threads_changes_no_bit(form: str, way: str, norm: bridge.N
 
 
 def mutants() -> Iterator[tuple[str, str, str, int]]:
-    """(file, what stands there, what instead, which of them): each barrier, and indices that are off by one."""
+    """Yield (file, text, its replacement, which occurrence): each barrier, and indices that are off by one."""
     for file, unused in (
         ("norm_rows.cu", ()),
         ("norm_moments.cu", (0,)),

@@ -75,7 +75,7 @@ def gpu(cuda: Any) -> Any:
 
 
 def everything(pool: Any, store: Any, x: Any, case: Any) -> list[Any]:
-    """What all functions of a backend give."""
+    """Return the results of all functions of a backend."""
     there = store(x)
     last = reference.pool.has_channels_last(there)
     y, places = pool.max_forward(there, *case)
@@ -129,7 +129,7 @@ def test_known_windows_on_any_size(how: Any, n: int, c: int, h: int, w: int, cei
 
 
 def test_a_thread_has_sixteen_bytes_of_columns_or_channels(gpu: Any, cuda: Any) -> None:
-    """What the targets rest on: the usual windows never fall back to a thread an element."""
+    """The targets rest on this: the usual windows never fall back to one thread an element."""
     for dtype, width in ((dtypes.float32, 4), (dtypes.bfloat16, 8)):
         for how in (TWO, THREE, ONE):
             for side in (112, 56):

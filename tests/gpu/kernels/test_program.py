@@ -75,7 +75,7 @@ def test_what_brings_the_compiler_is_told(cuda: Any, monkeypatch: pytest.MonkeyP
 
 
 class Loaded:
-    """In the place of cupy.cuda.function.Module, which needs a driver."""
+    """A stand-in for cupy.cuda.function.Module, which needs a driver."""
 
     def load(self, binary: bytes) -> None:
         self.binary = binary
@@ -88,7 +88,7 @@ class Loaded:
 def test_cupy_compiles_with_its_own_options_and_finds_it_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What RawModule does but for the driver: CuPy's paths to the headers, its options, its folder of compiled kernels.
+    """RawModule without the driver uses CuPy's paths to the headers, its options and its folder of compiled kernels.
 
     CuPy before 14.2 compiled templates anew in every process; that is why the extras ask for 14.2.
     """

@@ -69,7 +69,7 @@ def test_a_broken_kernel_is_found(cuda: Any) -> None:
 
 
 class Fields:
-    """As structs.Struct."""
+    """A stand-in for structs.Struct."""
 
     def __init__(self, fields: np.ndarray) -> None:
         self.fields, self.ptr = fields, fields.ctypes.data

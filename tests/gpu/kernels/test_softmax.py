@@ -196,7 +196,7 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
 @pytest.mark.parametrize("dtype", sorted(dtypes.HALVES, key=str), ids=str)
 @pytest.mark.parametrize(("shape", "axis"), [((3, 100), -1), ((2, 1030), -1), ((3, 5, 4), 1)])
 def test_sixteen_bits_are_read_as_they_are(shape: Any, axis: int, dtype: Any, gpu: Any, cuda: Any) -> None:
-    """What autocast asks for: a result in float32, and a gradient of the type that was read."""
+    """Under autocast the result is float32, and the gradient has the type of the input."""
     x, dy = random(shape, dtype), random(shape, np.float32, 1)
     for name in ("softmax", "log_softmax"):
         y = getattr(reference, name)(x.astype(np.float64), axis)

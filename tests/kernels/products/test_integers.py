@@ -23,7 +23,7 @@ TYPES = st.sampled_from([np.int8, np.uint8])
 
 
 def whole(rng, shape, dtype):
-    """Any bytes; a fifth of the time only the least and the largest, whose sums are largest."""
+    """Draw any bytes; a fifth of the time only the smallest and the largest, which give the largest sums."""
     ends = np.iinfo(dtype)
     if rng.random() < 0.2:
         return rng.choice(np.array([ends.min, ends.max], dtype), shape)
@@ -70,7 +70,7 @@ def convolved(x, w, x_zero, w_zero, stride, padding, dilation, groups, bias):
 
 
 def rounded(sums, scale, zero, low, high, axis):
-    """To bytes: the product rounded to float32, then to the nearest whole number in exact arithmetic."""
+    """Convert sums to bytes: round the product to float32, then to the nearest whole number in exact arithmetic."""
     shape = [1] * sums.ndim
     shape[axis] = -1
     with np.errstate(over="ignore"):

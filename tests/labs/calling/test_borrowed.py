@@ -1,4 +1,4 @@
-"""A call of a library is seen, however it comes about; NumPy and Python's own modules are nobody's library."""
+"""The judge sees every call of a library, however it comes about; NumPy and Python's modules do not count as one."""
 
 from __future__ import annotations
 

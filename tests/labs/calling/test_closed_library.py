@@ -1,4 +1,4 @@
-"""Where students' tests run, each way to somebody else's normalization raises, and afterwards all is open again."""
+"""While students' tests run, each way to a library's normalization raises, and afterwards all is open again."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def halved(model):
 
 @pytest.fixture
 def halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function in a module of its own, with an import and something else."""
+    """A function in a separate module, with an import and something else."""
     (tmp_path / "halving.py").write_text(RIGHT)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("halving").halved
@@ -113,7 +113,8 @@ def shown():
 
 
 def test_in_a_students_process(halved: Any) -> None:
-    """What it builds there is its own, so the function must be there too; text that the judge asks for stays here."""
+    """The student's process builds its own objects, so the function must run there too; text for the judge stays
+    here."""
     used: list[str] = []
     with Remote(TEXT, "mine.py", Beside("minorm.labs.beside.lab00_axes"), 1 << 31) as remote:
         remote.allow(30)

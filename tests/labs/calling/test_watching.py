@@ -1,4 +1,4 @@
-"""A change of an argument in place is noticed, by name, whoever calls the function; nothing else is disturbed."""
+"""A change of an argument in place is noticed, by name, for every caller of the function; nothing else is disturbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the worker says beside values: where an error arose, and which assertion failed."""
+"""The worker returns values, and says where an error arose and which assertion failed."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_comparisons_with_a_library_earn_nothing_and_are_told_why(rows_of_tests:
 
 @pytest.mark.slow
 def test_nor_do_they_behind_walls(judge_changed: Any) -> None:
-    """What the file keeps from before is closed as well."""
+    """Functions that the file imported earlier are closed as well."""
     kept = "\nfrom minorm.functional import batch_norm\nfrom minorm.kernels.cpu.norm import forward as kernel\n"
     text = FUNCTIONAL.replace("F.batch_norm", "batch_norm")
     report = judge_changed(3, ("# %% [markdown]\n# ## To think about", f"# %%{kept}{TESTS}{text}\n# %% [markdown]\n#"))

@@ -56,7 +56,7 @@ BUGS = {
             [("    scaled = np.ldexp(x, -exponent)\n", "    exponent = 0 * exponent\n    scaled = x\n")],
             {OVERFLOW, NO_WIDER},
         ),
-        # a wider type, and there is none beyond float64
+        # a wider type, and no type is wider than float64
         (
             [
                 (
@@ -116,7 +116,7 @@ SMALL, GUARDED = "((4, 64), 1e-3, 0, 1e-8),", "((4, 64), 0.1, 0, 1e-2),"
         ([(SMALL, ""), (GUARDED, ""), (LONG, "")], {"bug: eps in 16 bits", "bug: eps outside the root"}),
         # a loose bound
         ([("0.5 * ulp", "1.5 * ulp")], {TOWARDS_0}),
-        # a quarter of a unit: nobody can do that
+        # a quarter of a unit: no function can do that
         ([("0.5 * ulp", "0.25 * ulp")], {RIGHT, *BUGS}),
         # compared with N - 1: a wrong test
         (

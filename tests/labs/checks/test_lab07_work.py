@@ -229,7 +229,7 @@ def kernels() -> Any:
 
 
 class Handed:
-    """A student who has handed in this kernel."""
+    """A student with this kernel."""
 
     def __init__(self, kernels: Any, name: str) -> None:
         self.kernels, self.name = kernels, name

@@ -77,7 +77,7 @@ def compiled() -> dict[tuple[str, ...], Numbered]:
 
 @pytest.fixture
 def run(compiled: dict[tuple[str, ...], Numbered]) -> Callable[..., None]:
-    """Asks the checks of these titles about somebody who has handed in these pieces."""
+    """Run the checks with these titles for a student who has handed in these pieces."""
 
     def native(kind: str, pieces: tuple[str, ...], function: str, **options: Any) -> Any:
         return getattr(beside, function)(compiled[pieces], **options)

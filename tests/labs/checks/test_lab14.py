@@ -140,7 +140,7 @@ def test_wrong_answers(lost: Any, changes: list[tuple[str, str]], expected: set[
 
 
 def test_zeros_earn_nothing() -> None:
-    """What the checks call gives zeros, and the walk leaves zeros; operations alone are right."""
+    """The functions that the checks call give zeros, and the walk leaves zeros; only the operations are right."""
     lab = catalogue.find(14)
     module, _ = submission.load(changed(14), "mine.py")
     module.order_of = lambda graph, root: []

@@ -135,7 +135,7 @@ def test_weak_and_wrong_tests(lost: Any, changes: list[tuple[str, str]], expecte
 
 
 def test_micro_batches_are_not_kept_for_later(lost: Any, tmp_path: Any) -> None:
-    """The last step runs in a process that has seen none: what is put together from memory is not there."""
+    """The last step runs in a process that has seen no micro-batch, so it cannot put them together from memory."""
     kept = (
         ("    n, mean, var = total\n    xhat", "    KEPT.append((x, t, w, b))\n    n, mean, var = total\n    xhat"),
         ("    n, _, var = total\n", WHOLE),

@@ -1,4 +1,4 @@
-"""A wrong function costs its own task, and no more; nobody gets points for what is not theirs."""
+"""A wrong function costs only its own task, and students get no points for functions that are not theirs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Replaceable(Here):
 def rows(
     number: int, *changes: tuple[str, str], hangs: tuple[str, ...] = (), tasks: Collection[str] = ()
 ) -> list[Outcome]:
-    """Of all tasks, or of some."""
+    """Return the rows of all tasks, or of some."""
     lab = catalogue.find(number)
     some = dataclasses.replace(lab, items=[item for item in lab.items if item.task in (tasks or lab.tasks)])
     module, _ = submission.load(changed(number, *changes), "mine.py")
@@ -162,7 +162,7 @@ def _costs_its_own_task(
 
 
 def test_without_it_the_penalty_cascades() -> None:
-    """What `Here`, which replaces nothing, still does; so the tests above test something."""
+    """`Here` replaces nothing, so the penalty still cascades; this shows that the tests above test something."""
     lab = catalogue.find(1)
     module, _ = submission.load(changed(1, DDOF), "mine.py")
     assert tasks_lost(lab.run(Here(module, lab.beside), 1)) == {"1.1", "1.2", "1.4", "1.5"}
@@ -242,7 +242,7 @@ def test_tasks_are_listed_in_words(words: list[str], text: str) -> None:
 
 
 class Recording:
-    """A student of whom each process is known: what it was given, and what it was asked about."""
+    """A student that notes, for each process, the solved tasks that it got and the tasks that it was asked about."""
 
     def __init__(self, wrong: Collection[str], lost: Collection[str]) -> None:
         self.wrong, self.lost = wrong, lost
@@ -257,7 +257,7 @@ class Recording:
         self.processes.append((set(functions), set()))
 
     def allow(self, seconds: float, where: Any = None) -> None:
-        """No limit."""
+        """Set no limit."""
 
     def asked(self, task: str) -> None:
         self.processes[-1][1].add(task)

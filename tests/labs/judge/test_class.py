@@ -155,7 +155,7 @@ def test_ctrl_c_ends_all_judges_and_leaves_the_table_whole(tmp_path: Path) -> No
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """Return the processes that a process has started."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a look at a file shows before it runs, and where the CSV says it."""
+"""A first look at a file, before it runs, shows copies and variants, and the CSV lists them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ READ = """
 
 
 def in_mask(code: str) -> str:
-    """The right solution of lab 0 but for what to_mask does."""
+    """Return the right solution of lab 0 with another body of to_mask."""
     assert MASK in SOLUTION
     return SOLUTION.replace(MASK, code.strip())
 

@@ -1,4 +1,4 @@
-"""What students hand in: the changed one of several files, folders with checkpoints, archives, and worse."""
+"""Students hand in several files with one changed, folders with checkpoints, archives, and worse."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_links_pipes_and_too_many_files_have_a_row_that_says_so(tmp_path: Path) 
 
 
 def test_folders_in_folders_without_end_have_a_row_that_says_so(tmp_path: Path) -> None:
-    """A zip that somebody hands in can hold them; walking down would end the grading of all."""
+    """A zip that a student hands in can hold them; walking down would end the grading of the whole class."""
     path = tmp_path / "eve"
     for _ in range(990):
         path.mkdir()  # with its parents at once it would call itself for each
@@ -184,7 +184,7 @@ def test_folders_in_folders_without_end_have_a_row_that_says_so(tmp_path: Path) 
 
 
 def damaged(path: Path, kind: str) -> None:
-    """An archive that nobody can unpack, each in its own way."""
+    """Write an archive that cannot be unpacked; each kind is damaged in another way."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("lab00_axes.py", b" " * (65 << 20) if kind == "bomb" else SOLUTION)
     data = bytearray(path.read_bytes())

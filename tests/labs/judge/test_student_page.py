@@ -1,4 +1,4 @@
-"""A student's page: everything of the report, nothing that runs or loads, and a name of its own."""
+"""A student's page: everything of the report, nothing that runs or loads, and a name that no other page has."""
 
 from __future__ import annotations
 

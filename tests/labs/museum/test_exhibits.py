@@ -27,7 +27,7 @@ def arrays(text: str) -> dict[str, Any]:
 
 
 def page(letter: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The arguments on the page, and what each tool gave."""
+    """Return the arguments on the page, and each tool's result."""
     plaque = PLAQUES[letter]
     text = (PAGES / plaque.page).read_text()
     operator, _, said = re.findall(r"^(\w+), opset (\d+)(.*), in \[", text, re.MULTILINE)[0]

@@ -1,4 +1,4 @@
-"""Code in a process of its own, with the sealed modules and without NumPy: what a wall does cannot be undone."""
+"""Run code in a separate process, with the sealed modules and without NumPy: the effect of a wall cannot be undone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BEGIN = entry.BEGIN.replace("from minorm.labs.sealed import entry\nentry.main()\
 
 
 def alone(code: str, *arguments: str) -> str:
-    """What the code prints; AssertionError with what it says where it fails."""
+    """Run the code and return its output; raise an AssertionError with its stderr if it fails."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", BEGIN + code, *arguments, str(walls.PACKAGE)],
         capture_output=True, text=True, check=False,

@@ -1,8 +1,8 @@
-"""Submissions that want points for nothing, from cheats.txt: what each does, in which lab, what it may earn at most.
+"""Submissions that want points for nothing, from cheats.txt: each with its trick, its lab, and the most it may earn.
 
-A cheat is code at the end of a lab's file with stubs. Paths stand in braces: {neighbour} is somebody's full solution,
-{folder} the folder of all submissions, {csv} the table of grades, {solutions} and {checks} those of the checkout.
-Pieces that several share stand in angle brackets.
+A cheat is code at the end of a lab's file with stubs. Paths stand in braces: {neighbour} is another student's full
+solution, {folder} the folder of all submissions, {csv} the table of grades, {solutions} and {checks} those of the
+checkout. Pieces that several share stand in angle brackets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Cheat(NamedTuple):
-    """Code, and the points that it may get."""
+    """A cheat: its code, and the points that it may get."""
 
     lab: int
     code: str

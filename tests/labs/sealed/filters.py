@@ -1,4 +1,4 @@
-"""What a filter says of a call: its instructions run here, as the kernel runs them."""
+"""Run a filter's instructions on a call, as the kernel runs them, and return the verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.labs.sealed import syscalls
 
 
 def said(program: Sequence[bytes], name: str, arguments: tuple[int, ...] = ()) -> int:
-    """The value that the filter returns for a call of this name; one that is in no list has the number 999."""
+    """Return the filter's value for a call of this name; a name in no list has the number 999."""
     number = (syscalls.numbers() | syscalls.starting()).get(name, 999)
     machine = syscalls.ARCHITECTURES[platform.machine()]
     data = struct.pack("=iIQ6Q", number, machine, 0, *(arguments + (0,) * 6)[:6])

@@ -1,4 +1,4 @@
-"""Cheats earn nothing that they have not worked for, hang nothing, and change nobody's marks but their own.
+"""Cheats earn nothing that they have not worked for, hang nothing, and change no other student's marks.
 
 They are graded in one folder, with an honest file before and one behind them, through the real command.
 """
@@ -30,7 +30,7 @@ needs_walls = pytest.mark.skipif(not finding.find().stand, reason="this system h
 
 
 def written(folder: Path, lab: int, names: list[str]) -> dict[str, str]:
-    """Put cheats and honest files there; the contents that must not change."""
+    """Write cheats and honest files there; return the contents that must not change."""
     folder.mkdir()
     file = f"{catalogue.find(lab).file}.py"
     solution, stub = (SOLUTIONS / file).read_text(), catalogue.notebook(catalogue.find(lab))
@@ -77,7 +77,7 @@ def check(tmp_path: Path, lab: int, names: list[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """No process of a student's is there any more."""
+    """Check that no process of a student is left."""
     yield
     deadline = time.monotonic() + 5
     while (left := strangers()) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What is written counts, whether its file has a name or not; what cannot be counted is refused."""
+"""All writes count, whether their file has a name or not; writes that cannot be counted are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that no rule names cannot be opened, whoever asks; a folder's rule holds for all below it."""
+"""No user can open files that no rule names; a folder's rule holds for all below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sealed process is given, how it is limited, and how it ends."""
+"""A sealed process gets a pipe and an empty folder, has limits, and surely ends."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_what_must_never_be_allowed_is_not(machine: str) -> None:
 
 
 def result(name: str, arguments: tuple[int, ...] = (), writes: bool = False, opens: bool = True) -> int:
-    """What the filter says of a call."""
+    """Return the filter's verdict on a call."""
     return said(seccomp._program(syscalls.numbers(), writes, opens), name, arguments)
 
 

@@ -1,4 +1,4 @@
-"""What happens to the trial's files is seen, and afterwards they are gone."""
+"""The trial sees every change of its files, and removes them afterwards."""
 
 from __future__ import annotations
 

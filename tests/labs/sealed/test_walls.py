@@ -1,4 +1,4 @@
-"""Each wall by itself: what came through would be a hole; a machine without walls says so, and grades nobody."""
+"""Each wall by itself lets nothing through; a machine without walls says so, and grades no submission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout of whole channels, and the kind that keeps mean and variance: what is dropped, how often, and eval()."""
+"""Dropout of whole channels, and the kind that keeps mean and variance: the dropped values, how often, and eval()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the layers share: PyTorch's state, the meaning of momentum, modes, freezing, types, backends."""
+"""The normalization layers share PyTorch's state, the meaning of momentum, modes, freezing, types and backends."""
 
 from __future__ import annotations
 
@@ -463,7 +463,7 @@ def test_large_numbers_of_float64_are_no_overflow():
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_a_product_that_overflows_under_autocast():
-    """What a GradScaler's step leaves out, because its gradients are not finite, the statistics leave out as well."""
+    """The statistics leave out the batches that a GradScaler's step leaves out because gradients are not finite."""
     mn.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     x = mn.randn(8, 4)

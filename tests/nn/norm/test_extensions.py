@@ -1,4 +1,4 @@
-"""What the layers beyond PyTorch's have in common: files, copies, types, export, a row in the summary."""
+"""All layers beyond PyTorch's support files, copies, types, export, and a row in the summary."""
 
 from __future__ import annotations
 

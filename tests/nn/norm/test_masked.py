@@ -115,7 +115,7 @@ def test_several_ranks_are_refused(rng):
 
 @pytest.mark.parametrize("compute_dtype", [None, mn.float64])
 def test_masked_micro_batches_in_another_type(compute_dtype, rng):
-    """`accumulate_stats` merges what each channel has of its own, at an offset of 1e4."""
+    """`accumulate_stats` merges each channel by its own count, at an offset of 1e4."""
     x = (rng.standard_normal((6, 3, 5)) + 1e4).astype(np.float32)
     mask = rng.random((6, 3, 5)) < 0.5
     mask[:2, 1] = False

@@ -136,7 +136,7 @@ def test_export_sends_nothing_and_writes_batch_normalization(tmp_path: Path, tra
 
 
 def network() -> nn.Sequential:
-    """Deep enough that what a layer sees depends on the statistics before it."""
+    """Build a network so deep that a layer's input depends on the statistics before it."""
     mn.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3), nn.ReLU(),

@@ -1,4 +1,4 @@
-"""What `inspect` says of files that load and of files that do not."""
+"""`inspect` describes files that load and files that do not."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def module(name: str) -> ModuleType:
 
 
 def broken(count: int, start: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Without other processes, one for each model would take hours: nothing is known of types, which is refused."""
+    """Convert broken models without other processes, which would take hours; unknown types are refused."""
     monkeypatch.setattr(sandbox, "infer", lambda model: {})
     monkeypatch.setattr(sandbox, "try_all", lambda *given, **options: sandbox.Stage("absent", "not asked"))
     corpus, mutations = module("corpus"), module("mutations")

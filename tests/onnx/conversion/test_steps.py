@@ -254,7 +254,7 @@ def model(entry: Case) -> Any:
 
 
 def results(proto: Any, feeds: dict[str, Any]) -> Any:
-    """By onnxruntime; None where it has no such version."""
+    """Return onnxruntime's results; None if it lacks the version."""
     feeds = {name: feeds[name] for name in (entry.name for entry in proto.graph.input)}
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -294,7 +294,7 @@ ONE_HOT_9 = [np.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]])]
 
 
 def by_hand(entry: Case) -> Any:
-    """The meaning of versions that onnxruntime does not have."""
+    """Compute the versions that onnxruntime does not have."""
     operator, _, inputs, _, _, attributes, _ = entry
     x = inputs[0] if inputs else None
     if operator in BINARY:

@@ -35,7 +35,7 @@ def net() -> nn.Sequential:
 
 
 def foreign(model: Any) -> Any:
-    """The same file, written by another program."""
+    """Change the file so that it looks written by another program."""
     model.producer_name = "somebody"
     del model.metadata_props[:]
     model.metadata_props.add(key="theirs", value="kept")
@@ -48,7 +48,7 @@ def nodes(model: Any) -> list[Any]:
 
 
 def moved(module: Any, x: Tensor = X) -> Any:
-    """The module after a step in training, which changes all its tensors."""
+    """Train the module for a step, which changes all its tensors."""
     module.train()
     optimizer = mn.optim.SGD(module.parameters(), lr=0.1)
     (module(x) ** 2).mean().backward()

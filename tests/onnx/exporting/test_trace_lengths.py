@@ -288,7 +288,7 @@ POSITIONS = {
 
 
 def in_pytorch(name: str, model: Any, x: Any) -> Any:
-    """The same, computed by PyTorch; None for what has weights."""
+    """Compute the same with PyTorch; return None for modules with weights."""
     torch = pytest.importorskip("torch")
     t = torch.tensor(x)
     if isinstance(model, nn.Conv2d):

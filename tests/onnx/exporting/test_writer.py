@@ -166,7 +166,7 @@ def test_that_is_an_error_where_the_axis_was_asked_to_be_free() -> None:
 
 
 class Shortcut(nn.Module):
-    """`out += shortcut(x)`, as residual networks are written."""
+    """A module with `out += shortcut(x)`, as residual networks have it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def test_a_change_of_a_part_is_refused_by_name() -> None:
 
 
 class Counting(nn.Module):
-    """Buffers that forward changes: one the result needs, and others that it does not."""
+    """A module whose forward changes buffers: the result needs one of them, and not the others."""
 
     def __init__(self) -> None:
         super().__init__()

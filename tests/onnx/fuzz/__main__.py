@@ -46,7 +46,8 @@ MARGIN = 1 << 30  # of address space, above which the system refuses
 
 
 def memory(which: str) -> int:
-    """Bytes this process has (VmRSS), or has had at most since they were last counted from new (VmHWM); 0 elsewhere."""
+    """Return this process's bytes now (VmRSS) or their peak since the last reset (VmHWM); 0 if the system is not
+    Linux."""
     if sys.platform != "linux":
         return 0
     with open("/proc/self/status") as file:
@@ -54,7 +55,7 @@ def memory(which: str) -> int:
 
 
 def count_anew() -> int:
-    """Give back what is idle, and let VmHWM begin again; what the process has now."""
+    """Free idle memory and reset VmHWM; return the bytes that the process has now."""
     gc.collect()
     kernels.empty_cache()
     with open("/proc/self/clear_refs", "w") as file:
@@ -106,7 +107,7 @@ def chunk(numbers: range, seeds: Any, report: Any) -> None:
 
 
 def once(number: int, seeds: Any, folder: str, report: Any, ends: collections.Counter[str]) -> float:
-    """Run one case; how long it took."""
+    """Run one case; return the seconds that it took."""
     case = cases.make(number, seeds, folder)
     start = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, HANGS)
@@ -131,7 +132,7 @@ def say(report: Any, number: int, name: str, text: str) -> None:
 
 
 def start(numbers: range, seeds: Any) -> tuple[int, Any]:
-    """The process and its report."""
+    """Start a process for these cases; return its id and its report."""
     report = tempfile.TemporaryFile()  # noqa: SIM115  the process writes it after this returns
     report.write(b"%-12d\n" % numbers.start)
     report.flush()
@@ -150,7 +151,7 @@ def start(numbers: range, seeds: Any) -> tuple[int, Any]:
 
 
 def finish(report: Any, status: int) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """The failures it found, and what it counted, None where it came to no end."""
+    """Return a process's failures and its counts; None for the counts if it did not come to its end."""
     report.seek(0)
     first, *rest = report.read().splitlines()
     lines = [json.loads(line) for line in rest]

@@ -77,7 +77,7 @@ def make(number: int, seeds: list[Seed], folder: str) -> Case:
 
 
 def run(case: Case) -> str:
-    """How it ended: the stage that refused it, or "ran", or "differentiated"; raises AssertionError for a bug."""
+    """Run a case; return the stage that refused it, or "ran", or "differentiated". A bug raises AssertionError."""
     try:
         if case.path:
             inspection.inspect(case.path, MAX_BYTES)
@@ -132,7 +132,7 @@ def write_back(model: Any, train: bool | None) -> None:
 
 
 def feed(case: Case, entry: Any) -> Any:
-    """An array as the graph declares it, of a size that a caller would pass."""
+    """Return an array as the graph declares it, of a size that a caller would pass."""
     given = case.arrays.get(entry.name)
     if given is not None and given.dtype == entry.dtype and case.rng.random() < 0.8:
         array = given
@@ -148,7 +148,7 @@ def feed(case: Case, entry: Any) -> Any:
 
 
 def judge(error: BaseException, kinds: Any) -> None:
-    """AssertionError unless the error, and what it was made from, are minorm's own or ValueErrors, with a message."""
+    """Assert that the error and its causes are minorm's own or ValueErrors, and have a message."""
     assert isinstance(error, kinds), f"a raw {trail(error)}"
     link: BaseException | None = error
     while link is not None:

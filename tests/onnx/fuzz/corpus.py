@@ -1,4 +1,4 @@
-"""The models that the fuzz begins with: small sound models of every operator, and some of ours with more than one node.
+"""The fuzz's first models: small sound models of every operator, and some of ours with more than one node.
 
 A seed is a model and the arrays that it takes. Most come from the node tests of the onnx package; what those lack is
 made here: initializers, functions, branches, weights in another file, training graphs.
@@ -209,7 +209,7 @@ def body(nodes: list[Any], inputs: list[str], outputs: list[str]) -> Any:
 
 
 def loop() -> list[Any]:
-    """A loop in a loop: matrices, a sequence that grows, and what is collected."""
+    """A loop in a loop: matrices, a sequence that grows, and collected results."""
     inner = h.make_node(
         "Loop", ["i", "go", "s"], ["s3"], name="inner",
         body=body(
@@ -240,7 +240,7 @@ def loop() -> list[Any]:
 
 
 def waiting() -> list[Any]:
-    """Until the data say that it is enough, with a branch in each turn."""
+    """A loop that the data end, with a branch in each turn."""
     choice = h.make_node(
         "If", ["c"], ["b"],
         then_branch=body([h.make_node("Tanh", ["a"], ["o"])], [], ["o"]),
@@ -256,7 +256,7 @@ def waiting() -> list[Any]:
 
 
 def scan() -> list[Any]:
-    """Backwards along the last axis but one, what is collected along the last."""
+    """A Scan that goes backwards along the first axis and collects its results along the last."""
     inside = [
         h.make_node("MatMul", ["h", "v"], ["p"]),
         h.make_node("Add", ["p", "e"], ["q"]),

@@ -29,7 +29,7 @@ OPERATORS = sorted({operator for operator, _ in registry.READERS})
 
 
 def mutation(weight: int) -> Callable[[Mutation], Mutation]:
-    """Register it."""
+    """Register a mutation; `weight` says how often it is drawn."""
 
     def register(function: Mutation) -> Mutation:
         MUTATIONS.extend([function] * weight)
@@ -87,25 +87,25 @@ def nodes(model: Any) -> list[Any]:
 
 
 def a_node(rng: random.Random, model: Any) -> Any:
-    """One of them; an empty one if it is missing."""
+    """Draw a node; return an empty one if the model has no nodes."""
     found = nodes(model)
     return rng.choice(found) if found else onnx.NodeProto()
 
 
 def names(model: Any) -> list[str]:
-    """Values, and some that are not values."""
+    """Return the names of values, and some names that no value has."""
     found = [name for node in nodes(model) for name in (*node.input, *node.output)]
     return [*found, *(entry.name for entry in model.graph.input), "", "nothing", "x"]
 
 
 def whole(rng: random.Random) -> int:
-    """Mostly small, often large enough to hurt, sometimes absurd."""
+    """Draw an integer: mostly small, often large enough to hurt, sometimes absurd."""
     kind = rng.random()
     return rng.choice(SMALL if kind < 0.5 else LARGE if kind < 0.85 else ABSURD)
 
 
 def real(rng: random.Random) -> float:
-    """As whole."""
+    """Draw a float, ordinary or extreme."""
     return rng.choice(REAL) if rng.random() < 0.6 else rng.uniform(-4, 4)
 
 

@@ -50,7 +50,7 @@ class Trial:
         return corpus.seeds()
 
     def __call__(self, contents: bytes) -> str:
-        """How it ended; raises AssertionError for a bug."""
+        """Try a model; return how it ended, and raise AssertionError for a bug."""
         rng = random.Random(contents)
         path = self.path if rng.random() < 0.3 else ""
         if path:
@@ -67,7 +67,7 @@ class Trial:
         return end
 
     def changed(self, contents: bytes, largest: int, number: int) -> bytes:
-        """Another model to try, which a number draws; the same one where that would be too large."""
+        """Draw a changed model with this number as the seed; return the same one if the change would be too large."""
         rng = random.Random(number)
         model = onnx.ModelProto()
         try:

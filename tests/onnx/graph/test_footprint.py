@@ -36,7 +36,7 @@ def bare(nodes: int) -> bytes:
 
 
 def independent(message: Any) -> int:
-    """The same count over the objects that protobuf has made."""
+    """Count the same over the objects that protobuf has made."""
     parts, total = footprint.PARTS, 0
     for field, value in message.ListFields():
         repeated = hasattr(value, "append") or hasattr(value, "add")

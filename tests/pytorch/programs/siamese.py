@@ -1,4 +1,4 @@
-"""One network for two pictures: distances of pairs and triplets, with a loss that is a Module of its own."""
+"""One network for two pictures: distances of pairs and triplets, with a loss that is a separate Module."""
 
 import random
 

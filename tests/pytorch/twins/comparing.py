@@ -109,7 +109,7 @@ def _short(found: Any) -> str:
 
 
 def difference(ours: Any, theirs: Any, summed: bool) -> str:
-    """What distinguishes two arrays in words; nothing where they agree."""
+    """Describe how two arrays differ; "" if they agree."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"is {ours.dtype}{ours.shape}, expected {theirs.dtype}{theirs.shape}"
     if ours.dtype.kind != "f":

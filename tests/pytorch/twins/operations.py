@@ -82,7 +82,7 @@ def aliases(name: str) -> list[str]:
 
 
 def compare(name: str, sample: Any, alias: str | None = None) -> Iterator[str]:
-    """What differs, in words; nothing where nothing does. An alias is called instead of the name."""
+    """Yield the differences in words; nothing if the results agree. An alias is called instead of the name."""
     operation = OPERATIONS[name]
     theirs = operation.op if operation.op is not None else operation.method_variant
     yield from _compared(name, sample, theirs, function(alias or operation.name))

@@ -66,7 +66,7 @@ def compare(mine: Any, theirs: Any, arguments: tuple[Any, Any], what: str = "", 
 
 
 def leaves(value: Any) -> Any:
-    """The nest with tensors of PyTorch as leaves of their own, contiguous."""
+    """Copy the nest; its tensors of PyTorch become separate, contiguous leaves."""
     if isinstance(value, torch.Tensor):
         copy = value.detach().clone(memory_format=torch.contiguous_format)
         return copy.requires_grad_(value.requires_grad)

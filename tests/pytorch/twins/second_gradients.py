@@ -22,7 +22,7 @@ MOST = 50  # elements of a leaf that finite differences are taken for
 
 
 class Setting:
-    """One sample in both libraries: the functions, what they are called with, and the weights v and w."""
+    """One sample in both libraries: the functions, the arguments of their calls, and the weights v and w."""
 
     def __init__(self, theirs: Callable[..., Any], mine: Callable[..., Any], given: tuple[Any, Any, Any]) -> None:
         """given: the first argument, the others, and those by name."""

@@ -1,4 +1,4 @@
-"""What a sample of pictures looks like: sizes as Pillow says them, colours, names that a mirror would make wrong."""
+"""Describe a sample of pictures: the sizes that Pillow gives, colours, class names that a mirror would make wrong."""
 
 from __future__ import annotations
 

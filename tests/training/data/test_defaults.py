@@ -16,7 +16,7 @@ COLOURED, GREY = (200, 40, 90), (90, 90, 90)
 
 
 def arrays(tmp_path: Path, count: int, size: int = 4) -> str:
-    """An .npz file with so many training images."""
+    """Write an .npz file with `count` training images."""
     path = tmp_path / f"{count}.npz"
     x, y = np.zeros((count, size, size), np.uint8), np.arange(count) % 2
     np.savez(path, x_train=x, y_train=y, x_test=x[:4], y_test=y[:4])
@@ -26,7 +26,7 @@ def arrays(tmp_path: Path, count: int, size: int = 4) -> str:
 def pictures(
     root: Path, size: tuple[int, int], colour: Any = COLOURED, names: tuple[str, ...] = ("a cat", "dog")
 ) -> str:
-    """A folder of ten pictures a class, (width, height) each, and one of another size."""
+    """Write a folder with ten pictures a class, (width, height) each, and one of another size."""
     image = pytest.importorskip("PIL.Image")
     for name in names:
         (root / name).mkdir(parents=True)

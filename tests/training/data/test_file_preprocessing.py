@@ -1,4 +1,4 @@
-"""What an ONNX file says of classes and scaling: one of minorm, one of Ultralytics, and others."""
+"""Read classes and scaling from an ONNX file: one of minorm, one of Ultralytics, and others."""
 
 from __future__ import annotations
 

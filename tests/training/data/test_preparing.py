@@ -1,4 +1,4 @@
-"""What a data set's name becomes: batches with mean 0 and deviation 1, changed as the settings say; names; weights."""
+"""A data set's name gives batches with mean 0 and deviation 1, changed as the settings say; names; weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""log.csv reads back to the bits that were written, and what is no log is named."""
+"""log.csv reads back to the bits that were written, and an error names a file that is not a log."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ def sets(count: int, seed: int = 0) -> Any:
 
 
 class Killed(BaseException):
-    """What ends a run without asking."""
+    """An exception that ends a run at once, as a kill does."""
 
 
 def cut(out: Path, settings: Settings = SETTINGS) -> Path:
-    """A run of 60 images that was killed after epoch 2."""
+    """Start a run of 60 images and kill it after epoch 2."""
 
     def after_epoch(row: Any) -> None:
         if row["epoch"] == 2:

@@ -22,7 +22,7 @@ needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="there is no fl
 
 
 def in_a_thread(folder: Path) -> list[str]:
-    """What another run in the folder is told."""
+    """Return the answer that another run in the folder gets."""
     said: list[str] = []
 
     def other() -> None:
@@ -151,7 +151,7 @@ def test_a_file_that_another_user_has_left_locks_nothing() -> None:
 
 @contextmanager
 def as_user(user: int) -> Iterator[None]:
-    """Files are opened in the name of this user."""
+    """Open files in the name of this user."""
     os.seteuid(user)
     try:
         yield

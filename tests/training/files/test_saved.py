@@ -25,7 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def refused(folder: Path, parts: dict[str, Any]) -> str:
-    """What resuming says, which names the file."""
+    """Return the message of a failed resume; it must name the file."""
     save_training(folder / CHECKPOINT, **parts)
     with pytest.raises(ValueError) as caught:
         Run.resume(str(folder), sets=SETS)

@@ -18,7 +18,7 @@ from minorm.training import (
 
 
 def drawn(seed: int, classes: int = 4, count: int = 60, digits: int = 9) -> tuple[Any, Any]:
-    """Labels, of which the last class has none, and probabilities; few digits make ties."""
+    """Draw labels, none of the last class, and probabilities; few digits make ties."""
     rng = np.random.default_rng(seed)
     scores = np.round(rng.dirichlet(np.ones(classes), count), digits)
     return rng.integers(0, classes - 1, count), scores

@@ -1,4 +1,4 @@
-"""The report of a classifier: its numbers are scikit-learn's, and what cannot be told is said."""
+"""The report of a classifier has scikit-learn's numbers, and names those that cannot be computed."""
 
 from __future__ import annotations
 

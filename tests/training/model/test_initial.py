@@ -1,4 +1,4 @@
-"""Weights to begin with: what fits by name and shape is that of the file to the bit, and all else is named."""
+"""Initial weights: those that fit by name and shape equal the file's to the bit, and all others are named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drawn(seed: int, classes: int = 10) -> nn.Module:
 
 @pytest.fixture
 def weights() -> dict[str, np.ndarray]:
-    """Of a network for ten classes."""
+    """Return the weights of a network for ten classes."""
     return values(drawn(1))
 
 

@@ -1,4 +1,4 @@
-"""What builds a checkpoint's model: one of ours, or code that the user names; a checkpoint alone never runs any."""
+"""A checkpoint's model is one of ours, or built by code that the user names; a checkpoint alone never runs code."""
 
 from __future__ import annotations
 

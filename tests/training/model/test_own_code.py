@@ -1,4 +1,4 @@
-"""FILE.py:FUNCTION: what was read is what is run, and a sentence for every function that is not what it says."""
+"""FILE.py:FUNCTION runs the code that was read, and explains why it refuses a wrong function or file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a file says of its model and of pictures: a run all, an ONNX file what it declares, others nothing."""
+"""Files describe their model and its pictures: a run completely, an ONNX file by its declarations, others not at
+all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of parameters that is counted is that of the model that is made."""
+"""The count of parameters agrees with the model that is built."""
 
 from __future__ import annotations
 

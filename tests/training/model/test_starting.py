@@ -1,4 +1,4 @@
-"""What a run begins with: heads that stay or are drawn anew, and what is said of them."""
+"""Starting a run from a file: heads that stay or are drawn anew, and the messages about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_names(names: list[str]) -> Preprocessing:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A run's folder, of four classes called 0 to 3."""
+    """Return the folder of a run with four classes called 0 to 3."""
     out = str(tmp_path_factory.mktemp("run"))
     Run(SETTINGS, out, sets=sets()).fit()
     return out
@@ -83,7 +83,7 @@ def test_a_setting_that_needs_the_head_of_a_model_without_one(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An ONNX file that knows its four classes and its scaling, and ends with a Softmax."""
+    """Return the path of an ONNX file that knows its four classes and its scaling, and ends with a Softmax."""
     onnx = pytest.importorskip("minorm.onnx")
     path = tmp_path_factory.mktemp("graph") / "net.onnx"
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4),

@@ -1,4 +1,4 @@
-"""The loss of a run is the one that its settings name, with their smoothing and weights, in float32."""
+"""A run uses the loss that its settings name, with their smoothing and weights, in float32."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGITS = np.random.default_rng(0).standard_normal((4, 2))
 
 
 def expected(gamma: float, smoothing: float, weight: Any) -> float:
-    """By the formula, in float64."""
+    """Return the loss by its formula, in float64."""
     log_p = LOGITS - np.log(np.exp(LOGITS).sum(1, keepdims=True))
     labels = TRAIN.arrays[1]
     q = (np.eye(2)[labels] * (1 - smoothing) + smoothing / 2) * weight

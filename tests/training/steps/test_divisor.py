@@ -63,7 +63,7 @@ class Case:
         return model
 
     def batches(self, cuts: list[int], rank: int = 0, ranks: int = 1) -> list[Any]:
-        """Batches that end at the cuts, and of each of them the part of a rank."""
+        """Cut the data into batches at these places, and return a rank's part of each."""
         places = np.split(np.arange(len(self.x)), cuts)
         mine = [part[rank::ranks] for part in places if len(part)]
         return [(mn.tensor(self.x[part]), mn.tensor(self.y[part])) for part in mine]

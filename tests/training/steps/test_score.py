@@ -1,4 +1,4 @@
-"""Score: accuracy is right / counted, of labels and of pixels, and there is none where targets are no classes."""
+"""Score: accuracy is right / counted, of labels and of pixels; targets without classes have no accuracy."""
 
 from __future__ import annotations
 

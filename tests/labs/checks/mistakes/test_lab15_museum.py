@@ -50,7 +50,7 @@ MADE: dict[str, list[tuple[str, str]]] = {
 
 @pytest.fixture(autouse=True)
 def mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task alone whose functions the mistakes are about."""
+    """Keep only the checks of the task whose functions the mistakes concern."""
     monkeypatch.setattr(checks.LAB, "items", [item for item in checks.LAB.items if item.task == "15.4"])
 
 

@@ -18,7 +18,7 @@ from tests.labs.checks.ways import ways_lab02, ways_lab03, ways_lab06
 from tests.labs.conftest import changed
 
 WAYS: dict[int, Any] = {2: ways_lab02, 3: ways_lab03, 6: ways_lab06}
-# What such a submission has done: another function of the task, or a case in which the way is right.
+# Rows that such a submission still earns: another function of the task, or a case in which the way is right.
 EARNED = {
     "2.4": {"Chan: two pieces as one"},
     "3.4": {"in RMSNorm, which is not centered"},
@@ -30,7 +30,7 @@ LONG = {("3.1", "loops"), ("3.1", "finite differences about the mean")}
 
 
 def outcomes(number: int, task: str, text: str) -> list[Outcome]:
-    """The rows of a task's checks, but those that train, for the solution with these functions in place of its own."""
+    """The rows of a task's checks, but those that train, for the solution with these functions put in."""
     lab = catalogue.find(number).of_task(task)
     quick = [item for item in lab.items if isinstance(item, Check) and item.seconds <= SECONDS]
     module, _ = submission.load(changed(number), "mine.py")

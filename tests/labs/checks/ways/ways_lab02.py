@@ -175,7 +175,7 @@ def moments(nest, x, centered):
     ],
 }  # fmt: skip
 
-# The task, what is done in place of it, the code, and words of the message.
+# The task, the forbidden way to do it, the code, and words of the message.
 CHEATS: list[tuple[str, str, str, str]] = [
     ("2.1", "NumPy's, and nonsense where the mean is large", """
 def naive(x):

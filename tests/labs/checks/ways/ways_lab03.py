@@ -169,7 +169,7 @@ TOGETHER = """for j in range(x4.shape[2]):
             dx[:, :, j, i] = (g * (forward(x4 + e) - forward(x4 - e))).sum(axis=(2, 3)) / (2 * h)
 """
 
-# The task, what is done in place of it, the code, and words of the message.
+# The task, the forbidden way to do it, the code, and words of the message.
 CHEATS: list[tuple[str, str, str, str]] = [
     ("3.1", "finite differences", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5): return _differences(x, g, axes, eps)

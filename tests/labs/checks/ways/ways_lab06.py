@@ -186,7 +186,7 @@ def forward(nest, x, s, b, equation, dtype=None):
     return like(nest, yCAST, x), Statistics.of(mean.ravel(), 0 * mean.ravel(), var.ravel(), rstd.ravel())
 """
 
-# The task, what is done in place of it, the code, and words of the message.
+# The task, the forbidden way to do it, the code, and words of the message.
 CHEATS: list[tuple[str, str, str, str]] = [
     ("6.1", "np.spacing of the narrow types", """
 def ulp(v, name):

@@ -11,12 +11,12 @@ FLOAT = np.float32
 
 
 def drawn(*shape: int) -> Any:
-    """Numbers that look trained, the same for the same shape."""
+    """Return numbers that look trained, the same for the same shape."""
     return np.random.default_rng(sum(shape)).normal(0, 0.5, shape).astype(FLOAT)
 
 
 def classifier(graph_of: Any, **more: Any) -> Any:
-    """As PyTorch's older exporter writes it: conv, norm, pool, and a head `fc` of 7 classes."""
+    """Build a file as PyTorch's older exporter writes it: conv, norm, pool, and a head `fc` of 7 classes."""
     nodes = [
         h.make_node("Conv", ["x", "conv.weight"], ["/conv/Conv_output_0"], name="/conv/Conv"),
         h.make_node(
@@ -43,7 +43,7 @@ def classifier(graph_of: Any, **more: Any) -> Any:
 
 
 def plain(graph_of: Any) -> Any:
-    """As tools write it that keep no modules: products and sums, tensors called by what they are of."""
+    """Build a file as tools without modules write it: products and sums, and tensors named after their operation."""
     nodes = [
         h.make_node("MatMul", ["x", "first.w_0"], ["t0"], name="MatMul.0"),
         h.make_node("Add", ["t0", "first.b_0"], ["t1"], name="Add.0"),

@@ -1,4 +1,4 @@
-"""Files of other makers as classifiers to train on: which head is found, what the input becomes, what is refused."""
+"""Use files of other makers as classifiers to train on: the head that is found, forms of the input, and refusals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SIZE = 8
 
 
 class Flat(torch.nn.Module):  # type: ignore[misc]
-    """A Reshape that repeats the batch of the example."""
+    """A module whose Reshape fixes the batch size of the example."""
 
     def forward(self, x: Any) -> Any:
         return x.reshape(int(x.shape[0]), -1)
 
 
 class Stretched(torch.nn.Module):  # type: ignore[misc]
-    """A token for each image, written for one image."""
+    """A module with one token an image, written for a batch of one image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ChannelsLast(torch.nn.Module):  # type: ignore[misc]
 
 
 class Two(torch.nn.Module):  # type: ignore[misc]
-    """Features that nothing with weights follows, and logits."""
+    """A module with two outputs: features that no layer with weights follows, and logits."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def pooled(*last: Any) -> Any:
 
 
 def written(model: Any, channels_last: bool = False, dtype: Any = None, **options: Any) -> bytes:
-    """By PyTorch's exporter, for one image."""
+    """Return the file that PyTorch's exporter writes for one image."""
     x = torch.zeros(1, 3, SIZE, SIZE, dtype=dtype)
     x = x.permute(0, 2, 3, 1).contiguous() if channels_last else x
     file = io.BytesIO()
