@@ -56,7 +56,7 @@ class Source:
 
     @property
     def image_type(self) -> Any:
-        """The type of the images that it takes: that of its weights, or the type that a graph declares for its input."""
+        """The type of the images that it takes: that of its weights, or the declared type of a graph's input."""
         if self.kind != "onnx":
             parameters = () if self.model is None else self.model.parameters()  # None: it is built for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)

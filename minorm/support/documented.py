@@ -109,8 +109,8 @@ def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClas
     return fill
 
 
-# `import minorm` documents some hundred functions, so the code below takes few microseconds for each: it reads arguments
-# from a function's code (inspect takes ten times as long), and composes entries that functions share once.
+# `import minorm` documents some hundred functions, so the code below takes few microseconds for each: it reads
+# arguments from a function's code (inspect takes ten times as long), and composes entries that functions share once.
 
 _NONE = inspect.Parameter.empty
 
