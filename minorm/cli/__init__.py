@@ -1,4 +1,4 @@
-"""The command line, `minorm demo`, `train`, `export`, `check` and more: one file a command, each with `add` and `run`.
+"""The command line: `minorm demo`, `train`, `export`, `check` and more. Each command is a file with `add` and `run`.
 
 Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wrong usage, 130 stopped with Ctrl-C.
 """
@@ -14,7 +14,7 @@ from typing import NoReturn
 import minorm
 from minorm.support import installed
 
-try:  # with another project's minorm/__init__.py in the place of ours, this is where it shows
+try:  # this fails if another project's minorm/__init__.py has replaced ours
     from minorm.cli import (
         check,
         completion,
@@ -42,15 +42,15 @@ from minorm.support.startup import INTERRUPTED, startup
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line each, although they repeat what was given."""
+    """A parser that reports each error in one line, even if the error repeats an argument with line breaks."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and how it is meant; ends the process with code 2."""
+        """Print the error and the usage, and end the process with code 2."""
         super().error(printable(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command and return its exit code."""
     startup.begun = True
     with output.masked(for_good=argv is None):
         return _run(argv)
@@ -67,14 +67,14 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt as stop:
         return _stopped(args.command, str(stop), at_once=argv is None)
     except BrokenPipeError:  # `minorm check model.onnx | head`
-        sys.stderr.close()  # nobody reads any more; keep the interpreter from saying so
+        sys.stderr.close()  # the reader is gone; keep the interpreter from saying so
         return 1
     except EXPECTED as error:
-        if startup.pressed:  # what Ctrl-C interrupted has made an error of it
+        if startup.pressed:  # the interrupted code turned Ctrl-C into an error
             return _stopped(args.command, "", at_once=argv is None)
         if args.traceback:
             raise
-        said = str(error) or "short of memory"  # which a bare MemoryError leaves out
+        said = str(error) or "short of memory"  # a bare MemoryError has no text
         output.complain(f"minorm {args.command}: {said.removeprefix(f'{args.command}: ')}")
         return 2 if isinstance(error, UsageError) else 1
     finally:
@@ -82,7 +82,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _stopped(command: str, advice: str, at_once: bool) -> int:
-    output.note("")  # below what the terminal shows of Ctrl-C
+    output.note("")  # go below the ^C that the terminal shows
     output.note(f"minorm {command}: stopped{f'; {advice}' if advice else ''}")
     if at_once:  # taking down scikit-learn in good order can last half a second
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """`minorm check`: what is in an ONNX model, does minorm run and train it, and does onnxruntime agree?
 
-The checker and onnxruntime run in a process of their own with a time and a memory limit: a broken or hostile file
-can crash them, and then the answer is "crashed", not a crash.
+The checker and onnxruntime run in a separate process with a time and a memory limit: a broken or hostile file can
+crash them, and then the command reports "crashed" and goes on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is found and the verdicts; returns 1 if one is a failure."""
+    """Print the findings and the verdicts; return 1 if a verdict is a failure."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
@@ -68,14 +68,14 @@ def run(args: argparse.Namespace) -> int:
     from minorm.onnx.exporting import examples
 
     if args.html is not None:
-        page = atomic.destination(args.html, "check")  # an error now, and not after the work
+        page = atomic.destination(args.html, "check")  # raises an error now, and not after the work
         if os.path.realpath(args.model) == page:
             raise ValueError(f"--html {args.html} is the model itself; expected another file")
     given, values = shape_option.parse(args.shape), input_option.parse(args.input)
     found = inspect(args.model, args.max_bytes, args.external_root)
     guess = examples.Guess(given, values, Required(found.proto.graph).lengths)
     if found.inputs:
-        examples.settled(found.inputs, guess)  # an error now, where they do not fit
+        examples.settled(found.inputs, guess)  # raises an error now if they do not fit
     judged = judge(found, args.model, guess, args.seconds)
     verdicts = judged.verdicts
     report = Report(found, verdicts, judged.size, found.layers(judged.seen))

@@ -1,7 +1,7 @@
 """The judges of `minorm check`: minorm, the checker, onnxruntime, and whether the two agree.
 
-Inputs are guessed. What only a guess refuses is no failure: another one is tried, and where none fits both programs,
-the verdict is that nothing was run.
+Inputs are guessed. If the model fails on a guess, that is not a failure of the model: the next guess is tried. If no
+guess fits both programs, the verdict is that nothing was run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from minorm.onnx.checking.profiling import Seen
     from minorm.onnx.exporting.examples import Guess
 
-AGAIN = 3  # other sizes that onnxruntime is asked for, where it refuses one that minorm takes
-MOST = 24  # sizes that it is asked for, where minorm takes none
+AGAIN = 3  # other sizes to try in onnxruntime, if it refuses one that minorm takes
+MOST = 24  # sizes to try in onnxruntime, if minorm takes none of them
 
 
 @dataclass
 class Judged:
-    """What was found: the verdicts; the shapes of the inputs that minorm ran on, and what its nodes made of them."""
+    """The verdicts, the shapes of the inputs that minorm ran on, and the shapes and counts that its nodes produced."""
 
     verdicts: list[Verdict]
     size: dict[str, tuple[int, ...]]
@@ -35,7 +35,7 @@ class Judged:
 
 
 def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
-    """Ask all of them."""
+    """Run all judges, and return their verdicts."""
     from minorm.onnx.checking import sandbox, verification
     from minorm.onnx.exporting import examples
 
@@ -47,7 +47,7 @@ def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
         fed = examples.exact(found.inputs, guess)
     answer = sandbox.ask(path, _arrays(found, fed), checker=how, seconds=seconds)
     checker = _checker(how, answer)
-    if not answer["checker"].passed and how:  # it stopped there; onnxruntime may think otherwise
+    if not answer["checker"].passed and how:  # the checker refused the file; onnxruntime may still take it
         answer = sandbox.ask(path, _arrays(found, fed), checker="", seconds=seconds)
     for other in islice(accepted, AGAIN) if args is not None and _refuses(answer) else ():
         again = sandbox.ask(path, _arrays(found, other), checker="", seconds=seconds)
@@ -79,7 +79,7 @@ def _arrays(found: Inspection, args: Any) -> dict[str, Any] | None:
 
 
 class _Accepted(Iterator[Any]):
-    """The guesses that minorm runs on, one after another."""
+    """Iterates over the guessed inputs on which minorm runs."""
 
     def __init__(self, found: Inspection, guess: Guess) -> None:
         from minorm.onnx.exporting import examples
@@ -106,7 +106,7 @@ class _Accepted(Iterator[Any]):
             self.refused.append(args)
 
     def verdict(self, path: str, seconds: float) -> Verdict:
-        """What is said where minorm ran on none."""
+        """Return minorm's verdict if it ran on none of the guesses."""
         from minorm.onnx.checking import sandbox
         from minorm.onnx.exporting import examples
 

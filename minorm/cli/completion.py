@@ -36,7 +36,7 @@ def run(commands: Any, args: argparse.Namespace) -> int:
 
 
 def _options(parser: Any) -> dict[str, str]:
-    """The long options, those of `labs grade` and its like among them, each with its choices."""
+    """Return the long options with their choices; options of subcommands such as `labs grade` are included."""
     found: dict[str, str] = {}
     for action in parser._actions:
         choices = " ".join(map(str, action.choices or ()))
@@ -48,14 +48,14 @@ def _options(parser: Any) -> dict[str, str]:
 
 
 def _words(parser: Any) -> str:
-    """What may follow the command: `list start check grade` of labs."""
+    """Return the words that may follow the command: for labs, `list start check grade`."""
     return " ".join(
         str(word) for action in parser._actions if not action.option_strings for word in action.choices or ()
     )
 
 
 def _found(parsers: Mapping[str, Any]) -> list[str]:
-    """Lines for bash and zsh that put into `found` what may stand where `word` does, the place-th after minorm."""
+    """Return lines for bash and zsh that set `found` to the words that may replace `word`, which is number `place`."""
     choices = [
         f'*:{name}:{option}) found="{words}" ;;'
         for name, parser in parsers.items()

@@ -1,4 +1,4 @@
-"""`--config FILE.toml`: the long options of a command as keys, `batch-size = 32`; what the command line says wins."""
+"""`--config FILE.toml`: the long options of a command as keys, `batch-size = 32`; the command line overrides them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_IN_A_FILE = ("help", "config", "resume", "other-images", "trust", "traceback
 
 
 def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """The values by the names that `args` has for them. UsageError names the file and the key that is wrong."""
+    """Return the values by their names in `args`. UsageError names the file and the wrong key."""
     with opening.regular(path, "config") as file:
         try:
             given = tomllib.load(file)
@@ -22,7 +22,7 @@ def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
             raise UsageError(f"{path} is no TOML file: {error}") from error
     known = {
         option.removeprefix("--"): action
-        for action in parser._actions  # argparse has no other list of what was declared
+        for action in parser._actions  # argparse has no public list of the declared options
         for option in action.option_strings
         if option.startswith("--")
     }
@@ -36,7 +36,7 @@ def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
 
 
 def _value(path: str, key: str, value: Any, action: argparse.Action) -> Any:
-    """As if the command line had said it."""
+    """Convert the value as if it had come from the command line."""
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
             raise UsageError(f"{path}: {key} is {value!r}; expected true or false")

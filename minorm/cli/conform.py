@@ -1,7 +1,7 @@
-"""`minorm conform`: which runtime computes normalizations as ONNX says? It takes all of them, or those of a file.
+"""`minorm conform`: which runtime computes normalizations as ONNX says? It tests all of them, or those in a file.
 
-It asks minorm, onnxruntime, onnx's reference evaluator and PyTorch, and of twelve others those that are installed. Each
-runs in another process, so that one that crashes or hangs is an answer, and not the end of the command.
+It runs minorm, onnxruntime, onnx's reference evaluator and PyTorch, and those of twelve others that are installed. Each
+runs in another process: if one crashes or hangs, that is its verdict, and the command goes on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cells; returns 1 if one of minorm's is wrong or a runtime could not run."""
+    """Print the cells; return 1 if one of minorm's is wrong or a runtime could not run."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
@@ -107,7 +107,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """The nodes with this verdict, by runtime, cause (or what was seen, where none is known) and page of the cause."""
+    """Return the nodes with this verdict, by runtime, cause (the observation if no cause is known) and its page."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
@@ -133,7 +133,7 @@ def _show(report: Report) -> None:
 
 
 def _by_version(cells: list[Cell], names: list[str]) -> Any:
-    """A line a version of an operator, a column a runtime."""
+    """Return a table with a row for each version of an operator and a column for each runtime."""
     rows: dict[str, list[Cell]] = {}
     for cell in cells:
         rows.setdefault(f"{cell.operator} {cell.opset}", []).append(cell)
@@ -144,7 +144,7 @@ def _by_version(cells: list[Cell], names: list[str]) -> Any:
 
 
 def _by_runtime(cells: list[Cell], names: list[str]) -> Any:
-    """A line a runtime, and the operators in which it is wrong."""
+    """Return a table with a row for each runtime, which lists the operators it computes wrongly."""
     table = _table("runtime", "cells", "wrong in")
     for name in names:
         of = [cell for cell in cells if cell.runtime == name]
@@ -170,7 +170,7 @@ def _count(cells: list[Cell]) -> str:
 
 
 def _told(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
-    """Wrong cells: runtime and known defect (or what was seen, where none explains it), operator, case, versions."""
+    """Return the wrong cells by runtime and defect (the observation if no defect is known), operator, and case."""
     told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for cell in cells:
         if cell.verdict == "wrong":

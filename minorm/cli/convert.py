@@ -1,4 +1,4 @@
-"""`minorm convert`: an ONNX model at another opset."""
+"""`minorm convert` writes an ONNX model at another opset."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, and say what became of the normalizations."""
+    """Convert, and print notes on changed normalizations."""
     extras.need("onnx")
     import minorm.onnx
     from minorm.onnx.graph import encoding

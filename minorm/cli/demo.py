@@ -1,4 +1,4 @@
-"""`minorm demo`: the main job on real images. Train, save, export, prove it in onnxruntime, draw a picture.
+"""`minorm demo` does the main job on real images: it trains, saves, exports, verifies in onnxruntime, draws a picture.
 
 Every claim is a Check; the command's exit code is 0 only if all of them hold.
 """
@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
 
 @dataclass
 class Trained:
-    """One finished run and what was recorded on the way."""
+    """A finished run, with its time, its losses and the watched BatchNorm layers."""
 
     run: Any
     watch: Any
@@ -56,7 +56,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim, what was found, and whether it holds; `detail` is shown below the table."""
+    """A claim: the value found, the value wanted, and whether it holds; `detail` is printed below the table."""
 
     name: str
     found: str
@@ -66,7 +66,7 @@ class Check:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole demo; returns 1 if a check failed."""
+    """Run the whole demo; return 1 if a check failed."""
     extras.need("rich", "matplotlib", "sklearn", "onnx", "onnxruntime")
     from minorm.cli.terminal.screen import Screen
 
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Any) -> int:
-    """In the folder."""
+    """Run the demo; the output folder exists."""
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
     first = runs[0]
@@ -121,7 +121,7 @@ def _accuracy(accuracies: list[float]) -> Check:
 
 
 def _saved(run: Any, path: str) -> list[Check]:
-    """Save the model; a new one that loads the file must compute the same bits."""
+    """Save the model and load it into a new one, which must compute the same bits."""
     from minorm.training import predict
 
     mn.save(run.model.state_dict(), path, metadata={"minorm.model": json.dumps(run.model_facts)})
@@ -142,7 +142,7 @@ def _exported(run: Any, path: str) -> list[Check]:
 
     images = _test_images(run)
     minorm.onnx.export(run.model, images, path)
-    written = contents(path, "demo")  # the two take no path that is not UTF-8
+    written = contents(path, "demo")  # checker and onnxruntime refuse a path that is not UTF-8
     onnx.checker.check_model(written, full_check=True)
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
     (theirs,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
@@ -160,7 +160,7 @@ def _exported(run: Any, path: str) -> list[Check]:
 
 
 def _test_images(run: Any) -> Any:
-    """All test images, as the model gets them."""
+    """Return all test images as one batch, scaled for the model."""
     return mn.cat([images for images, _ in run.val_loader])
 
 
@@ -182,7 +182,7 @@ def _drawn(trained: Trained, path: str) -> list[Check]:
 
 
 def _population(run: Any) -> Any:
-    """The trained BatchNorm layers, shown all training images as one batch."""
+    """Run the trained model on all training images as one batch; return the watch of its BatchNorm layers."""
     from minorm.training import BatchNormWatch
 
     model = models.build(**run.model_facts)
@@ -198,10 +198,10 @@ def _population(run: Any) -> Any:
 
 
 def _guarded(name: str, step: Callable[[], list[Check]]) -> list[Check]:
-    """The step's checks; one that failed where it raises."""
+    """Return the step's checks; if the step raises, return one failed check."""
     try:
         return step()
-    except Exception as error:  # noqa: BLE001  whatever goes wrong is what the check found
+    except Exception as error:  # noqa: BLE001  any exception is the check's finding
         return [Check(name, type(error).__name__, "no error", False, f"{name}: {type(error).__name__}: {error}")]
 
 

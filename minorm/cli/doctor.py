@@ -1,4 +1,4 @@
-"""`minorm doctor`: what is wrong with the normalizations of a trained model, why it matters, and how to mend it."""
+"""`minorm doctor` finds faults in a trained model's normalizations, says why they matter, and how to mend them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from minorm.diagnosis import Diagnosis
     from minorm.quantization import QATModel
 
-MEASURED = 16_384  # images at most that precise_bn takes its statistics from
-FOLDED = 8  # batches that the gap of folding is measured on
+MEASURED = 16_384  # the most images from which precise_bn takes its statistics
+FOLDED = 8  # number of batches on which the gap of folding is measured
 FIXES = ("precise_bn", "freeze")
 
 
@@ -69,7 +69,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is found; returns 1 if something stands above a note."""
+    """Print the findings; return 1 if one is more severe than a note."""
     from minorm.diagnosis import diagnose
 
     _check(args)
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Patient:
-    """A model with images. batches: None gives noise; batch_size: the argument of diagnose; source: of a file."""
+    """A model with images. batches: None stands for noise; batch_size: the argument of diagnose; source: the file."""
 
     name: str
     model: Any
@@ -109,7 +109,7 @@ class _Patient:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """UsageError for options that do not go together."""
+    """Raise UsageError for options that do not go together."""
     if (args.fix is None) != (args.out is None):
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
     output_files.check_picture("--plot", args.plot)
@@ -127,7 +127,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _opened(args: argparse.Namespace) -> _Patient:
-    """The model of a file, with its training images."""
+    """Return the model of a file, with its training images."""
     source = sources.opened(args)
     output_files.check("doctor", source.path, args.plot, args.out)
     batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
@@ -143,7 +143,7 @@ def _opened(args: argparse.Namespace) -> _Patient:
 
 
 def _built(args: argparse.Namespace) -> _Patient:
-    """The model that FILE.py:FUNCTION returns, with the images of --data, or the batches that it returns as well."""
+    """Return the model from FILE.py:FUNCTION, with the images of --data or else with the function's own batches."""
     if args.plot:
         atomic.destination(args.plot, "doctor")
     loader, form = None, None
@@ -161,12 +161,12 @@ def _built(args: argparse.Namespace) -> _Patient:
     batches = made.batches if loader is None else loader
     if batches is None:
         raise UsageError(f"{args.model} returns a model without batches; expected (model, batches), or --data")
-    own = loader is None and args.batch_size is None  # the function's batches say it
+    own = loader is None and args.batch_size is None  # the function's batches have their own size
     return _Patient(args.model, made.model, batches, {} if own else {"batch_size": args.batch_size})
 
 
 def _fill(model: Any, path: str) -> None:
-    """Load the weights of a file, of which arrays alone are read."""
+    """Load the weights of a file; only arrays are read from it."""
     found = initial.arrays_by_name(path, "--weights")
     if isinstance(model, nn.Module):
         model.load_state_dict({name: Tensor(array) for name, array in found.items()})
@@ -175,13 +175,13 @@ def _fill(model: Any, path: str) -> None:
 
 
 def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
-    """How far each folded BatchNorm is from what training computes before its freeze."""
+    """Return, for each folded BatchNorm, the gap to the result that training computes before its freeze."""
     batches = [x for x, _ in itertools.islice(loader, FOLDED)]
     return quantization.folding_gap(model, batches)
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
-    """Write the corrected model; what was done, in a sentence."""
+    """Write the corrected model; return a sentence that says what was done."""
     if fix == "freeze":
         nn.utils.freeze_norm(source.model)
         source.write(out)

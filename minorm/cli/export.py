@@ -1,4 +1,4 @@
-"""`minorm export`: a checkpoint of `minorm train` or `minorm demo` as ONNX."""
+"""`minorm export` writes a checkpoint of `minorm train` or `minorm demo` as an ONNX model."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export, and say what was verified."""
+    """Export, and print the report of the verification."""
     extras.need("onnx")
     from minorm.onnx.exporting import default_opset, translating, verifying
     from minorm.onnx.graph import encoding
 
-    atomic.destination(args.out, "export")  # an error now, and not after the work
+    atomic.destination(args.out, "export")  # raises an error now, and not after the work
     source = sources.open_checkpoint(args.checkpoint, sources.allowed(args))
     model, facts = source.model, source.facts
     if source.settings is not None and source.settings.dtype == "bfloat16":
-        model = model.to(mn.float32)  # what every runtime has
+        model = model.to(mn.float32)  # every runtime has float32
     mn.manual_seed(0)
     x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
     with warnings.catch_warnings(record=True) as notes:

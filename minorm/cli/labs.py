@@ -119,7 +119,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _listed(words: list[str]) -> str:
-    """`1`, `1 and 2`, `1, 3 and 5`."""
+    """Join the words as in a sentence: `1`, `1 and 2`, `1, 3 and 5`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -149,7 +149,7 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
-    """The variant of a year; the plain lab without one."""
+    """Return the variant for this seed; without a seed, return the plain lab."""
     try:
         return lab.variants.of(NAME_OF_PLAIN if seed is None else seed)
     except ValueError as error:
@@ -157,12 +157,12 @@ def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
 
 
 def _seed(text: str) -> int:
-    """A number, or the one in the first line of standard input."""
+    """Return the number; for `-`, read it from the first line of standard input."""
     return int(sys.stdin.readline(100) if text == "-" else text)
 
 
 def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
-    """Wrong usage, and no score, where nobody can be judged with these options, or on this machine."""
+    """Return the grading options; raise UsageError if they, or this machine, make grading impossible."""
     try:
         judging.require(args.seed, args.memory, args.patience)
     except ValueError as error:
@@ -176,7 +176,7 @@ def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
 
 
 def _hide_seed(args: argparse.Namespace) -> None:
-    """Begin again with the seed in a pipe: everybody can read the command line of a process."""
+    """Restart this process with the seed in a pipe, because every user can read the command line of a process."""
     shown = [place for place, word in enumerate(sys.argv) if len(word) > 3 and "--seed".startswith(word.split("=")[0])]
     if sys.argv[1:3] != ["labs", args.action] or not shown or sys.argv[shown[0]].endswith("=-"):
         return
@@ -202,10 +202,10 @@ def _check(args: argparse.Namespace) -> int:
     try:
         lab.require()
         if args.task is not None:
-            lab.of_task(args.task)  # a wrong one is refused here, and not by the judge's process
+            lab.of_task(args.task)  # refuse a wrong task here, and not in the judge's process
         report = grading.judged(lab, Path(args.file), options)
     except (ValueError, OSError) as error:
-        if args.json:  # an autograder shows its students this, and nothing else
+        if args.json:  # an autograder shows its students only this
             output.show_json({"score": 0, "output": message(error)}, indent=None)
         raise
     if args.hint:

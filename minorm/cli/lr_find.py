@@ -1,4 +1,4 @@
-"""`minorm lr-find`: the range test of learning rates, on the images and with the options of `minorm train`."""
+"""`minorm lr-find` runs the range test of learning rates, with the images and options of `minorm train`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
-    """Test and print."""
+    """Run the range test and print the curve and the suggestion."""
     said = config.read(args.config, parser) if args.config else {}
     for name, value in {"device": train_options.DEVICE, **said}.items():
         if getattr(args, name) is None:
@@ -93,7 +93,7 @@ def _show(found: optim.RangeTest) -> None:
 
 
 def _check_out(path: str | None) -> None:
-    """UsageError for a file of another kind, before the work."""
+    """Raise UsageError for a file of another kind, before the work begins."""
     if path is None or path.lower().endswith(NUMBERS):
         return
     output_files.check_picture("-o", path)
@@ -101,7 +101,7 @@ def _check_out(path: str | None) -> None:
 
 
 def _write(found: optim.RangeTest, path: str) -> None:
-    """The picture, and the numbers beside it; of a .csv file the numbers alone."""
+    """Write the picture and a .csv file beside it; for a .csv path write only the numbers."""
     if not path.lower().endswith(NUMBERS):
         output_files.write_picture("lr-find", found.plot(), path)
         output.note(f"minorm lr-find: wrote {path}")

@@ -1,4 +1,4 @@
-"""`minorm predict`: the class of each picture, and how probable the model finds it."""
+"""`minorm predict` prints the class of each picture, and how probable the model finds it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from minorm.training.data.preparing import Preprocessing
 from minorm.training.files.outcome import softmax
 
 BATCH = 32
-PRINT = "-"  # the name of the file that --csv writes, where it is to print
+PRINT = "-"  # the value of --csv that means: print
 
 
 def add(commands: Any) -> None:
@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write a row for each picture; 1 where one could not be read."""
+    """Print or write a row for each picture; return 1 if a picture could not be read."""
     extras.need("PIL")
     _check(args)
     source = sources.opened(args)
@@ -99,7 +99,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _files(given: Sequence[str]) -> list[str]:
-    """The files, and those in folders; ValueError for a folder without pictures."""
+    """Return the given files and the pictures in given folders; ValueError for a folder without pictures."""
     found: list[str] = []
     for path in given:
         if not os.path.isdir(path):
@@ -118,7 +118,7 @@ def _files(given: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _view(args: argparse.Namespace, files: Sequence[str], labels: Sequence[str]) -> Iterator[Any]:
-    """What prints or writes the rows; None where --html alone shows them."""
+    """Open the view that prints or writes the rows; None if only --html shows them."""
     view: Any = None
     with ExitStack() as stack:
         if args.json:
@@ -141,7 +141,7 @@ def _rows(
     broken: list[str],
     args: argparse.Namespace,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """A row for each picture, and its pixels; one batch is in memory at a time."""
+    """Yield a row for each picture, with its pixels; one batch is in memory at a time."""
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     together = 1 if source.takes_one else BATCH
     for start in range(0, len(paths), together):
@@ -172,7 +172,7 @@ def _rows(
 
 
 def _row(name: str, shares: Any, classes: Sequence[str], k: int) -> dict[str, Any]:
-    """The most probable class, and with k above 1 also the k most probable ones."""
+    """Return a row with the most probable class; with k above 1 also with the k most probable ones."""
     top = [
         {"label": classes[i] if classes else str(i), "probability": round(float(shares[i]), 6)}
         for i in np.argsort(-shares, kind="stable")[:k]

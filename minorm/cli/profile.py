@@ -1,4 +1,4 @@
-"""`minorm profile`: where the time and the memory of a model's steps go, as a table, a sentence and a flame graph."""
+"""`minorm profile` shows where a model's steps spend time and memory: a table, a sentence and a flame graph."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def _plain(prof: profiler.profile, path: str) -> dict[str, Any]:
     }
 
 
-# What is run
+# The measured step and its batches
 
 
 def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor], None]:
-    """A training step, or a forward pass, of a batch; ValueError where nothing can be trained."""
+    """Return a function that does a training step or a forward pass; ValueError if there is nothing to train."""
     model: Module = source.model if source.qat is None or args.inference else source.qat
     model = model.to(device=args.device).train(not args.inference)
     if args.inference:
@@ -137,7 +137,7 @@ def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError(f"{source.path} has no parameters to train; expected --inference")
-    optimizer = optim.SGD(parameters, lr=1e-6, momentum=0.9)  # so small that the numbers stay what they are
+    optimizer = optim.SGD(parameters, lr=1e-6, momentum=0.9)  # small enough that the numbers stay as they are
 
     def train(x: Tensor, y: Tensor) -> None:
         loss = _loss(model(x.to(args.device)), y)
@@ -149,7 +149,7 @@ def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor]
 
 
 def _loss(found: Any, labels: Tensor) -> Tensor:
-    """Cross entropy where these can be logits of the labels; else the mean of all squares."""
+    """Return the cross entropy if the outputs have the shape of logits, else the mean of the squared outputs."""
     outputs = found if isinstance(found, Tensor) else next(iter(found.values() if isinstance(found, dict) else found))
     if outputs.ndim == 2 and outputs.shape[0] == labels.shape[0]:
         return F.cross_entropy(outputs, (labels % outputs.shape[1]).to(outputs.device))
@@ -157,7 +157,7 @@ def _loss(found: Any, labels: Tensor) -> Tensor:
 
 
 def _batches(source: Source, args: argparse.Namespace) -> tuple[Callable[[], Iterator[tuple[Tensor, Tensor]]], str]:
-    """What begins to give batches without end, and what they are, in words."""
+    """Return a function that starts an endless iterator of batches, and a description of them."""
     count = args.batch_size or (source.settings.batch_size if source.settings else BATCH)
     if args.data is not None or args.path is not None:
         loader = sources.training_loader(source, args)
@@ -175,7 +175,7 @@ def _again(loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _noise(source: Source, count: int) -> Any:
-    """Random numbers of the form that the model takes; ValueError for a graph that takes more than one input."""
+    """Return random numbers that fit the model's input; ValueError unless a graph has exactly one float input."""
     if source.kind == "onnx":
         inputs = source.model.inputs
         if len(inputs) != 1 or not dtypes.is_float(inputs[0].dtype) or not inputs[0].shape:

@@ -1,8 +1,8 @@
-"""What commands are given: a MODEL (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
+"""Opens what commands take: a MODEL (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
 
-A run's folder stands for its best weights where there are any, else for its last. Nothing in a file is executed: an
-ONNX file is a graph, and a checkpoint names one of `minorm.models`, or a file of Python, which is run only where the
-user says so (trust.py).
+A run's folder stands for its best weights if it has them, else for its last. Nothing in a file is executed: an ONNX
+file is a graph, and a checkpoint names one of `minorm.models`, or a Python file, which is run only if the user allows
+it (trust.py).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from minorm.training.model.own_code import is_file, is_graph
 from minorm.training.settings import DTYPES, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"
-FACTS, FROZEN = "minorm.model", "minorm.frozen"  # metadata of a file of weights: what to build, which layers are frozen
-PART = "frozen"  # the same of a training run's checkpoint
+FACTS, FROZEN = "minorm.model", "minorm.frozen"  # metadata of a file of weights: its model, its frozen layers
+PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 
 @dataclass
 class Source:
-    """A model that was found. path: the file that was taken; settings: of the run it comes from, None where unknown."""
+    """An opened model. path: the file it was read from; settings: those of its run, None if the run is unknown."""
 
     path: str
     kind: str  # "checkpoint" or "onnx"
@@ -51,12 +51,12 @@ class Source:
     facts: dict[str, Any] = field(default_factory=dict)  # the arguments of models.build
     settings: Settings | None = None
     parts: dict[str, Any] | None = None  # a training run's checkpoint
-    preprocessing: Preprocessing | None = None  # classes, and how pixels are scaled, where the file says so
-    qat: QATModel | None = None  # of a run with `qat`: what trains, where `model` is its integers
+    preprocessing: Preprocessing | None = None  # classes, and scale of pixels, if known
+    qat: QATModel | None = None  # for a run with `qat`: the trainable model; `model` is its integer form
 
     @property
     def image_type(self) -> Any:
-        """The type of the images that it takes: that of its weights, or what a graph declares of its input."""
+        """The type of the images that it takes: that of its weights, or the declared type of a graph's input."""
         if self.kind != "onnx":
             parameters = () if self.model is None else self.model.parameters()  # None: it is built for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
@@ -65,7 +65,7 @@ class Source:
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether a graph ends in a Softmax, as files of other makers do: no other is to follow."""
+        """Does a graph end in a Softmax, as in files of other makers? Then no second one may follow."""
         original = self.model.original if self.kind == "onnx" else None
         if original is None or not self.model.output_names:
             return False
@@ -74,13 +74,13 @@ class Source:
 
     @property
     def takes_one(self) -> bool:
-        """Whether a graph is for a batch of one, as many exporters write it."""
+        """Does a graph take only batches of one image, as many exporters write it?"""
         shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
         return bool(shape and shape[0] == 1)
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
-        """What the run says of its images; beside its best weights that is in the checkpoint of the same folder."""
+        """The run's record of its images; for its best weights it is read from the checkpoint in the same folder."""
         parts = self.parts
         if parts is not None and "images" not in parts and os.path.basename(self.path) == BEST:
             beside = os.path.join(os.path.dirname(self.path), CHECKPOINT)
@@ -89,7 +89,7 @@ class Source:
         return parts.get("images") if parts is not None and same else None
 
     def write(self, path: str) -> None:
-        """The model as it is now, as a file of the kind it came from."""
+        """Write the model, with its present weights, as a file of the kind it came from."""
         if self.kind == "onnx":
             import minorm.onnx
 
@@ -111,12 +111,12 @@ def open_model(
     external_root: str | None = None,
     dtype: str | None = None,
 ) -> Source:
-    """The model; ValueError where the file is none of the three, OSError where it cannot be read.
+    """Open a model; ValueError if the file is of another kind, OSError if it cannot be read.
 
     allowed    the code that may be run to build a checkpoint's model
-    max_bytes  what an ONNX model may take
+    max_bytes  the memory that an ONNX model may take
     external_root  a folder to which links to an ONNX model's weights may lead
-    dtype      what to compute in; None: as the file has it
+    dtype      the type to compute in; None: the type in the file
     """
     path = weights_file(given)
     if _is_checkpoint(path):
@@ -133,7 +133,7 @@ def open_model(
 
 
 def opened(args: argparse.Namespace) -> Source:
-    """The model of a command that also takes limits for an ONNX file, and perhaps the type to compute in."""
+    """Open the model for a command that also takes limits for an ONNX file, and perhaps the type to compute in."""
     return open_model(
         args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root,
         dtype=getattr(args, "dtype", None),
@@ -141,7 +141,7 @@ def opened(args: argparse.Namespace) -> Source:
 
 
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
-    """The same for commands that take no ONNX file."""
+    """Open a checkpoint, for commands that take no ONNX file."""
     return _checkpoint(weights_file(given), allowed)
 
 
@@ -192,7 +192,7 @@ def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
 
 
 def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
-    """What the run wrote; of one before it wrote that, what its data set has."""
+    """Return the preprocessing that the run wrote; for older runs return that of the data set."""
     if "preprocessing" in parts:
         return saved.preprocessing(parts, path)
     if settings is None or settings.data not in MEAN_STD:
@@ -220,24 +220,24 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def add_code(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that say what to build a checkpoint's model with."""
+    """Declare the options for the code that builds a checkpoint's model."""
     parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="build the model with this file of "
                         "yours, where the run was trained with such a one")  # fmt: skip
     trust.add(parser)
 
 
 def allowed(args: argparse.Namespace) -> Trust:
-    """The code that these options allow."""
+    """Return the code that these options allow."""
     return trust.of(args, args.instead)
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that says what to compute in."""
+    """Declare the option for the type to compute in."""
     parser.add_argument("--dtype", choices=DTYPES, help="of weights and activations (default: that of the file)")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that sets the limit of memory for the files that are read."""
+    """Declare the option that limits the memory for reading a file."""
     parser.add_argument(
         "--max-bytes",
         type=int,
@@ -251,8 +251,8 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 class Chosen:
     """The data set that a command reads.
 
-    known    what the run says of it, None where it is not the run's
-    dtype    in which the model takes images
+    known    the run's record of it, None for data that are not the run's
+    dtype    the type in which the model takes images
     """
 
     settings: Settings
@@ -263,21 +263,21 @@ class Chosen:
     dtype: str = "float32"
 
     def sets(self) -> tuple[Any, Any]:
-        """(training, validation) images, in the split of the run."""
+        """Return (training, validation) images, in the split of the run."""
         loaded = load_data(self.settings, self.path, self.found, self.max_bytes)
         return images.kept(self.known, loaded, self.settings.seed)
 
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
-        """Batches to train on, and to score in order; one process reads all of them."""
-        size = min(self.settings.batch_size, len(train))  # there is a batch
+        """Return loaders of batches to train on, and of batches to score in order; one process reads all of them."""
+        size = min(self.settings.batch_size, len(train))  # so that there is a batch
         settings = replace(self.settings, batch_size=size, ranks=1, dtype=self.dtype)
         return loaders(settings, train, scored, self.found or preprocessing(settings, train))
 
 
 def choose(source: Source, args: argparse.Namespace) -> Chosen:
-    """The data set that the options name, else that of the run, at the place that it remembers.
+    """Choose the data set that the options name, else that of the run, at the path that the run recorded.
 
-    UsageError where neither names one. Another --data than the run's is taken as asked.
+    UsageError if neither names one. If --data differs from the run's data set, --data is used.
     """
     settings, found = source.settings, source.preprocessing
     dtype = "bfloat16" if source.image_type == mn.bfloat16 else "float32"
@@ -289,7 +289,7 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
     check_path(name, path)
     if settings is None or name not in (None, settings.data):
         settings = _of_no_run(name, args) if settings is None else replace(settings, data=name, fold="none")
-        found = found if name == "folder" or source.settings is None else None  # the others come in their own form
+        found = found if name == "folder" or source.settings is None else None  # other data sets have their own form
         return Chosen(settings, found, path, None, args.max_bytes, dtype)
     if path is None and (path := images.place(source.images, source.path)) is not None:
         tell_place(path)
@@ -297,24 +297,24 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
 
 
 def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
-    """Settings for images of a model whose run is not known; --image-size, where a command has it, is their size."""
+    """Return settings for a model whose run is unknown; --image-size, if the command has it, is the images' size."""
     size = getattr(args, "image_size", None)
     return Settings(data=name) if size is None else Settings(data=name, image_size=size)
 
 
 def tell_place(path: str) -> None:
-    """Say what is read before it is: a run's file may be a stranger's, and name any place."""
+    """Print the path before its images are read: a stranger's run file may name any path."""
     output.note(f"minorm: reads the images in {path}, where the run found them")
 
 
 def check_path(name: str | None, path: str | None) -> None:
-    """UsageError for a place of images that come with minorm."""
+    """Raise UsageError for a --path with the digits, which are part of scikit-learn."""
     if name == "digits" and path is not None:
         raise UsageError(f"--path {path} goes with images of yours, and the digits are part of scikit-learn; expected "
                          "another --data, such as folder, or no --path")  # fmt: skip
 
 
 def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:
-    """The training images in the batches of the run, scaled and augmented as there; UsageError without a --data."""
+    """Return training batches as in the run, scaled and augmented; UsageError if neither run nor --data names a set."""
     chosen = choose(source, args)
     return chosen.loaders(*chosen.sets())[0]

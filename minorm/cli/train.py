@@ -1,4 +1,4 @@
-"""`minorm train`: a training run in a folder, with progress, a log, a checkpoint an epoch, a report, and --resume."""
+"""`minorm train` trains in a folder, with progress, a log, a checkpoint each epoch, a report, and --resume."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
-    """Train; returns 0, or raises what `main` turns into a message. 2 for several processes without --distributed."""
+    """Train and return 0, or 2 for several processes without --distributed; `main` turns exceptions into messages."""
     said = config.read(args.config, parser) if args.config else {}
     for name, value in {"device": DEVICE, "timeout": TIMEOUT, **said}.items():
         if getattr(args, name) is None or getattr(args, name) is False:  # False: a switch that was not given
@@ -105,7 +105,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
 def _train(
     args: argparse.Namespace, settings: Settings, reasons: Mapping[str, str], group: Group, load: Callable[[], Any]
 ) -> None:
-    """One rank; rank 0 alone shows something."""
+    """Train one rank; only rank 0 prints."""
     if args.threads is not None:
         mn.set_num_threads(args.threads)
     part = fold_of(settings.fold)
@@ -119,7 +119,7 @@ def _train(
 
 
 def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], out: str, group: Group) -> None:
-    """Train to the end, and show it."""
+    """Train to the end, and print the progress and the result."""
     settings, told, start = training.settings, teller(), time.perf_counter()
     told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
@@ -139,13 +139,13 @@ def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], 
         raise KeyboardInterrupt(_how_to_go_on(out, args, group)) from None
     _tell_the_end(training, out, told)
     if not training.trained_epochs and os.path.exists(os.path.join(out, run_report.REPORT)):
-        return  # the run was finished: its report knows how long that took
+        return  # the run was finished before: keep its report, which has the training time
     for path in run_report.write(training, out, time.perf_counter() - start):
         told.say(f"report: {path}")
 
 
 def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, str]) -> Iterator[str]:
-    """What was chosen and why, what the weights begin with, how far a run goes on, and on which other images."""
+    """Yield lines on the chosen settings with reasons, the initial weights, changed images, and the last epoch."""
     settings = training.settings
     for change in training.changes:
         yield f"since the run began: {change}"
@@ -170,7 +170,7 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
 
 
 def _tell_the_end(training: Run, out: str, told: Teller) -> None:
-    """What was left out, why it ended, what there is now."""
+    """Print the skipped pictures, the reason for an early end, the best score and the files written."""
     for line in words.skipped(training.sets):
         told.say(line)
     if training.epoch < training.settings.epochs:
@@ -194,7 +194,7 @@ def _workers(group: Group) -> str:
 
 
 def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
-    """What is on the disk, as the file itself says it: Ctrl-C may come before the first was written, or between two."""
+    """Return advice read from the files on disk: Ctrl-C may come before the first is written, or between two."""
     path = os.path.join(out, CHECKPOINT)
     if not os.path.exists(path):
         best = os.path.join(out, BEST)
@@ -212,9 +212,9 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """What was asked for, or what the run to go on with has; ValueError where both are said and differ.
+    """Return the settings of the options, or those of the run to resume; ValueError if an option differs from the run.
 
-    Other epochs than the run has are a wish to go on to them. Of a new run `choose_settings` may choose the rest.
+    A different --epochs means: go on to that epoch. For a new run, `choose_settings` may choose the other settings.
     """
     given = train_options.given(args)
     if not args.resume:
@@ -225,8 +225,8 @@ def _settings(args: argparse.Namespace) -> Settings:
     found = saved.read_run(file)
     settings = saved.settings(found, file)
     if args.model is not None and is_file(args.model) and is_file(settings.model):
-        del given["model"]  # it may lie elsewhere now; what decides is its SHA-256
-    given.pop("epochs", None)  # `Run.resume` goes on to them
+        del given["model"]  # the file may have moved; its SHA-256 decides
+    given.pop("epochs", None)  # `Run.resume` goes on to that epoch
     for name, value in given.items():
         if value != getattr(settings, name):
             raise ValueError(
@@ -242,7 +242,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, load: Callable[[], Any]) -> Run:
-    """A new run, or the one to go on with."""
+    """Return a new run, or the run to resume."""
     workers = args.num_workers if args.num_workers is not None else 2 if settings.data == "folder" else 0
     if args.resume:
         return Run.resume(
@@ -253,7 +253,7 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
             load(),
             workers,
             model=args.model,
-            code=args.code,  # what `_settings` has read, and the user agreed to
+            code=args.code,  # read by `_settings`, and allowed by the user
             other_images=args.other_images,
             epochs=args.epochs,
             graph=not args.no_graph,
@@ -262,7 +262,7 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
         raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
     if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
         raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
-    group.barrier()  # rank 0 has looked before anybody writes
+    group.barrier()  # rank 0 has looked before any rank writes
     return Run(
         settings, out, args.path, group.device, group, load(), workers, code=args.code, init=args.init,
         graph=not args.no_graph,
@@ -270,7 +270,7 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
 
 
 def _short(model: str) -> str:
-    """lenet; mine of path/mine.py:build; net of path/net.onnx."""
+    """Return a short name: `lenet`; `mine` for path/mine.py:build; `net` for path/net.onnx."""
     path = split(model)[0] if is_file(model) else model
     return os.path.splitext(os.path.basename(path))[0] if is_file(model) or is_graph(model) else model
 

@@ -1,7 +1,7 @@
-"""Which code a command may run to build a checkpoint's model: what the user writes after --model, or with --trust.
+"""Decides which code a command may run to build a checkpoint's model: the file after --model, or that of --trust.
 
-A command that needs code which the user has not named says what it would run, and ends with the line to write. At a
-terminal it asks instead.
+If a command needs code that the user has not named, it says which code it would run, and ends with the line to write.
+At a terminal it asks instead.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from minorm.training.model.own_code import Code, is_graph
 
 @dataclass(frozen=True)
 class Trust:
-    """What the user said. words: of the command line, which are repeated where one is missing."""
+    """The code that the user allows. words: the command line, which the advice repeats with a missing option added."""
 
     model: str | None = None
     given: bool = False
     words: tuple[str, ...] = ()
-    max_bytes: int | None = None  # what the graph of an ONNX file may take
+    max_bytes: int | None = None  # limit of memory for the graph of an ONNX file
 
     def line(self, *more: str) -> str:
-        """The command line with more options, to be copied."""
+        """Return the command line with more options, for the user to copy."""
         return printable(shlex.join(["minorm", *self.words[:1], *more, *self.words[1:]]))
 
 
@@ -45,14 +45,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def of(args: argparse.Namespace, model: str | None) -> Trust:
-    """What the command line says."""
+    """Return the trust that the command line expresses."""
     return Trust(model, args.trust, tuple(args.words), getattr(args, "max_bytes", None))
 
 
 def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | None:
-    """The file to build the model of the checkpoint at `path` with; None for one of `minorm.models`.
+    """Return the code that builds the model of the checkpoint at `path`; None for one of `minorm.models`.
 
-    UsageError, with the line to write, where the user has not said to run it.
+    UsageError, with the line to write, if the user has not allowed that code.
     """
     if is_graph(facts["name"]):
         extras.need("onnx")
@@ -75,7 +75,7 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
 
 
 def _agreed(found: Code) -> bool:
-    """Whether the user says yes at a terminal; no without a terminal, or where several processes would ask."""
+    """Does the user say yes at a terminal? False without a terminal, or if several processes would ask."""
     if launched()[1] > 1:
         return False
     question = (

@@ -1,7 +1,7 @@
-"""The GPUs of this machine and their memory. Names are PyTorch's.
+"""Functions for the GPUs of this machine and their memory, under PyTorch's names.
 
-Nothing here is needed to compute: `x.to("cuda")` and `model.to("cuda")` are enough. Where a function takes a device,
-it is a number, a name as "cuda:1", or None for the current one.
+You need none of them to compute: `x.to("cuda")` and `model.to("cuda")` are enough. An argument `device` is a number, a
+name such as "cuda:1", or None for the current GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the curren
 
 
 def is_available() -> bool:
-    """True where CuPy, a driver that it can use and a GPU are there; never raises."""
+    """Can CUDA be used: is there CuPy, a driver for it, and a GPU? Never raises."""
     try:
         return int(devices.library().cuda.runtime.getDeviceCount()) > 0
     except RuntimeError:
@@ -31,25 +31,25 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many GPUs can be used; 0 where CUDA is not available."""
+    """Return the number of usable GPUs; 0 if CUDA is not available."""
     return int(devices.library().cuda.runtime.getDeviceCount()) if is_available() else 0
 
 
 def current_device() -> int:
-    """The number of the GPU that "cuda" means in this thread."""
+    """Return the number of the GPU that "cuda" means in this thread."""
     return int(devices.library().cuda.runtime.getDevice())
 
 
 @documented({}, seed="an int of at least 0")
 def manual_seed(seed: int) -> None:
-    """`minorm.manual_seed(seed)` where CUDA is available, as one generator draws for all devices; else nothing."""
+    """Call `minorm.manual_seed(seed)` if CUDA is available, as one generator draws for all devices."""
     if is_available():
         generators.manual_seed(seed)
 
 
 @documented({}, seed="an int of at least 0")
 def manual_seed_all(seed: int) -> None:
-    """As `manual_seed`."""
+    """Call `manual_seed`."""
     manual_seed(seed)
 
 
@@ -61,20 +61,20 @@ def set_device(device: Any) -> None:
 
 @documented(DEVICE)
 def get_device_name(device: Any = None) -> str:
-    """What the GPU is called."""
+    """Return the name of the GPU."""
     name = devices.library().cuda.runtime.getDeviceProperties(_device(device).id)["name"]
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
 @documented(DEVICE)
 def synchronize(device: Any = None) -> None:
-    """Wait until everything that was started on the GPU is done; a failure in a kernel shows here at the latest."""
+    """Wait until all work on the GPU is done; a failed kernel raises its error here at the latest."""
     _device(device).synchronize()
 
 
 @documented(DEVICE)
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Bytes in use by arrays, and bytes held in all, idle buffers included, under PyTorch's names."""
+    """Return the bytes in use by arrays, and the bytes held in all with idle buffers, under PyTorch's names."""
     with _device(device):
         pool = devices.library().get_default_memory_pool()
         return {
@@ -85,19 +85,20 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 @documented(DEVICE)
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use by arrays."""
+    """Return the bytes in use by arrays."""
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
-_peaks: dict[int, int] = {}  # by device, once somebody has asked for them
+_peaks: dict[int, int] = {}  # peaks by device, from the first request on
 
 
 @documented(DEVICE)
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
+    """Return the most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
 
-    Not since the program began: counting costs each allocation a function of Python, however many arrays are alive
-    (CuPy's pool keeps their sum since 14.1). Called while a CUDA graph is captured, it does not begin to count.
+    It does not count from the start of the program, because counting adds a Python call to each allocation. The cost
+    does not grow with the number of arrays (CuPy's pool keeps their sum since 14.1). A call during the capture of a
+    CUDA graph does not start the counting.
     """
     with _device(device) as place:
         _watch()
@@ -106,16 +107,16 @@ def max_memory_allocated(device: Any = None) -> int:
 
 @documented(DEVICE)
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Let `max_memory_allocated` count from what arrays have now."""
+    """Restart the count of `max_memory_allocated` from the bytes in use now."""
     with _device(device) as place:
         _watch()
         _peaks[place.id] = memory_allocated(device)
 
 
 def _watch() -> None:
-    """From now on every allocation of CuPy's pool keeps the peak of its device."""
+    """Make every later allocation in CuPy's pool update the peak of its device."""
     if capture.recording() is not None:
-        return  # the allocator of now is the graph's own, and goes with the capture
+        return  # the present allocator belongs to the graph, and ends with the capture
     library = devices.library()
     pool, allocate, current = library.get_default_memory_pool(), library.cuda.get_allocator(), library.cuda.runtime
     if getattr(allocate, "watches", False):
@@ -133,19 +134,19 @@ def _watch() -> None:
 
 @documented(DEVICE)
 def memory_reserved(device: Any = None) -> int:
-    """Bytes held: those in use, and idle buffers that the next arrays are served from."""
+    """Return the bytes held: those in use, and idle buffers that the next arrays reuse."""
     return memory_stats(device)["reserved_bytes.all.current"]
 
 
 @documented(DEVICE)
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(free, total) bytes of the GPU, whatever program uses them."""
+    """Return (free, total) bytes of the GPU, counting all programs."""
     free, total = _device(device).mem_info
     return int(free), int(total)
 
 
 def empty_cache() -> None:
-    """Give the idle buffers of the current GPU back to the driver; nothing where CUDA is not available."""
+    """Give the idle buffers of the current GPU back to the driver; do nothing if CUDA is not available."""
     if is_available():
         devices.library().get_default_memory_pool().free_all_blocks()
 

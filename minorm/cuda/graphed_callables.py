@@ -1,10 +1,10 @@
-"""make_graphed_callables: forward and backward of a module or a function as two CUDA graphs that autograd knows.
+"""make_graphed_callables turns the forward and backward of a module or function into two CUDA graphs for autograd.
 
     model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step has all of it
     loss = F.cross_entropy(model(images), labels)
     loss.backward()
 
-The names and rules are PyTorch's. What a call returns lies in the memory of the graph, which the next call writes to.
+The names and rules are PyTorch's. A call returns Tensors in the memory of the graph, which the next call overwrites.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ NAME = "make_graphed_callables"
 
 
 class Graphed(Function):
-    """A call of what was captured: the graph of its forward pass, and that of its backward pass."""
+    """A call of a captured function: it replays the graph of its forward pass, then that of its backward pass."""
 
     def forward(self, *arrays: Any, captured: Captured) -> Any:
-        """The results, in the memory of the graph."""
+        """Return the results, in the memory of the graph."""
         self.captured, self.call = captured, captured.forward(arrays)
         return tuple([y.array for y in captured.outputs])
 
     def backward(self, *gradients: Any) -> Any:
-        """The inputs' gradients, in memory that the next replay writes to; RuntimeError after a later call."""
+        """Return the inputs' gradients, in memory that the next replay overwrites; RuntimeError after a later call."""
         if self.call != self.captured.calls:
             raise RuntimeError(
                 f"{NAME}: backward of a call after another one, which has overwritten what it needs; expected the "
@@ -46,7 +46,7 @@ class Graphed(Function):
 class Captured:
     """One callable as two graphs, and the memory that they read and write.
 
-    inputs      those of the callable, then the parameters
+    inputs      the inputs of the callable, then the parameters
     outputs     Tensors that hold a call's results
     gradients   an array for each of `inputs`, None where there is no gradient
     """
@@ -62,7 +62,7 @@ class Captured:
         self.ends, self.starts = CUDAGraph(), CUDAGraph()
 
     def warm_up(self, times: int) -> None:
-        """Compile kernels. Buffers and random numbers are as before, and gradients are left alone."""
+        """Run the callable so that kernels are compiled; buffers, random numbers and gradients stay as they were."""
         buffers = list(self.function.buffers()) if _is_module(self.function) else []
         kept = [buffer.clone() for buffer in buffers]
         with generators.kept():
@@ -73,13 +73,13 @@ class Captured:
             buffer.detach().copy_(before)
 
     def capture_forward(self, pool: Any, stream: Any) -> None:
-        """Write the forward pass down."""
+        """Capture the forward pass."""
         with graph(self.starts, pool, stream):
             self.nest = self.function(*self.samples)
             self.outputs = _tensors(self.nest)
 
     def capture_backward(self, pool: Any, stream: Any) -> None:
-        """Write the backward pass down, and let go of the graph of autograd."""
+        """Capture the backward pass, and release the graph of autograd."""
         with devices.on(self.device):
             self.weights = [y.detach().clone().fill_(0) if y.requires_grad else None for y in self.outputs]
             kept = [x.detach().clone() for x in self.inputs]
@@ -93,7 +93,7 @@ class Captured:
         self.nest = mapped(self.nest, Tensor, Tensor.detach)
 
     def _differentiate(self, seeds: list[tuple[Tensor, Tensor]]) -> list[Any]:
-        """The array of each input's gradient; RuntimeError for one without, where that is not allowed."""
+        """Return the array of each input's gradient; RuntimeError for a missing one, unless that is allowed."""
         found = {}
         if seeds:
             walked = backward.walk([(y, weight.array) for y, weight in seeds], False)
@@ -108,7 +108,7 @@ class Captured:
         return [found.get(id(x)) if x.requires_grad else None for x in self.inputs]
 
     def __call__(self, *args: Any) -> Any:
-        """A replay as a part of autograd's graph."""
+        """Replay the callable as a part of autograd's graph."""
         self._check(args)
         made = Graphed.apply(*args, *self.inputs[self.count :], captured=self)
         results = iter([y if trained else y.detach() for y, trained in zip(made, self.trained, strict=True)])
@@ -131,7 +131,7 @@ class Captured:
             )
 
     def forward(self, arrays: tuple[Any, ...]) -> int:
-        """Replay the forward pass on these inputs; the number of the call."""
+        """Replay the forward pass on these inputs; return the number of the call."""
         for ours, given in zip(self.samples, arrays, strict=False):
             ours.array[...] = given
         self.starts.replay()
@@ -144,23 +144,23 @@ class Captured:
             if weight is not None:
                 weight.array[...] = 0 if given is None else given
         for x, ours in zip(self.inputs[self.count :], self.gradients[self.count :], strict=True):
-            if x.grad is not None and x.grad.array is ours:  # of a call before: a replay writes there
+            if x.grad is not None and x.grad.array is ours:  # from an earlier call: a replay writes there
                 x.grad.set_array(x.grad.clone().array)
         self.ends.replay()
-        # Of an input nothing else is known: as a view, it is copied where it would stay.
+        # An input's gradient may be kept: as a view, it is copied before autograd stores it.
         own = [None if array is None else array[...] for array in self.gradients[: self.count]]
         return (*own, *self.gradients[self.count :])
 
 
 class GraphedForward:
-    """The `forward` of a module that was captured: a replay in the modes of the capture, else what it was before."""
+    """The `forward` of a captured module: it replays in the modes of the capture, and otherwise runs eagerly."""
 
     def __init__(self, module: Any, captured: Captured) -> None:
         self._module, self._captured = module, captured
         self._modes = [(part, part.training, part.frozen) for part in module.modules()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`kwargs` and an open trace take the way without graphs, too."""
+        """Replay, or run eagerly in other modes, with `kwargs`, or inside an open trace."""
         same = all(part.training is training and part.frozen is frozen for part, training, frozen in self._modes)
         if kwargs or trace.state.calls is not None or not same:
             return _eager(self._module)(*args, **kwargs)
@@ -171,7 +171,7 @@ class GraphedForward:
 
 
 def _eager(module: Any) -> Any:
-    """What `forward` is without graphs."""
+    """Return the module's `forward` without graphs."""
     return types.MethodType(type(module).forward, module)
 
 
@@ -197,7 +197,7 @@ def _check_module(module: Any) -> None:
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:
-    """The samples of each callable; TypeError where one is not a Tensor."""
+    """Return the samples of each callable; TypeError if one is not a Tensor."""
     given = [sample_args] if single else list(sample_args)
     if len(given) != len(functions):
         raise ValueError(f"{NAME}: sample_args has {len(given)} entries; expected {len(functions)}, one a callable")
@@ -229,13 +229,13 @@ def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list
 def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
 ) -> Any:
-    """The callables with forward and backward as CUDA graphs, for a step that cannot be captured as a whole.
+    """Return the callables with forward and backward as CUDA graphs, for a step that cannot be captured as a whole.
 
-    Of a Module `forward` is replaced, and the same Module is returned: in the other mode, and in a copy, it computes
-    eagerly. A call overwrites what the call before has returned, and its backward pass comes before the next call; that
-    of several callables goes through them in the opposite order. `make_graphed_step` captures whole steps.
+    For a Module, `forward` is replaced, and the same Module is returned: in the other mode, and in a copy, it computes
+    eagerly. A call overwrites the results of the call before, so run its backward pass before the next call; the
+    backward pass of several callables goes in the opposite order. `make_graphed_step` captures whole steps.
 
-    RuntimeError for hooks and buffers that require grad, and for what cannot be captured.
+    RuntimeError for hooks and buffers that require grad, and for work that cannot be captured.
 
     Example:
         >>> mn.cuda.is_available()  # with True: model = mn.cuda.make_graphed_callables(model, (images,))

@@ -1,11 +1,11 @@
-"""A training step that captures itself: eager at first, then a CUDA graph wherever that gives the same bits.
+"""Makes a training step that captures itself: eager at first, then a CUDA graph wherever that gives the same bits.
 
     step = mn.cuda.make_graphed_step(step, images, labels)
     for batch in loader:
         loss = step(*batch)
 
-A replay repeats what the GPU did, and nothing of Python. So before each one a look at what the step has touched says
-whether an eager step would do the same now: modes of modules, places of parameters and gradients, casts, switches.
+A replay repeats the work of the GPU, and runs no Python. So each replay first checks the state that the step uses, to
+know whether an eager step would do the same now: modes of modules, memory of parameters and gradients, casts, switches.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Part = Callable[..., Any]
 
 
 class GraphedStep:
-    """What `make_graphed_step` gives: call it as the step itself.
+    """The result of `make_graphed_step`: call it as the step itself.
 
-    A step may have several parts, and the host looks at what the first one gave before the others begin: the training
-    loop does not let a loss that is NaN reach the parameters.
+    A step may have several parts, and the host looks at the result of the first one before the others begin: so the
+    training loop keeps a NaN loss from the parameters.
     """
 
     def __init__(
@@ -47,23 +47,23 @@ class GraphedStep:
         self._parts, self._left, self._pool, self._name = parts, num_warmup_iters, pool, name
         self._form = [_form(x) for x in inputs]
         self._device = inputs[0].device if inputs else "cuda"
-        self._why_not = ""  # what the last attempt to capture has failed at
+        self._why_not = ""  # why the last attempt to capture failed
         self._given_up = False
-        self._before: Touched | None = None  # by the last eager step
+        self._before: Touched | None = None  # touched by the last eager step
         self._captured: Captured | None = None
         self._expect_gpu(inputs)
 
     @property
     def captured(self) -> bool:
-        """Whether there is a graph, which calls with inputs of the samples' form replay."""
+        """Is there a graph? Calls with inputs of the samples' form replay it."""
         return self._captured is not None
 
     def __call__(self, *inputs: Any) -> Any:
-        """A step with these inputs: what it returns, detached, and copied from the memory that a replay writes to."""
+        """Do a step with these inputs; return its result, detached, and copied from the memory of the graph."""
         return self.run(inputs)
 
     def run(self, inputs: Sequence[Any], look: Callable[[Any], None] | None = None) -> Any:
-        """As a call; `look` is given what the first part returned, before the others begin."""
+        """Do a step; before the other parts begin, call `look` with the result of the first part."""
         if self._given_up or capture.recording() is not None or [*map(_form, inputs)] != self._form:
             return self._eager(inputs, look)
         if self._captured is not None and self._captured.is_stale():
@@ -85,10 +85,10 @@ class GraphedStep:
         return mapped(result, Tensor, Tensor.detach)
 
     def _warm_up(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """An eager step that is watched. The capture waits until two of them have touched the same."""
+        """Do an eager step and watch it. The capture waits until two steps in a row have touched the same."""
         with capture.watched() as watch:
             result = self._eager(inputs, look)
-        if self._why_not:  # and not the step itself, as it would have failed again
+        if self._why_not:  # the eager step did not fail, so the capture is to blame
             self._give_up(self._why_not)
         touched = Touched(watch)
         self._left = max(self._left - 1, int(self._before is not None and touched.order != self._before.order))
@@ -99,7 +99,7 @@ class GraphedStep:
         assert self._before is not None
         try:
             self._captured = Captured(self._parts, inputs, self._device, self._before, self._pool)
-        except Exception as error:  # noqa: BLE001  the step is the user's, and may raise anything
+        except Exception as error:  # noqa: BLE001  the user's step may raise anything
             self._why_not = str(error) or kind_of(error)
 
     def _expect_gpu(self, inputs: Sequence[Tensor]) -> None:
@@ -144,7 +144,7 @@ class Captured:
         self._around = _around()
 
     def _capture(self, part: Part, pool: Any, stream: Any) -> Any:
-        """One part, in the memory of those before it; only the first one has inputs."""
+        """Capture one part, in the memory of the parts before it; only the first one has inputs."""
         made, first = CUDAGraph(), not self._graphs
         with graph(made, pool if first else self._graphs[0].pool(), stream):
             result = part(*self._inputs) if first else part()
@@ -152,13 +152,13 @@ class Captured:
         return mapped(result, Tensor, Tensor.detach)
 
     def is_stale(self) -> bool:
-        """Whether parameters, buffers or the optimizer's state have moved: the graph is of no use any more then."""
+        """Have parameters, buffers or the optimizer's state moved, so that the graph is of no use any more?"""
         return any(tensor.array is not array for tensor, array in self._held) or any(
             g._is_stale() for g in self._graphs
         )
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
-        """Would an eager step do now what the captured one does?"""
+        """Would an eager step do the same now as the captured one?"""
         return (
             [*map(_strides, inputs)] == self._strides
             and _around() == self._around
@@ -167,7 +167,7 @@ class Captured:
         )
 
     def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """The step with other inputs, where it is not stale and fits."""
+        """Replay the step with other inputs; it must fit, and must not be stale."""
         with no_grad():
             for ours, given in zip(self._inputs, inputs, strict=True):
                 ours.copy_(given)
@@ -182,38 +182,38 @@ class Captured:
 
 
 class Touched:
-    """What a step has touched: leaves that got gradients or were stepped, and modules."""
+    """The parts that a step has touched: leaves that got gradients or were stepped, and modules."""
 
     def __init__(self, watch: capture.Watch) -> None:
         self.gradients = watch.gradients
         self.leaves = _once(leaf for leaf, _ in watch.gradients)
         self.modules = _once(watch.modules)
-        # Not which ones they are: a step may make a leaf or a module anew each time.
+        # Kinds and shapes, not identities: a step may make a leaf or a module anew each time.
         self.order = [*map(type, watch.modules)], [(leaf.shape, leaf.dtype) for leaf, _ in watch.gradients]
 
     @property
     def held(self) -> list[Any]:
-        """The tensors whose memory it has read or written."""
+        """The tensors whose memory the step has read or written."""
         parts = [(*module.parameters(recurse=False), *module.buffers(recurse=False)) for module in self.modules]
         return _once((*self.leaves, *itertools.chain.from_iterable(parts)))
 
 
 class Gradient:
-    """What a step makes of a leaf's gradient, and what it must find there before."""
+    """A leaf's gradient before and after a step; a replay must find the same one before."""
 
     def __init__(self, leaf: Any, before: Any, touched: Touched) -> None:
         self._leaf, self._before, self._after = leaf, before, leaf.grad
-        # Where there was one that it did not read, it has let go of that first, and would of any other.
+        # If the step did not read the earlier gradient, it dropped it first, and would drop any other.
         self._is_free = before is not None and all(
             grad is not before for seen, grad in touched.gradients if seen is leaf
         )
 
     def fits(self) -> bool:
-        """Is it what the captured step has found?"""
+        """Is the leaf's gradient the one that the captured step found?"""
         return self._is_free or self._leaf.grad is self._before
 
     def put(self) -> None:
-        """Give the leaf what a replay has computed."""
+        """Give the leaf the gradient that a replay has computed."""
         self._leaf.grad = self._after
         if self._after is not None:
             self._after.version.count += 1
@@ -224,17 +224,17 @@ def _once(items: Iterable[Any]) -> list[Any]:
 
 
 def _form(x: Any) -> Any:
-    """What makes an input fit the samples."""
+    """Return the properties in which an input must equal the sample."""
     return (x.shape, x.dtype, x.requires_grad) if isinstance(x, Tensor) else type(x)
 
 
 def _strides(x: Tensor) -> list[int]:
-    """How the elements lie, but for axes of length 1, whose stride means nothing."""
+    """Return the strides, without those of axes of length 1, which mean nothing."""
     return [stride for stride, length in zip(x.array.strides, x.shape, strict=True) if length > 1]
 
 
 def _around() -> tuple[Any, ...]:
-    """What decides how operations compute, whatever their arguments are."""
+    """Return the settings that decide how operations compute, for all arguments."""
     casts = trace.state.cast is not None, dict(trace.state.cast_types)
     return mode.recording, *casts, switches.matmul_tf32, switches.conv_tf32, switches.cudnn, switches.cudnn_benchmark
 
@@ -250,19 +250,19 @@ def _around() -> tuple[Any, ...]:
 def make_graphed_step(
     step: Callable[..., Any], *inputs: Tensor, num_warmup_iters: int = 3, pool: Any = None
 ) -> GraphedStep:
-    """The step, to be called as before; from the fourth call on its kernels are launched at once, as a CUDA graph.
+    """Return the step, to call as before; from the fourth call on, its kernels are launched at once as a CUDA graph.
 
-    Nothing is computed here, and every call is one step: parameters, the optimizer's state, running statistics and
-    random numbers have the bits of a loop without it. A call runs eagerly where a replay would do something else: for
-    inputs of another shape, type or layout, for modules in another mode, inside another autocast, where gradients are
-    left to be added to. What cannot be captured, such as `loss.item()`, a GradScaler or an optimizer other than SGD,
-    Adam and AdamW, is a warning that says what it is, and every call runs eagerly then.
+    This function computes nothing, and every call is one step: parameters, the optimizer's state, running statistics
+    and random numbers have the bits of a loop without it. A call runs eagerly if a replay would do something else: for
+    inputs of another shape, type or layout, for modules in another mode, inside another autocast, or if gradients are
+    kept to add to. If the step cannot be captured, because of `loss.item()`, a GradScaler or an optimizer other than
+    SGD, Adam and AdamW, a warning names the cause, and every call runs eagerly.
 
-    A replay copies the inputs, which may come from the CPU, to the memory of the graph, and what the step returns out
-    of it. Learning rates, schedules and step counts are obeyed. All else that Python does in a step is done in the
-    calls that run eagerly and in that of the capture alone: an `if` for every fourth step has no place in it.
+    A replay copies the inputs, which may come from the CPU, to the memory of the graph, and the results out of it.
+    Learning rates, schedules and step counts take effect. Any other Python code in the step runs only in the eager
+    calls and in the capture: so a step must not have an `if` for every fourth step.
 
-    TypeError for a step that cannot be called and for a sample that is no Tensor.
+    TypeError for a step that cannot be called and for a sample that is not a Tensor.
 
     Example:
         >>> mn.cuda.is_available()  # with True: step = mn.cuda.make_graphed_step(step, images, labels)

@@ -1,4 +1,4 @@
-"""CUDA graphs: a whole training step is launched at once, and costs the host as much as one kernel.
+"""CUDA graphs launch a whole training step at once, which costs the host as much as one kernel.
 
     graph = mn.cuda.CUDAGraph()
     with mn.cuda.graph(graph):                       # nothing is computed here: the launches are written down
@@ -10,9 +10,9 @@
         images.copy_(batch[0]); labels.copy_(batch[1])
         graph.replay()                               # the same step on what is in `images` and `labels` now
 
-The names are PyTorch's. What a replay reads and writes is the memory of the capture: fill the inputs in place, and read
-`loss` after a replay. Learning rates and step counts are numbers of the host, so they live in memory of the device and
-are renewed before each replay (minorm/devices/capture.py): a schedule is obeyed, and `optimizer.state_dict()` is right.
+The names are PyTorch's. A replay reads and writes the memory of the capture: fill the inputs in place, and read `loss`
+after a replay. Learning rates and step counts are numbers of the host; they are copied to the device before each replay
+(minorm/devices/capture.py), so a schedule works, and `optimizer.state_dict()` is right.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where b
 
 @documented({})
 class CUDAGraph:
-    """What a GPU does in a step, to be done again and again without the host.
+    """A captured step of GPU work, which can be replayed any number of times without the host.
 
     Take a step or more before the capture, so that kernels are compiled and optimizers have their state. RuntimeError
-    for what cannot be captured: copies between CPU and GPU, numbers that the host asks for, an optimizer other than
+    for work that cannot be captured: copies between CPU and GPU, numbers that the host reads, an optimizer other than
     SGD, Adam and AdamW.
 
     Example:
@@ -50,11 +50,11 @@ class CUDAGraph:
         self._pool: Any = None
         self._place: Any = None  # the GPU of the capture
         self._recording: capture.Recording | None = None
-        self._open: ExitStack | None = None  # what capture_end leaves again
+        self._open: ExitStack | None = None  # the blocks that capture_end leaves
 
     @documented(POOL, capture_error_mode="taken for PyTorch's sake, and not looked at")
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:  # noqa: ARG002
-        """Write down what the current stream is given from now on; `graph` does this on a stream of its own."""
+        """Begin to record the work given to the current stream; `graph` does this on a separate stream."""
         self._check_free()
         cuda = self._library.cuda
         self._pool = graph_pool_handle() if pool is None else pool
@@ -65,7 +65,7 @@ class CUDAGraph:
                 "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
                 "`with mn.cuda.graph(g):`, which has a stream of its own"
             )
-        with ExitStack() as stack:  # left at once where something fails
+        with ExitStack() as stack:  # left at once if something fails
             stack.enter_context(self._recording.captured())
             stack.enter_context(cuda.using_allocator(self._pool.malloc))
             self._stream.begin_capture()
@@ -78,7 +78,7 @@ class CUDAGraph:
             raise RuntimeError("CUDAGraph.capture_begin: another graph is being captured; expected one at a time")
 
     def capture_end(self) -> None:
-        """Keep what was written down."""
+        """End the recording, and keep the graph."""
         if self._open is None:
             raise RuntimeError("CUDAGraph.capture_end: no capture has begun; expected capture_begin() before it")
         with self._open:
@@ -86,7 +86,7 @@ class CUDAGraph:
             self._graph = self._stream.end_capture()
 
     def replay(self) -> None:
-        """Do it again, on the current stream of its GPU, with the learning rates and step counts of now."""
+        """Run the graph on the current stream of its GPU, with the present learning rates and step counts."""
         if self._graph is None or self._recording is None:
             raise RuntimeError("CUDAGraph.replay: nothing was captured; expected `with mn.cuda.graph(g):` before it")
         if capture.recording() is not None:
@@ -96,22 +96,22 @@ class CUDAGraph:
         self._launch()
 
     def _launch(self) -> None:
-        """A replay, where all is known to be as at the capture."""
+        """Replay the graph; nothing has changed since the capture."""
         assert self._recording is not None
         with self._place:
             self._recording.renew()
             self._graph.launch()
 
     def _is_stale(self) -> bool:
-        """Whether a replay would be refused, as what was captured lies elsewhere now."""
+        """Would a replay be refused, because captured arrays have moved?"""
         return self._recording is not None and bool(self._recording.changed())
 
     def reset(self) -> None:
-        """Forget the graph, and give its memory back when no Tensor has it any more."""
+        """Forget the graph; its memory is freed when no Tensor uses it any more."""
         self._graph = self._pool = self._recording = None
 
     def pool(self) -> Any:
-        """The graph's own memory, for `graph(..., pool=...)` of another."""
+        """Return the graph's own memory, for `graph(..., pool=...)` of another graph."""
         return self._pool
 
 
@@ -122,10 +122,10 @@ class CUDAGraph:
     capture_error_mode="taken for PyTorch's sake, and not looked at",
 )
 class graph:  # noqa: N801  PyTorch's name
-    """Inside, the GPU's work is written down in `cuda_graph` and not done; the memory it needs is the graph's own.
+    """Record the GPU's work inside the block in `cuda_graph` without doing it; the graph has its own memory.
 
-    RuntimeError where something inside cannot be captured; the CUDAGraph is empty then, and parameters and optimizers
-    are as before. Gradients and Tensors that were made inside hold nothing.
+    RuntimeError if work inside cannot be captured; then the CUDAGraph is empty, parameters and optimizers are as
+    before, and gradients and Tensors made inside have no values.
 
     Example:
         >>> mn.cuda.is_available()  # with True: with mn.cuda.graph(g): optimizer.step()
@@ -144,7 +144,7 @@ class graph:  # noqa: N801  PyTorch's name
         self.cuda_graph._check_free()
         library = devices.library()
         library.cuda.Device().synchronize()
-        library.get_default_memory_pool().free_all_blocks()  # the graph needs as much, in a pool of its own
+        library.get_default_memory_pool().free_all_blocks()  # the graph needs as much, in its own pool
         self._stream.__enter__()
         try:
             self.cuda_graph.capture_begin(self._pool, self._mode)
@@ -156,7 +156,7 @@ class graph:  # noqa: N801  PyTorch's name
         try:
             self.cuda_graph.capture_end()
         except Exception:
-            if error is None:  # else CUDA only says once more that the capture has failed
+            if error is None:  # else CUDA only repeats that the capture has failed
                 raise
         finally:
             self._stream.__exit__(None, None, None)
@@ -170,13 +170,13 @@ class graph:  # noqa: N801  PyTorch's name
 
 
 def graph_pool_handle() -> Any:
-    """Memory that several graphs may share: `graph(g, pool=graph_pool_handle())`."""
+    """Return a pool of memory that several graphs may share: `graph(g, pool=graph_pool_handle())`."""
     cuda = devices.library().cuda
 
     def malloc(size: int) -> Any:
         try:
             return cuda.MemoryPointer(cuda.Memory(size), 0)
-        except cuda.runtime.CUDARuntimeError as error:  # at which a pool would free what captured launches still use
+        except cuda.runtime.CUDARuntimeError as error:  # it would make a pool free memory that launches still use
             raise MemoryError(f"cuda.graph: {size} bytes for a graph cannot be had: {error}") from error
 
     return cuda.MemoryPool(malloc)

@@ -1,13 +1,13 @@
-"""Streams: what is given to one is done in its order; streams do not wait for each other unless they are told to.
+"""Streams run the work given to them in order; they do not wait for each other unless they are told to.
 
     side = mn.cuda.Stream()
     with mn.cuda.stream(side):                    # what is started here is given to `side`
         y = f(x)
     mn.cuda.current_stream().wait_stream(side)    # before y is used outside
 
-Names are PyTorch's, streams are CuPy's. CuPy's pool keeps what a stream has freed for that stream alone: memory is not
-taken by another while it may still be read. But an array that another stream reads must live until that is done: keep
-it until `synchronize()`, or let the stream that made it wait, there is no `record_stream`.
+Names are PyTorch's, streams are CuPy's. CuPy's pool reuses freed memory only in the stream that freed it, so no other
+stream takes it while it may still be read. But an array that another stream reads must live until that is done: keep
+it until `synchronize()`, or let the stream that made it wait. There is no `record_stream`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STREAM = {"stream": "a Stream; None is the current one"}
 
 
 def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
-    """The module cupy, with this GPU the current one inside; ValueError for a CPU, which has no streams."""
+    """Yield the module cupy, with this GPU as the current one inside; ValueError for a CPU, which has no streams."""
     if device is not None and devices.device_index(device) is None:
         raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, as 'cuda:1'")
     return devices.on("cuda" if device is None else device)
@@ -30,7 +30,7 @@ def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one', priority="below 0 goes first; 0 is the usual")
 class Stream:
-    """A queue of work of a GPU, beside the default one.
+    """A queue of work for a GPU, in addition to the default one.
 
     Example:
         >>> mn.cuda.is_available()  # else Stream() raises a RuntimeError that says what is missing
@@ -50,8 +50,8 @@ class Stream:
         return made
 
     def _set(self, cupys: Any) -> None:
-        # The default stream has the same handle on every GPU, and events belong to one: all that a stream is told, it
-        # is told while its own GPU is the current one.
+        # The default stream has the same handle on every GPU, and an event belongs to one GPU: so every call to a
+        # stream is made while its own GPU is the current one.
         self._cupy, self._place = cupys, devices.library().cuda.Device()
         self.device_index = int(self._place.id)
 
@@ -61,28 +61,28 @@ class Stream:
         return int(self._cupy.ptr)
 
     def synchronize(self) -> None:
-        """Let the host wait until all that this stream was given is done."""
+        """Let the host wait until all work of this stream is done."""
         with self._place:
             self._cupy.synchronize()
 
     def query(self) -> bool:
-        """Is all that it was given done?"""
+        """Is all work of this stream done?"""
         with self._place:
             return bool(self._cupy.done)
 
     @documented({}, event="an Event that was recorded")
     def wait_event(self, event: Event) -> None:
-        """Let what this stream is given from now on wait for the event; the host goes on."""
+        """Let all later work of this stream wait for the event; the host goes on."""
         event.wait(self)
 
     @documented({}, stream="another Stream")
     def wait_stream(self, stream: Stream) -> None:
-        """Let what this stream is given from now on wait for all that the other was given before."""
+        """Let all later work of this stream wait for all earlier work of the other."""
         self.wait_event(stream.record_event())
 
     @documented({}, event="an Event; None is a new one")
     def record_event(self, event: Event | None = None) -> Event:
-        """An event that happens when all is done that this stream was given before."""
+        """Return an event that happens when all earlier work of this stream is done."""
         found = Event() if event is None else event
         found.record(self)
         return found
@@ -115,9 +115,9 @@ class Stream:
 
 @documented({}, enable_timing="True lets `elapsed_time` tell the time", blocking="True lets a waiting host sleep")
 class Event:
-    """A point in a stream's work, for others to wait for, or to tell the time by.
+    """A point in a stream's work, to wait for or to measure time.
 
-    It belongs to the GPU of the stream that records it first. Before that, nobody waits for it.
+    It belongs to the GPU of the stream that records it first. Before that, waiting for it has no effect.
 
     Example:
         >>> mn.cuda.is_available()  # else Event() raises a RuntimeError that says what is missing
@@ -129,12 +129,12 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
         self._timed, self._blocking = enable_timing, blocking
         self._library = devices.library()
-        self._cupy: Any = None  # CUDA wants it made on the GPU of the stream that records it
+        self._cupy: Any = None  # it must be made on the GPU of the stream that records it
         self._device_index = -1
 
     @documented(STREAM)
     def record(self, stream: Stream | None = None) -> None:
-        """It happens when all is done that the stream was given before; RuntimeError if that is on another GPU."""
+        """Let the event happen when all earlier work of the stream is done; RuntimeError if that is on another GPU."""
         stream = current_stream() if stream is None else stream
         if self._cupy is not None and self._device_index != stream.device_index:
             raise RuntimeError(
@@ -149,24 +149,24 @@ class Event:
 
     @documented(STREAM)
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what the stream is given from now on wait for it."""
+        """Let all later work of the stream wait for the event."""
         stream = current_stream() if stream is None else stream
         if self._cupy is not None:
             with stream._place:
                 stream._cupy.wait_event(self._cupy)
 
     def query(self) -> bool:
-        """Has it happened? True as well where nobody has recorded it."""
+        """Has the event happened? Also True if no stream has recorded it."""
         return self._cupy is None or bool(self._cupy.done)
 
     def synchronize(self) -> None:
-        """Let the host wait for it."""
+        """Let the host wait for the event."""
         if self._cupy is not None:
             self._cupy.synchronize()
 
     @documented({}, end_event="a later Event")
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another; both have happened and were made with enable_timing=True."""
+        """Return the milliseconds from this event to another; both must have happened, and have enable_timing=True."""
         if not (self._timed and end_event._timed):
             raise ValueError("Event.elapsed_time: an event tells no time; expected both with enable_timing=True")
         if self._cupy is None or end_event._cupy is None:
@@ -176,7 +176,7 @@ class Event:
 
 @documented({}, stream="the Stream that gets what is started inside; None changes nothing")
 class stream:  # noqa: N801  PyTorch's name
-    """`with mn.cuda.stream(s):` what is started inside is given to s, and "cuda" means its GPU.
+    """`with mn.cuda.stream(s):` gives the work started inside to s, and lets "cuda" mean its GPU.
 
     Example:
         >>> with mn.cuda.stream(None):
@@ -197,13 +197,13 @@ class stream:  # noqa: N801  PyTorch's name
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one')
 def current_stream(device: Any = None) -> Stream:
-    """The stream that gets what is started now."""
+    """Return the stream that gets the work started now."""
     with _on("current_stream", device) as library:
         return Stream._of(library.cuda.get_current_stream())
 
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one')
 def default_stream(device: Any = None) -> Stream:
-    """The stream that gets everything where nobody asked for another."""
+    """Return the stream that gets all work unless another is chosen."""
     with _on("default_stream", device) as library:
         return Stream._of(library.cuda.Stream.null)

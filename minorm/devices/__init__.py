@@ -1,7 +1,7 @@
-"""Where an array lies, and how it gets elsewhere: NumPy's arrays are on the CPU, CuPy's on a GPU.
+"""Finds the device of an array, and moves arrays between devices: NumPy's are on the CPU, CuPy's on a GPU.
 
 CuPy is imported when the first array is put on a GPU, never before. A device is a name, "cpu" or "cuda:0"; "cuda"
-alone is the current one.
+alone is the current GPU.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from minorm.devices import capture, driver
 from minorm.support.argument_errors import each_argument, named_arguments
 
-_host: dict[type, bool] = {np.ndarray: True}  # by the type of array
-KEPT_BYTES = 1 << 20  # of a constant: larger ones are copied each time
+_host: dict[type, bool] = {np.ndarray: True}  # is it on the CPU, by type of array
+KEPT_BYTES = 1 << 20  # the largest constant to cache; larger ones are copied each time
 _ANYWHERE: AbstractContextManager[Any] = nullcontext()
-_found: list[Any] = []  # the module cupy, once it was found to work
+_found: list[Any] = []  # the module cupy, once it has proved to work
 
 
 def is_host(array: Any) -> bool:
-    """False for an array of CuPy; True for NumPy's arrays and scalars, and for all else."""
+    """Return False for a CuPy array, and True for anything else: NumPy's arrays and scalars, and other objects."""
     kind = type(array)
     found = _host.get(kind)
     if found is None:
@@ -32,7 +32,7 @@ def is_host(array: Any) -> bool:
 
 
 def library() -> Any:
-    """The module cupy; RuntimeError that says what to install where there is no CuPy or no driver that it can use."""
+    """Return the module cupy; RuntimeError, with what to install, if CuPy or a driver for it is missing."""
     if _found:
         return _found[0]
     version = driver.version()
@@ -47,7 +47,7 @@ def library() -> Any:
 
 
 def namespace(array: Any) -> Any:
-    """The module whose functions make arrays beside this one: numpy or cupy."""
+    """Return the module whose functions make arrays of this kind: numpy or cupy."""
     return np if is_host(array) else library()
 
 
@@ -55,12 +55,12 @@ def namespace(array: Any) -> Any:
 
 
 class device(str):  # noqa: N801  PyTorch's name
-    """The name of a place for arrays: device("cpu"), device("cuda:1"), device("cuda", 1). It is a text with parts."""
+    """The name of a device for arrays: device("cpu"), device("cuda:1"), device("cuda", 1). It is a str with parts."""
 
     __slots__ = ()
 
     def __new__(cls, type: Any, index: int | None = None) -> device:
-        """Raises ValueError for what names no device."""
+        """Raises ValueError for a name that is not a device."""
         name = f"cuda:{type}" if isinstance(type, int) else str(type) if index is None else f"{type}:{index}"
         kind, colon, number = name.partition(":")
         if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
@@ -74,7 +74,7 @@ class device(str):  # noqa: N801  PyTorch's name
 
     @property
     def index(self) -> int | None:  # type: ignore[override]
-        """The number of the GPU; None where the name has none."""
+        """The number of the GPU; None if the name has no number."""
         number = self.partition(":")[2]
         return int(number) if number else None
 
@@ -83,7 +83,7 @@ _CPU = device("cpu")
 
 
 def device_of(array: Any) -> device:
-    """The name of the device: "cpu", or "cuda:0" for an array on the first GPU."""
+    """Return the name of the array's device: "cpu", or "cuda:0" for an array on the first GPU."""
     return _CPU if is_host(array) else device("cuda", array.device.id)
 
 
@@ -93,12 +93,12 @@ def same_device(a: Any, b: Any) -> bool:
 
 
 def is_device(value: Any) -> bool:
-    """True for what names a device: "cpu", "cuda", "cuda:1", or a torch.device."""
+    """Does the value name a device: "cpu", "cuda", "cuda:1", or a torch.device?"""
     return not isinstance(value, (np.dtype, type)) and str(value).partition(":")[0] in ("cpu", "cuda")
 
 
 def device_index(device: Any) -> int | None:
-    """The number of the GPU, None for the CPU; ValueError for what names no device."""
+    """Return the number of the GPU, None for the CPU; ValueError for a name that is not a device."""
     kind, colon, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
         raise ValueError(f"device: {device!r} is not supported; expected 'cpu', 'cuda' or 'cuda:0'")
@@ -112,7 +112,7 @@ def device_index(device: Any) -> int | None:
 
 
 def device_name(device: Any) -> str:
-    """The full name of a device: "cpu", or "cuda:0" for "cuda" while the first GPU is the current one."""
+    """Return the full name of a device: "cpu", or "cuda:0" for "cuda" while the first GPU is the current one."""
     index = device_index(device)
     return "cpu" if index is None else f"cuda:{index}"
 
@@ -122,7 +122,7 @@ def device_name(device: Any) -> str:
 
 @contextmanager
 def on(device: Any) -> Iterator[Any]:
-    """The module that makes arrays on this device, numpy or cupy, with the device the current one inside."""
+    """Yield the module that makes arrays on this device, numpy or cupy; inside, the device is the current one."""
     index = None if device is None else device_index(device)
     if index is None:
         yield np
@@ -132,12 +132,12 @@ def on(device: Any) -> Iterator[Any]:
 
 
 def on_device_of(array: Any) -> AbstractContextManager[Any]:
-    """Inside, the device of this array is the current one, as CuPy wants it of the arrays that it computes on."""
+    """Return a block in which the array's device is the current one, as CuPy requires for computing with it."""
     return _ANYWHERE if is_host(array) else array.device
 
 
 def to_device(array: Any, device: Any) -> Any:
-    """The array itself if it is on this device, else a copy there."""
+    """Return the array itself if it is on this device, else a copy there."""
     index = device_index(device)
     if is_host(array):
         if index is None:
@@ -147,13 +147,13 @@ def to_device(array: Any, device: Any) -> Any:
             return library().asarray(array)
     if index is None:
         capture.refuse_copies(f"an array of shape {array.shape}")
-        with array.device:  # CuPy copies on the current stream, which must be one of this GPU's
+        with array.device:  # CuPy copies on the current stream, which must belong to this GPU
             return array.get()
     return array if array.device.id == index else _to_another_gpu(array, index)
 
 
 def _to_another_gpu(array: Any, index: int) -> Any:
-    """A copy in the order of both GPUs' current streams: behind what computes the array, before what overwrites it."""
+    """Return a copy, ordered on both GPUs' current streams: after the array is computed, before it is overwritten."""
     cuda = library().cuda
     with array.device:
         computed = cuda.get_current_stream().record()
@@ -168,14 +168,14 @@ def _to_another_gpu(array: Any, index: int) -> Any:
 
 
 def to_device_of(array: Any, like: Any) -> Any:
-    """A NumPy array on the device of `like`."""
+    """Return a NumPy array on the device of `like`."""
     return array if is_host(like) else to_device(array, device_of(like))
 
 
 def constant_of(array: Any, like: Any) -> Any:
-    """A NumPy array that follows from shapes and settings, on the device of `like`: copied there once, and only read.
+    """Return a NumPy array that depends only on shapes and settings on `like`'s device: cached there, and only read.
 
-    So no step but the first waits for a copy, and a CUDA graph can be captured.
+    So only the first step waits for a copy, and a CUDA graph can be captured.
     """
     if is_host(like):
         return array
@@ -194,7 +194,7 @@ def constant_of(array: Any, like: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _kept(device: str, dtype: Any, shape: tuple[int, ...], content: bytes) -> tuple[Any, Any, Any]:
-    """The copy, the event at its end, and the stream that it went on."""
+    """Return the copy, the event at its end, and the stream on which it was made."""
     array = to_device(np.ndarray(shape, dtype, content), device)
     with array.device:
         stream = library().cuda.get_current_stream()
@@ -202,7 +202,7 @@ def _kept(device: str, dtype: Any, shape: tuple[int, ...], content: bytes) -> tu
 
 
 def scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """An array without axes on the device of `like`; nothing is copied to a device for it."""
+    """Return an array without axes on the device of `like`; on a GPU it is made without a copy from the CPU."""
     if is_host(like):
         return np.asarray(value, dtype)
     with like.device:
@@ -213,21 +213,21 @@ def scalar(value: Any, dtype: Any, like: Any) -> Any:
 
 
 class DeviceError(RuntimeError):
-    """Tensors of one operation are on several devices."""
+    """The Tensors of one operation are on several devices."""
 
 
-# What NumPy and CuPy raise at each other's arrays, and what functions of ours raise.
+# Exceptions that NumPy, CuPy and our own functions raise for arrays on another device.
 REFUSALS = (TypeError, ValueError, AttributeError, BufferError, RuntimeError)
 
 
 def are_mixed(arrays: Sequence[Any]) -> bool:
-    """Are some of these arrays, of which the first is CuPy's, on another device than it?"""
+    """Is any of these arrays on another device than the first, which is a CuPy array?"""
     kind, place = type(arrays[0]), arrays[0].data.device_id
     return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
 
 
 def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """DeviceError where the Tensors among the arguments of a call that was refused are not all on one device."""
+    """Raise DeviceError if the Tensors among the arguments of a failed call are on several devices."""
     try:
         named = named_arguments(function, args, kwargs)
     except TypeError:

@@ -1,18 +1,18 @@
-"""What a CUDA graph reads anew at each replay: numbers of the host, kept in memory of the device.
+"""Gives each replay of a CUDA graph new numbers from the host, through memory of the device.
 
-A captured launch keeps its arguments, and a learning rate among them would stay what it was. So while a step is
-captured, whoever hands such numbers to a kernel keeps them in a slot instead,
+A captured launch keeps its arguments, and a learning rate among them would never change. So while a step is captured,
+code that passes such numbers to a kernel keeps them in a slot instead,
 
     slot = recording.keep(fields)      # slot.device is a device array that will hold `fields` at each replay
 
-and whoever counts steps leaves a note how: `recording.again.append(function)`. Before each replay the notes are
-called; they meet `recording.replaying`, launch nothing, and write their numbers into the same slots, in the same order.
-One copy then brings all of them to the device. minorm/cuda/graphs.py is what users see.
+and code that counts steps adds a function that does so: `recording.again.append(function)`. These functions are called
+before each replay. They see `recording.replaying`, launch nothing, and write their numbers into the same slots in the
+same order. One copy then brings all of them to the device. Users see minorm/cuda/graphs.py.
 
-A note counts something, so all of them are called or none: `recording.checks` says before the first one whether the
-memory is still that of the capture.
+These functions count, so either all of them are called or none: before the first one, `recording.checks` tests whether
+the memory is still that of the capture.
 
-`watched()` collects what a step touches, be it captured or not: make_graphed_step looks there before it replays.
+`watched()` collects what a step touches, captured or not; make_graphed_step looks there before it replays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-ALIGNED = 256  # bytes: where a slot begins
+ALIGNED = 256  # bytes: each slot begins at a multiple of it
 CHUNK = 1 << 16  # bytes that one copy brings to the device
 
 
@@ -38,17 +38,17 @@ _here = _Here()
 
 
 def recording() -> Recording | None:
-    """What is being captured, or replayed, by this thread."""
+    """Return the recording that this thread captures or replays, or None."""
     return _here.recording
 
 
 def is_captured() -> bool:
-    """Is this thread capturing: are launches written down, and not done?"""
+    """Is this thread capturing? Then launches are recorded, and not run."""
     return _here.recording is not None and not _here.recording.replaying
 
 
 def noted(function: Callable[[], Any]) -> bool:
-    """Whether this thread is capturing. If so, `function` is called before each replay, and need not be now."""
+    """Is this thread capturing? If so, `function` is called before each replay, and the caller need not call it."""
     if _here.recording is None or _here.recording.replaying:
         return False
     _here.recording.again.append(function)
@@ -56,13 +56,13 @@ def noted(function: Callable[[], Any]) -> bool:
 
 
 def hold(array: Any) -> None:
-    """Keep an array that a captured launch reads as long as its graph."""
+    """Keep an array alive as long as the graph whose launches read it."""
     if _here.recording is not None:
         _here.recording.held.append(array)
 
 
 def refuse_copies(what: str) -> None:
-    """RuntimeError while a graph is captured: its replay would copy from memory that means something else by then."""
+    """Raise RuntimeError during a capture: a replay would copy from memory that may hold other values by then."""
     if is_captured():
         raise RuntimeError(
             f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a graph replays what "
@@ -72,7 +72,7 @@ def refuse_copies(what: str) -> None:
 
 
 def refuse_draws() -> None:
-    """RuntimeError while a graph is captured, before the CPU draws numbers: each replay would use the same ones."""
+    """Raise RuntimeError during a capture, before the CPU draws numbers: each replay would use the same ones."""
     if is_captured():
         raise RuntimeError(
             "cuda.graph: numbers are drawn on the CPU while a graph is captured, and each replay would use the same "
@@ -82,7 +82,7 @@ def refuse_draws() -> None:
 
 
 def refuse_number(operation: str, name: str) -> None:
-    """RuntimeError while a graph is captured, for an operation that is given a number of the CPU."""
+    """Raise RuntimeError during a capture, for an operation whose argument is a number of the CPU."""
     if is_captured():
         raise RuntimeError(
             f"{operation}: {name} is a number of the CPU, and each replay of a CUDA graph would be given the same one; "
@@ -91,10 +91,10 @@ def refuse_number(operation: str, name: str) -> None:
 
 
 class Watch:
-    """What a step touches, in order.
+    """The gradients and modules that a step touches, in order.
 
-    gradients  (leaf, its gradient by then) whenever backward() adds to one or an optimizer reads one
-    modules    those that were called
+    gradients  (leaf, its gradient at that time) whenever backward() adds to one or an optimizer reads one
+    modules    the called modules
     """
 
     def __init__(self) -> None:
@@ -102,12 +102,12 @@ class Watch:
         self.modules: list[Any] = []
 
 
-watches: list[Watch] = []  # open in any thread; while the list is empty, a call of a module skips the rest
+watches: list[Watch] = []  # open in any thread; while the list is empty, a module's call skips the rest
 
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """Inside, what this thread touches is collected."""
+    """Collect the gradients and modules that this thread touches inside the block."""
     before, watch = _here.watch, Watch()
     _here.watch = watch
     watches.append(watch)
@@ -119,12 +119,12 @@ def watched() -> Iterator[Watch]:
 
 
 def watch() -> Watch | None:
-    """What collects in this thread."""
+    """Return the open watch of this thread, or None."""
     return _here.watch if watches else None
 
 
 class Slot:
-    """Numbers on both sides: `host` is a structured array without axes, `device` the bytes that kernels read."""
+    """Numbers on host and device: `host` is a structured array without axes, `device` the bytes that kernels read."""
 
     __slots__ = ("device", "host")
 
@@ -133,13 +133,13 @@ class Slot:
 
 
 class Recording:
-    """The numbers of one graph.
+    """The numbers of one graph that change from replay to replay.
 
     library     the module cupy
-    again       what the host does before each replay
-    checks      each gives a sentence where something is not as it was at the capture, else an empty text
-    held        arrays that captured launches read, and that would be gone otherwise
-    replaying   True while it does so, False while the graph is captured
+    again       functions that the host calls before each replay
+    checks      functions that return a sentence if something has changed since the capture, else ""
+    held        arrays that captured launches read, kept alive here
+    replaying   True while `again` is called, False while the graph is captured
     """
 
     def __init__(self, library: Any) -> None:
@@ -150,15 +150,15 @@ class Recording:
         self.replaying = False
         self._slots: list[Slot] = []
         self._chunks: list[tuple[Any, Any]] = []  # (bytes on the host, in pinned memory; bytes on the device)
-        self._used = CHUNK  # bytes of the last chunk
-        self._next = 0  # slot of a replay
+        self._used = CHUNK  # used bytes of the last chunk
+        self._next = 0  # the next slot in a replay
         self._copied = library.cuda.Event(disable_timing=True)
         self._scratch: Any = None
-        # CuPy gives pinned memory to the next who asks, though a copy that was started may still have to read it.
+        # CuPy reuses freed pinned memory at once, though a copy in progress may still have to read it.
         weakref.finalize(self, self._copied.synchronize).atexit = False
 
     def keep(self, fields: Any) -> Slot:
-        """A slot for the fields of a structured array without axes, which it holds until a replay changes them."""
+        """Return a slot with the fields of a structured array without axes; a replay may change them."""
         size = fields.nbytes
         if size > CHUNK:
             raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
@@ -174,24 +174,24 @@ class Recording:
         return slot
 
     def scratch(self, size: int) -> Any:
-        """Bytes on the device that captured launches may use one after the other."""
+        """Return bytes on the device that captured launches may use one after another."""
         if self._scratch is None:
             self._scratch = self._apart(size)
         return self._scratch
 
     def _apart(self, size: int) -> Any:
-        """Not from the graph's own pool: there it could be memory that launches before this one write to."""
+        """Allocate bytes outside the graph's own pool, where earlier launches could write to the same memory."""
         with self.library.cuda.using_allocator(self.library.get_default_memory_pool().malloc):
             return self.library.empty(size, np.uint8)
 
     def next(self) -> Slot:
-        """In a replay, the slot that the capture got at this place."""
+        """Return, in a replay, the slot that the capture got at this place."""
         self._next += 1
         return self._slots[self._next - 1]
 
     @contextmanager
     def captured(self) -> Iterator[None]:
-        """Inside, this thread captures."""
+        """Capture in this thread inside the block."""
         _here.recording = self
         try:
             yield
@@ -199,12 +199,12 @@ class Recording:
             _here.recording = None
 
     def changed(self) -> str:
-        """What is not as it was at the capture, so that there can be no replay; an empty text where all is."""
+        """Return a sentence on what has changed since the capture, which forbids a replay; "" if nothing has."""
         return next(filter(None, (check() for check in self.checks)), "")
 
     def renew(self) -> None:
-        """Work the numbers of the next replay out, and start their copy to the device on the current stream."""
-        self._copied.synchronize()  # the copy of the replay before has read them
+        """Compute the numbers of the next replay, and start their copy to the device on the current stream."""
+        self._copied.synchronize()  # wait until the last replay's copy has read them
         _here.recording, self.replaying, self._next = self, True, 0
         try:
             for again in self.again:

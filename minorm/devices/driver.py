@@ -1,4 +1,4 @@
-"""The NVIDIA driver of this machine, asked without CuPy, and which CuPy goes with it."""
+"""Asks for the version of the NVIDIA driver without CuPy, and names the CuPy package that fits it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def version() -> int | None:
-    """The newest CUDA that the driver runs, 12080 for 12.8; None without a driver."""
+    """Return the newest CUDA version that the driver runs, 12080 for 12.8; None without a driver."""
     try:
         library = ctypes.CDLL(LIBRARY)
         number = ctypes.c_int(0)
@@ -19,21 +19,21 @@ def version() -> int | None:
 
 
 def package(driver: int) -> str | None:
-    """The CuPy for this driver, as pip takes it and as pyproject.toml has it; None where the driver is too old."""
+    """Return the CuPy package for this driver, as pip and pyproject.toml write it; None if the driver is too old."""
     return "cupy-cuda13x[ctk]>=14.2" if driver >= 13000 else "cupy-cuda12x[ctk]>=14.2" if driver >= 12000 else None
 
 
 def libraries() -> str:
-    """What to do where CuPy does not find CUDA's compiler, its headers or its libraries."""
+    """Return the pip command to run if CuPy does not find CUDA's compiler, headers or libraries."""
     return f"pip install '{package(max(version() or 0, 12000))}', which brings CUDA's compiler and libraries"
 
 
 def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
-    """Why there is no GPU to compute on, and what to do.
+    """Return a sentence that says why no GPU can be used, and what to do.
 
-    driver   what `version` gave
-    missing  the error of `import cupy`; None where CuPy is there and finds no device
-    runtime  the CUDA that the CuPy which is there was built for
+    driver   the result of `version`
+    missing  the error of `import cupy`; None if CuPy is installed and finds no device
+    runtime  the CUDA version for which the installed CuPy was built
     """
     if driver is None:
         return (
@@ -58,5 +58,5 @@ def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
 
 
 def name(version: int) -> str:
-    """12080 as people say it: 12.8."""
+    """Return a version in its usual form: 12.8 for 12080."""
     return f"{version // 1000}.{version % 1000 // 10}"

@@ -1,4 +1,4 @@
-"""The element types of a Tensor: NumPy's own, and bfloat16 from ml_dtypes, which may be missing in a browser."""
+"""Defines the element types of a Tensor: NumPy's, and bfloat16 from ml_dtypes, which may be missing in a browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError:
 
 
 class _Missing:
-    """`bfloat16` without ml_dtypes: equal to no type of an array; NumPy's error, where it is asked for, shows why."""
+    """`bfloat16` without ml_dtypes: it equals no array's type; NumPy's error at its use shows its repr, the reason."""
 
     def __repr__(self) -> str:
         return "bfloat16 (it needs the package ml_dtypes, which is not installed)"
@@ -34,28 +34,28 @@ half, float, double, short, int, long = float16, float32, float64, int16, int32,
 contiguous_format, preserve_format = "contiguous", "preserve"  # orders in memory: tensor/memory_formats.py
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 _limits: Any = ml_dtypes or np
-finfo, iinfo = _limits.finfo, _limits.iinfo  # what a type can hold: mn.finfo(x.dtype).min
-dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
+finfo, iinfo = _limits.finfo, _limits.iinfo  # the limits of a type: mn.finfo(x.dtype).min
+dtype = np.dtype  # the class of all types: isinstance(x.dtype, mn.dtype)
 
 HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})
 FLOATS: frozenset[np.dtype[Any]] = HALVES | {float32, float64}
 BYTES: frozenset[np.dtype[Any]] = frozenset({int8, uint8})
 ALL: frozenset[np.dtype[Any]] = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
-_OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # of equal ones the object above, so that `is` may be asked
+_OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # maps equal types to the objects above, so that `is` works
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
-    """True for the four types that can carry a gradient (bfloat16 is no np.floating, so ask here)."""
+    """Is it one of the four types that can carry a gradient? (np.floating does not include bfloat16.)"""
     return dtype in FLOATS
 
 
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that arithmetic on `dtype` is done in: float32 for the 16-bit floats, itself otherwise."""
+    """Return the type for arithmetic on `dtype`: float32 for the 16-bit floats, else the type itself."""
     return float32 if dtype in HALVES else dtype
 
 
 def check(dtype: Any, operation: str = "tensor") -> np.dtype[Any]:
-    """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
+    """Return `dtype` as np.dtype; TypeError, with a list of types that a Tensor can hold, for any other."""
     if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
         raise TypeError(f"{operation}: dtype bfloat16 needs the package ml_dtypes, which is not installed")
     try:
@@ -71,7 +71,7 @@ def check(dtype: Any, operation: str = "tensor") -> np.dtype[Any]:
 
 
 def check_float(operation: str, dtype: Any) -> np.dtype[Any]:
-    """`dtype` as np.dtype, or a TypeError where it is not one of the four float types."""
+    """Return `dtype` as np.dtype; TypeError unless it is one of the four float types."""
     found = check(dtype, operation)
     if not is_float(found):
         raise TypeError(f"{operation}: dtype is {found}; expected a float type (float16, bfloat16, float32, float64)")
@@ -83,26 +83,26 @@ def _all() -> str:
 
 
 def largest(kind: np.dtype[Any]) -> Any:
-    """The largest finite number of a float type."""
+    """Return the largest finite number of a float type."""
     return finfo(kind).max
 
 
-# The float type of Python's numbers where nothing else says one
+# The float type of Python's numbers, unless an argument names another
 
 _default = [float32]
 
 
 def get_default_dtype() -> np.dtype[Any]:
-    """The float type of what is made from Python's floats, of zeros(), randn() and new layers."""
+    """Return the type of Tensors made from Python's floats, of zeros(), randn() and new layers."""
     return _default[0]
 
 
 @documented({}, d="a float type")
 @checked
 def set_default_dtype(d: Any) -> None:
-    """Make `d` the float type of what is made without one from here on, in every thread.
+    """Make `d` the default float type for new Tensors and layers, in every thread.
 
-    TypeError for a type that is no float.
+    TypeError for a type that is not a float.
 
     Example:
         >>> mn.set_default_dtype(mn.float64)

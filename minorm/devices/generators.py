@@ -1,18 +1,18 @@
-"""The one random generator: initialisation, dropout and shuffling draw from it, `manual_seed` resets it.
+"""Holds the global random generator: initialisation, dropout and shuffling draw from it, and `manual_seed` resets it.
 
-It counts. Philox's block number n is a function of n and a key alone, four words of 64 bits: so a kernel on any device
-can make the blocks n, n + 1, ... by itself, all at once, and a seed means the same numbers on each (`take_blocks`).
-Dropout and uniform numbers are made so (draws.py). All else NumPy draws on the CPU, with the same key; a block's number
-has four words too, of which the highest is 0 for NumPy and 1 for kernels.
+It is counter-based. Philox's block n has four words of 64 bits, and depends only on n and a key. So a kernel on any
+device can make the blocks n, n + 1, ... at once, and a seed gives the same numbers on each device (`take_blocks`).
+Dropout and uniform numbers are drawn like this (draws.py). NumPy draws all other numbers on the CPU, with the same key.
+A block's number has four words too; the highest is 0 for NumPy and 1 for kernels.
 
-Its state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers. The
-state names the generator: one of PCG64, which minorm drew from before, is put back as that, and NumPy draws all.
+The state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers. The
+state names the generator: a state of PCG64, which minorm used before, is restored as that, and NumPy draws all numbers.
 
-Each rank of a distributed run has its own generator (`streams`): rank 0 the one that all programs have, rank r the same
-jumped ahead r times. So what a rank draws does not depend on which process carries it.
+Each rank of a distributed run has its own generator (`streams`): rank 0 has the global one, and rank r the same one
+jumped ahead r times. So the numbers of a rank do not depend on the process that carries it.
 
-A forked child goes on where its parent stood: both draw the same numbers, until `manual_seed` sets them apart. A fork
-waits for a draw that is under way in another thread, so that the child gets a state between two draws.
+A forked child continues from its parent's state: both draw the same numbers until one calls `manual_seed`. A fork waits
+for a draw in another thread to end, so that the child gets a state between two draws.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from minorm.devices import capture
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
 
-_made: list[Generator] = []  # the one of all, once there is one
+_made: list[Generator] = []  # the global generator, once it is made
 _making = threading.RLock()
 
 
 class _Rank(threading.local):
-    """Of the thread of a rank: its own generator, its number, and how it asks all ranks for their states."""
+    """A rank's thread-local data: its generator, its number, and a function that gathers the states of all ranks."""
 
     generator: Generator | None = None
     number, size = 0, 1
@@ -42,16 +42,16 @@ class _Rank(threading.local):
 
 
 _rank = _Rank()
-_ranks: list[Generator] = []  # those of ranks that run; with none there is no need to ask which thread this is
+_ranks: list[Generator] = []  # of running ranks; if it is empty, the thread does not matter
 
 
 def generator() -> np.random.Generator:
-    """What draws, NumPy's; made when first asked for, as numpy.random is slow to import."""
+    """Return the NumPy generator that draws; it is made at its first use, because numpy.random is slow to import."""
     return _own().numbers
 
 
 def _own() -> Generator:
-    """The generator of this thread's rank."""
+    """Return the generator of this thread's rank."""
     if _ranks and _rank.generator is not None:
         return _rank.generator
     if not _made:
@@ -98,13 +98,13 @@ class Generator:
     @classmethod
     @documented({}, numbers="a generator of NumPy")
     def of(cls, numbers: np.random.Generator) -> Generator:
-        """One around a generator of NumPy, which both draw from."""
+        """Return a Generator around a NumPy generator; both draw from the same stream."""
         made = cls.__new__(cls)
         made.numbers, made._where = numbers, None
         return made
 
     def _begin(self, bits: Any, blocks: int | None) -> None:
-        """blocks  how many kernels have taken; None for a generator that does not count"""
+        """blocks  the number of blocks that kernels have taken; None for a generator that does not count"""
         if getattr(self, "numbers", None) is None or self.numbers.bit_generator is not bits:
             self.numbers: np.random.Generator = np.random.Generator(bits)
         self._where: Any = None
@@ -114,7 +114,7 @@ class Generator:
 
     @documented({}, seed="an int of at least 0")
     def manual_seed(self, seed: int) -> Generator:
-        """Start again from `seed`; returns self."""
+        """Restart from `seed`; returns self."""
         self._begin(np.random.Philox(int(seed)), 0)
         return self
 
@@ -127,7 +127,7 @@ class Generator:
         return (first, *self._where)
 
     def get_state(self) -> dict[str, Any]:
-        """Where it has come to: nested dicts of strings, integers and lists of them.
+        """Return the generator's state: nested dicts of strings, integers and lists of them.
 
         Example:
             >>> generator = mn.Generator().manual_seed(0)
@@ -143,7 +143,7 @@ class Generator:
 
     @documented({}, state="as of `get_state`")
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         ValueError for anything that is not a state of minorm's generators; nothing is changed then.
 
@@ -163,7 +163,7 @@ class Generator:
 
 
 def source(given: Any = None) -> np.random.Generator:
-    """What draws: the generator of all for None, else the one that is handed over, ours or NumPy's."""
+    """Return the NumPy generator that draws: the global one for None, else that of the given generator."""
     capture.refuse_draws()
     if given is None:
         return generator()
@@ -174,18 +174,18 @@ def source(given: Any = None) -> np.random.Generator:
 
 
 def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
-    """(n, rank, key, key) of blocks that nothing else will draw: those numbered (n + 1, 0, rank, 1) and so on.
+    """Reserve blocks (n + 1, 0, rank, 1) and following, which no other draw will use; return (n, rank, key, key).
 
-    `given` is a Generator, or None for the one of all. None where it does not count, and for one of NumPy's.
+    `given` is a Generator, or None for the global one. Return None if it does not count, or is NumPy's.
     """
     own = _own() if given is None else given
     return own._take_blocks(count) if isinstance(own, Generator) else None
 
 
 def get_state() -> dict[str, Any]:
-    """The generator's state, as nested dicts of strings and integers.
+    """Return the generator's state, as nested dicts of strings and integers.
 
-    In a distributed run all ranks must call this together: it holds the states of all, {"ranks": [...]}.
+    In a distributed run all ranks must call this together: it holds the states of all ranks, {"ranks": [...]}.
     """
     state = _own().get_state()
     if _rank.gather is None:
@@ -194,7 +194,7 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: dict[str, Any]) -> None:
-    """Put back what `get_state` returned; ValueError where that was taken with another number of ranks."""
+    """Restore a state from `get_state`; ValueError if it was taken with another number of ranks."""
     ranks = state.get("ranks") if isinstance(state, dict) else None
     if ranks is not None and not isinstance(ranks, (list, tuple)):
         raise ValueError(f"set_state: 'ranks' of the state is a {kind_of(ranks)}; expected a list of states")
@@ -206,7 +206,7 @@ def set_state(state: dict[str, Any]) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Inside, numbers are drawn; afterwards this rank's generator is where it was. Other ranks are not asked."""
+    """Restore this rank's generator after the block. No other rank takes part."""
     own = _own()
     state = own.get_state()
     try:
@@ -216,20 +216,20 @@ def kept() -> Iterator[None]:
 
 
 def own_state() -> dict[str, Any]:
-    """Where this rank's generator is. Other ranks are not asked."""
+    """Return the state of this rank's generator. No other rank takes part."""
     return _own().get_state()
 
 
 @contextmanager
 def replayed(state: dict[str, Any]) -> Iterator[None]:
-    """Inside, numbers are drawn again from a state that `own_state` gave; afterwards the generator is where it was."""
+    """Draw from a state of `own_state` inside the block; afterwards restore the generator."""
     with kept():
         _own().set_state(state)
         yield
 
 
 def _bits(state: Any, kind: str = "Philox") -> Any:
-    """A new generator in that state, which may be of this kind or of one that minorm has or had."""
+    """Return a new bit generator in this state, which must be of `kind` or of a kind that minorm uses or used."""
     if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):
         got = f"a dict with {sorted(map(str, state))}" if isinstance(state, dict) else f"a {kind_of(state)}"
         raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")
@@ -260,7 +260,7 @@ def _brief(state: dict[str, Any]) -> str:
 
 
 def _plain(state: Any) -> dict[str, Any]:
-    """A state of NumPy's with lists in the place of arrays."""
+    """Return a NumPy state with lists in place of arrays."""
     return {
         name: _plain(part) if isinstance(part, dict) else part.tolist() if isinstance(part, np.ndarray) else part
         for name, part in state.items()
@@ -271,7 +271,7 @@ def _plain(state: Any) -> dict[str, Any]:
 
 
 def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[Generator | None]:
-    """Generators for these ranks, from the state that rank 0's has now; None for rank 0, which uses that one itself."""
+    """Return generators for these ranks, derived from rank 0's state; None for rank 0, which keeps its generator."""
     state = _own().get_state() if state is None else state
     found: list[Generator | None] = [Generator() if rank else None for rank in ranks]
     for rank, own in zip(ranks, found, strict=True):
@@ -282,9 +282,9 @@ def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[G
 
 @contextmanager
 def stream(own: Generator | None, number: int, size: int, gather: Callable[[Any], Any] | None) -> Iterator[None]:
-    """Inside, this thread is rank `number` of `size` and draws from a generator of `streams`.
+    """Make this thread rank `number` of `size` inside the block; it draws from a generator of `streams`.
 
-    gather  an array of this rank's -> those of all ranks along a new first axis; None where there is one rank
+    gather  maps this rank's array to the arrays of all ranks along a new first axis; None for a single rank
     """
     before = _rank.__dict__.copy()
     _rank.__dict__.update(generator=own, number=number, size=size, gather=gather)
@@ -300,7 +300,7 @@ def stream(own: Generator | None, number: int, size: int, gather: Callable[[Any]
 
 
 def _packed(state: dict[str, Any]) -> Any:
-    """A state as uint64: fourteen of Philox, six of PCG64."""
+    """Return a state as uint64 words: fourteen for Philox, six for PCG64."""
     inner = state["state"]
     if state["bit_generator"] == "Philox":
         words = [*inner["counter"], *inner["key"], *state["buffer"], state["buffer_pos"], state["blocks"]]
@@ -318,8 +318,8 @@ def _unpacked(packed: Any) -> dict[str, Any]:
     return state | {"bit_generator": "Philox", "state": inner, "buffer": words[6:10]} | rest
 
 
-# NumPy locks a generator while it draws. Of all threads a fork takes only its own along: a lock that another one held
-# would stay locked in the child for ever, and so would the half of numpy.random that another one was importing.
+# NumPy locks a generator while it draws. A fork copies only its own thread: a lock that another thread held would stay
+# locked in the child for ever, and so would the import lock if another thread was importing numpy.random.
 
 
 def _before_fork() -> None:

@@ -1,11 +1,11 @@
-"""One training run spread over processes, with the same bits on any number of them. docs/distributed.md says how.
+"""Spreads a training run over processes, with the same bits on any number of them; docs/distributed.md explains it.
 
     dist.run(train)              train(group) on every rank; mpiexec -n 4 python program.py
     dist.simulate(4, train)      the same in one process, without MPI
     dist.DistributedDataParallel(model, group)
 
-A *process* is what mpiexec starts. A *rank* is one of `group.size` equal parts of the work, with a model of its own; a
-process carries one rank or several. The number of ranks decides the bits, the number of processes the time alone.
+mpiexec starts *processes*. A *rank* is one of `group.size` equal parts of the work, with its own model; a process
+carries one rank or several. The number of ranks decides the bits; the number of processes affects only the time.
 """
 
 from minorm.diagnosis.finite import NonFiniteLoss

@@ -1,12 +1,11 @@
-"""Collectives over ranks: what a process does with the values of its own ranks and, over the engine, of all others.
+"""Computes collectives over ranks, from the values of a process's own ranks and, over the engine, of all others.
 
-Every call begins with its header, which the partner compares with its own before anything else: processes that do not
-call the same find out at once, and nobody waits for a message that will never come. Small arrays (4 kB) travel in the
-same message.
+Every call begins with its header, which the partner compares with its own header first: processes whose calls differ
+find out at once, and no process waits for a message that will never come. Small arrays (4 kB) travel with the header.
 
-Sums are taken in the order of sum_order.py. Where ranks and processes are powers of two, processes swap subtrees with
-process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends no more than the best all-reduce does. Any
-other number gathers the largest subtrees that each process fills, and adds up the rest everywhere.
+Sums follow the order of sum_order.py. If the numbers of ranks and processes are powers of two, processes swap subtrees
+with process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends no more than the best all-reduce does.
+For other numbers every process gathers the largest subtrees that each process fills, and adds up the rest itself.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from minorm.distributed.meeting import HEADER, Call, compare
 from minorm.distributed.sum_order import Combine
 
 Array = Any
-SMALL = NOTE - HEADER  # bytes of an array that goes along with the header
+SMALL = NOTE - HEADER  # the most bytes of an array in the header's message
 
 
 class Collectives:
-    """The collectives of one process, which carries `ranks` of `size`; engine None: all of them."""
+    """The collectives of one process, which carries `ranks` of `size`; with engine None it carries all ranks."""
 
     def __init__(self, ranks: range, size: int, engine: Engine | None) -> None:
         self.ranks, self.size, self.engine = ranks, size, engine
@@ -40,7 +39,7 @@ class Collectives:
                 self._agree(self.engine, call)
 
     def all_gather(self, call: Call, values: list[Array]) -> Array:
-        """The arrays of all ranks along a new first axis."""
+        """Return the arrays of all ranks along a new first axis."""
         mine = np.stack(values)
         if self.engine is None:
             return mine
@@ -50,7 +49,7 @@ class Collectives:
         return np.concatenate([block[: len(ranks)] for block, ranks in zip(blocks, self.carried, strict=True)])
 
     def all_reduce(self, call: Call, values: list[Array], combine: Combine) -> Array:
-        """The total of all ranks, in the order of the tree."""
+        """Return the total of all ranks, added in the order of the tree."""
         parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
         if self.engine is None:
             return sum_order.total(parts, combine, 0, self.size)
@@ -65,7 +64,7 @@ class Collectives:
             return self._halved(self.engine, mine) if combine is np.add else self._whole(self.engine, mine, combine)
 
     def broadcast(self, call: Call, values: list[Array], root: int) -> Array:
-        """The array of rank `root`."""
+        """Return the array of rank `root`."""
         if self.engine is None:
             return values[root]
         owner = next(process for process, ranks in enumerate(self.carried) if root in ranks)
@@ -84,11 +83,11 @@ class Collectives:
                 self._check(call, process, header.tobytes())
 
     def _check(self, call: Call, process: int, note: bytes) -> None:
-        # our own as the others see it: a long name is cut in a header
+        # our own call as others see it: a header cuts a long name
         compare(self.ranks.start, Call.of(call.header()), self.carried[process].start, Call.of(note[:HEADER]))
 
     def _doubled(self, engine: Engine, call: Call, mine: Array, combine: Combine) -> Array:
-        """A small total: the whole of it goes along with each header."""
+        """Compute a small total, which is sent whole with each header."""
         for step in _powers(self.processes):
             partner = engine.process ^ step
             note = engine.swap(call.header() + mine.tobytes(), partner)
@@ -98,7 +97,7 @@ class Collectives:
         return mine
 
     def _whole(self, engine: Engine, mine: Array, combine: Combine) -> Array:
-        """A long total that cannot be cut."""
+        """Compute a long total that cannot be split."""
         for step in _powers(self.processes):
             partner, theirs = engine.process ^ step, np.empty_like(mine, order="C")
             engine.exchange(np.ascontiguousarray(mine), theirs, partner)
@@ -106,7 +105,7 @@ class Collectives:
         return mine
 
     def _halved(self, engine: Engine, mine: Array) -> Array:
-        """A long sum by halves. a + b and b + a have the same bits, so partners agree."""
+        """Compute a long sum by halves. a + b and b + a have the same bits, so partners agree."""
         vector = np.array(mine, order="C").reshape(-1)
         steps = list(sum_order.halves(vector.size, engine.process, self.processes))
         for partner, give, keep in steps:
@@ -118,7 +117,7 @@ class Collectives:
         return vector.reshape(mine.shape)
 
     def _gathered(self, engine: Engine, call: Call, parts: dict[sum_order.Subtree, Array], combine: Combine) -> Array:
-        """Any numbers of ranks and processes: all get the largest subtrees of each and add up the rest."""
+        """Compute a total for any number of ranks and processes: all get each one's largest subtrees and add the rest."""
         filled = [list(sum_order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
         mine = np.stack([sum_order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
         self._agree(engine, call)
@@ -132,10 +131,10 @@ def _is_power(n: int) -> bool:
 
 
 def _powers(processes: int) -> list[int]:
-    """1, 2, 4 ... below the number of processes."""
+    """Return 1, 2, 4 ... below the number of processes."""
     return [1 << i for i in range((processes - 1).bit_length())]
 
 
 def _padded(block: Array, rows: int) -> Array:
-    """The block with rows of zeros up to so many."""
+    """Return the block, padded with zeros to `rows` rows."""
     return np.concatenate([block, np.zeros((rows - len(block), *block.shape[1:]), block.dtype)])

@@ -1,11 +1,11 @@
-"""DistributedDataParallel: a model of which every rank has a copy, trained on its part of the batch.
+"""DistributedDataParallel trains a copy of the model on every rank, each on its part of the batch.
 
     loss = cross_entropy(model(images), labels)       # of this rank's part
     loss = model.backward(loss, len(labels))          # of the whole batch, and the gradients are too
 
-All ranks talk to each other in `backward`, and nowhere else but in SyncBatchNorm. A rank's loss is multiplied by its
-share of the batch *before* it goes backward, as gradients of all ranks meet inside SyncBatchNorm already; so the
-gradients of all parameters only need to be added up.
+Ranks communicate only in `backward` and in SyncBatchNorm. A rank's loss is multiplied by its share of the batch
+*before* the backward pass, because the gradients of all ranks already meet inside SyncBatchNorm. So it is enough to add
+up the gradients of all parameters.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Array = Any
 class DistributedDataParallel(Module):
     """A model on every rank of `group`; it starts with the parameters and buffers of rank 0.
 
-    Keys, parameters and modes are the module's own, so a checkpoint does not know of ranks. Layers of SyncBatchNorm
-    without a group get this one. ValueError where the ranks' models differ, naming the first difference.
+    Keys, parameters and modes are the module's own, so a checkpoint does not depend on ranks. SyncBatchNorm layers
+    without a group get this one. RankError if the ranks' models differ, with the first difference.
 
     Example:
         >>> def program(group):
@@ -49,8 +49,8 @@ class DistributedDataParallel(Module):
     def __init__(self, module: Module, group: Group) -> None:
         super().__init__()
         self.module, self.group = module, group
-        self.counted = 0.0  # what the last whole batch's mean was divided by
-        self._sync, self._unsent = True, False  # whether gradients are added up; whether some wait to be
+        self.counted = 0.0  # the divisor of the last whole batch's mean
+        self._sync, self._unsent = True, False  # are gradients added up; are some still waiting for it
         for layer in module.modules():
             if isinstance(layer, SyncBatchNorm) and layer.process_group is None:
                 layer.process_group = group
@@ -64,13 +64,13 @@ class DistributedDataParallel(Module):
                     tensor.version.count += 1
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes of this rank's part."""
+        """Return the module's result for this rank's part."""
         return self.module(*args, **kwargs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """`backward` leaves each rank its own gradients, and the next one outside adds up all of them: one message for
-        the micro-batches of a step. `zero_grad` comes before the first.
+        """Inside, `backward` leaves each rank its own gradients; the next one outside adds up all of them, in one message
+        for the micro-batches of a step. Call `zero_grad` before the first one.
         """
         before, self._sync = self._sync, False
         try:
@@ -79,15 +79,14 @@ class DistributedDataParallel(Module):
             self._sync = before
 
     def backward(self, loss: Tensor, count: float) -> Tensor:
-        """The gradients of the whole batch's mean loss in every parameter's `grad`; returns that loss.
+        """Put the gradients of the whole batch's mean loss into every parameter's `grad`; return that loss.
 
-        loss   the mean over this rank's part, on which the graph hangs
-        count  what it is the mean of: this rank's images; with ignored targets or class weights the sum of the weights
-               of those that count. 0 for a part of which nothing counts, whose loss is not looked at
+        loss   the mean over this rank's part, with its graph
+        count  the divisor of that mean: the number of this rank's images; with ignored targets or class weights the sum
+               of the weights of the images that count. 0 for a part without such images, whose loss is ignored
 
-        What `grad` held before is kept and added to. NonFiniteLoss on all ranks, before any gradient is computed, where
-        a rank with images has a loss that is NaN or infinite. KeyboardInterrupt on all ranks where one was asked to
-        stop.
+        The gradients are added to those in `grad`. NonFiniteLoss on all ranks, before any gradient is computed, if a
+        rank with images has a NaN or infinite loss. KeyboardInterrupt on all ranks if one was asked to stop.
         """
         if self.group.size == 1:
             self.counted = float(count)
@@ -100,7 +99,7 @@ class DistributedDataParallel(Module):
         total, whole = self._roll_call(loss, count)
         self.counted = float(total)
         parameters = [p for p in self.module.parameters() if p.requires_grad]
-        mine = self._unsent or not self._sync  # what grad holds is this rank's alone
+        mine = self._unsent or not self._sync  # grad holds this rank's gradients only
         before = [None if mine else p.grad for p in parameters]
         for p in () if mine else parameters:
             p.grad = None
@@ -114,7 +113,7 @@ class DistributedDataParallel(Module):
         return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
 
     def _roll_call(self, loss: Tensor, count: float) -> tuple[float, float]:
-        """Who is here, with how many images and which loss: the images of all ranks, and their mean loss."""
+        """Gather count and loss of every rank; return the count of all ranks, and their mean loss."""
         group, value = self.group, loss.item() if count else 0.0
         bad = not math.isfinite(value)
         mine = [count, 0.0 if bad else value * count, group.rank if bad else math.inf, value if bad else 0.0]
@@ -127,8 +126,8 @@ class DistributedDataParallel(Module):
         return float(total), summed / (float(total) or 1.0)
 
     def _reduce(self, parameters: list[Any]) -> None:
-        """Add up the gradients of all ranks: all of one type in one vector, with a number for each that says how many
-        ranks have it. What none has stays None.
+        """Add up the gradients of all ranks: all of one type in one vector, with a number for each gradient that counts
+        the ranks that have it. A gradient that no rank has stays None.
         """
         for kind, same in _by_type(parameters).items():
             grads = [p.grad for p in same]
@@ -145,9 +144,9 @@ class DistributedDataParallel(Module):
                         p.grad.copy_(Tensor(value))
 
     def average_buffers(self) -> None:
-        """Make the running statistics of all ranks equal: their mean. Before evaluating, and before saving.
+        """Set the running statistics of all ranks to their mean. Call it before evaluating and before saving.
 
-        Those of SyncBatchNorm are equal already, and keep their bits. Integers (counters) are left as they are.
+        SyncBatchNorm's statistics are equal already, and keep their bits. Integers (counters) stay as they are.
         """
         buffers = [buffer for buffer in self.module.buffers() if dtypes.is_float(buffer.dtype)]
         if self.group.size == 1 or not buffers:
@@ -165,11 +164,11 @@ class DistributedDataParallel(Module):
         yield from self.module._named_modules(prefix)
 
     def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
-        """The module's."""
+        """Return the module's state_dict."""
         return self.module.state_dict(*args, **options)
 
     def train(self, mode: bool = True) -> DistributedDataParallel:
-        """Training mode for the module."""
+        """Set the module's training mode."""
         self.module.train(mode)
         return self
 
@@ -180,13 +179,13 @@ class DistributedDataParallel(Module):
 
 
 def _called(a: Array, b: Array) -> Array:
-    """Two entries of the roll call as one: images and losses added, of wrong losses and of stops the first rank's."""
+    """Combine two entries of the roll call: add counts and losses; keep the first rank with a bad loss or a stop."""
     first = a if a[2] <= b[2] else b
     return np.array([a[0] + b[0], a[1] + b[1], first[2], first[3], min(a[4], b[4])])
 
 
 def _mean(a: Array, b: Array) -> Array:
-    """The mean of a[-1] and b[-1] ranks together; where all agree it keeps their bits."""
+    """Return the mean over a[-1] and b[-1] ranks together; equal values keep their bits."""
     count = a[-1] + b[-1]
     mean = a + (b - a) * (b[-1] / count)
     mean[-1] = count
@@ -194,7 +193,7 @@ def _mean(a: Array, b: Array) -> Array:
 
 
 def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
-    """Tensors by the type that they travel in: 16-bit ones add up in float32, unless `exact`."""
+    """Group tensors by the type in which they travel: 16-bit floats are added in float32, unless `exact`."""
     found: dict[Any, list[Any]] = {}
     for tensor in tensors:
         found.setdefault(tensor.dtype if exact else dtypes.compute_type(tensor.dtype), []).append(tensor)
@@ -202,7 +201,7 @@ def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
 
 
 def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
-    """Arrays of the tensors' shapes end to end on the host, zeros for what is None."""
+    """Return arrays of the tensors' shapes as one vector on the host, with zeros for None."""
     vector = np.zeros(sum(t.array.size for t in tensors), kind)
     for part, array in zip(_parts(vector, tensors), arrays, strict=True):
         if array is not None:
@@ -211,7 +210,7 @@ def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
 
 
 def _parts(vector: Array, tensors: list[Any]) -> Iterator[Array]:
-    """Views of the vector in the tensors' shapes, one after the other."""
+    """Yield views of the vector in the tensors' shapes, one after another."""
     start = 0
     for tensor in tensors:
         shape = tensor.array.shape

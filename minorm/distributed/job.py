@@ -1,4 +1,4 @@
-"""run: a program on every rank, carried by the processes that a launcher has started, or by this one alone."""
+"""run executes a program on every rank, in the processes that a launcher has started, or in this one alone."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def run(
 ) -> list[Any]:
     """[program(group) of each rank that this process carries]
 
-    Processes are those of `mpiexec -n 4 python program.py` or srun, by way of mpi4py; without a launcher, or with one
-    process, this one carries all ranks and no MPI is needed. An error of any rank, and sys.exit, ends the whole job
-    with a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes,
-    and for more than 1,024 a process.
+    The processes come from `mpiexec -n 4 python program.py` or srun, through mpi4py; without a launcher, or with one
+    process, this process carries all ranks and needs no MPI. An error of any rank, or sys.exit, ends the whole job with
+    a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes, and
+    for more than 1,024 ranks per process.
 
     Example:
         >>> mn.distributed.run(lambda group: (group.rank, group.size), ranks=2)
@@ -67,11 +67,11 @@ def run(
     return _carried(_started[0], program, size, device, timeout, brief)
 
 
-_started: list[Mpi] = []  # MPI starts once in a process
+_started: list[Mpi] = []  # MPI can start only once in a process
 
 
 def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: float, brief: Any) -> list[Any]:
-    """The results of this process's ranks; whatever goes wrong ends the job."""
+    """Return the results of this process's ranks; any error ends the job."""
     ranks = sum_order.carried(engine.process, engine.processes, size)
     engine.name = f"rank {ranks[0]} of {size}"
     results, ended = [], None
@@ -104,7 +104,7 @@ def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: flo
 
 
 def place(device: str, number: int) -> str:
-    """The device of the process that is so many-th on its machine: "cuda" is shared out, others are what they say."""
+    """Return the device of process `number` on its machine: "cuda" becomes one of the GPUs in turn, others stay."""
     if device != "cuda":
         return device
     count = cuda.device_count()
@@ -114,7 +114,7 @@ def place(device: str, number: int) -> str:
 
 
 def _fingerprint(size: int, device: str) -> Any:
-    """What the bits depend on, as text of a fixed length; and the state of the random numbers, which is process 0's."""
+    """Return the facts on which the bits depend, and the state of the random numbers, as text of a fixed length."""
     facts = {
         "minorm": config.__version__,
         "rounding of multiply-adds": minorm_ext.multiply_adds(),
@@ -129,7 +129,7 @@ def _fingerprint(size: int, device: str) -> Any:
 
 
 def _agree(fingerprints: Any) -> Any:
-    """Raise RankError unless all processes would compute the same bits; returns the random state of process 0."""
+    """Raise RankError unless all processes would compute the same bits; return the random state of process 0."""
     found = [json.loads(row.tobytes()) for row in fingerprints]
     facts, state = found[0]
     for process, (others, _) in enumerate(found):
@@ -144,7 +144,7 @@ def _agree(fingerprints: Any) -> Any:
 
 @contextmanager
 def _stopping(meeting: Meeting, watchdog: mpi.Watchdog) -> Iterator[None]:
-    """Ctrl-C asks all ranks to stop after the step that they are at; a second one stops at once."""
+    """Let Ctrl-C ask all ranks to stop after their present step; a second Ctrl-C stops at once."""
 
     def interrupt(*_: Any) -> None:
         if meeting.stopping:

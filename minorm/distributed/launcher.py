@@ -1,7 +1,7 @@
-"""What the launcher of this process says in the environment: how many processes it started, and which is ours.
+"""Reads from the environment how many processes the launcher started, and which of them this one is.
 
-mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK, that of Open MPI OMPI_COMM_WORLD_SIZE and _RANK. `srun
---mpi=pmix` sets PMIX_RANK, and SLURM the number of tasks; without PMIX_RANK a SLURM script is no task of several.
+The mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK, that of Open MPI OMPI_COMM_WORLD_SIZE and _RANK. `srun
+--mpi=pmix` sets PMIX_RANK, and SLURM the number of tasks; without PMIX_RANK a SLURM script is not one of several tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VARIABLES = (
 
 
 def launched() -> tuple[int, int]:
-    """(this process's number, how many there are); (0, 1) without a launcher."""
+    """Return (this process's number, the number of processes); (0, 1) without a launcher."""
     for size, rank in VARIABLES:
         numbers = os.environ.get(rank, ""), os.environ.get(size, "")
         if all(number.isdecimal() for number in numbers):

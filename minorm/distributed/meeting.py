@@ -1,8 +1,8 @@
-"""The ranks of one process: threads of which one runs at a time and hands a baton on.
+"""Runs the ranks of one process as threads, one at a time: each hands a baton to the next.
 
 At a collective a rank leaves its value and hands the baton to the next; the last one to arrive computes the result for
-all and goes on. So kernels have all of the process's processors, and nothing that ranks share needs a lock. A rank that
-calls something else than the others, or ends while they wait, is an error that names both: nobody waits for ever.
+all and goes on. So kernels have all of the process's processors, and data that ranks share need no lock. If a rank
+calls something else than the others, or ends while they wait, an error names both: no rank waits for ever.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 HEADER = 256  # bytes
-CUT = b"..."  # behind what a header holds of a longer name
+CUT = b"..."  # follows the beginning of a name that a header cuts
 
 
 class RankError(RuntimeError):
-    """The ranks did not do the same."""
+    """The ranks did not make the same calls."""
 
-    __module__ = "minorm.distributed"  # where users find it, and what a traceback shows
+    __module__ = "minorm.distributed"  # the module that users import it from, and that a traceback shows
 
 
 class Call(NamedTuple):
-    """One collective as a rank calls it; what all ranks must call alike."""
+    """A rank's call of a collective; all ranks must make the same call."""
 
     serial: int
     name: str
@@ -31,10 +31,10 @@ class Call(NamedTuple):
     shape: tuple[int, ...] = ()
 
     def header(self) -> bytes:
-        """The call in a fixed number of bytes, which go ahead of every payload.
+        """Return the call in a fixed number of bytes, which precede every payload.
 
-        The name comes last, with its length, for it may hold any character. Of one that does not fit the header has the
-        beginning and a digest, so that long names that differ do so here too.
+        The name comes last, with its length, because it may hold any character. If the name does not fit, the header
+        has its beginning and a digest, so that headers of different long names differ too.
         """
         name = self.name.encode(errors="backslashreplace")
         before = f"{self.serial}|{self.dtype}|{','.join(map(str, self.shape))}|".encode()
@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes) -> Call:
-        """The call, its name as the header has it."""
+        """Return the call of a header, with the name as the header has it."""
         serial, dtype, shape, length, name = header.split(b"|", 4)
         counts = tuple(int(count) for count in shape.split(b",") if count)
         return cls(int(serial), name[: int(length)].decode(), dtype.decode(), counts)
@@ -60,7 +60,7 @@ THE_END = "the end of the program"
 
 
 def compare(rank: int, call: Call, other: int, others: Call) -> None:
-    """Raise RankError unless two ranks call the same, saying what each of them does."""
+    """Raise RankError unless two ranks make the same call; the error names both calls."""
     if call == others:
         return
     if other < rank:
@@ -81,9 +81,9 @@ def compare(rank: int, call: Call, other: int, others: Call) -> None:
 
 
 class Meeting:
-    """Where the ranks of this process hand the baton on.
+    """The meeting point at which the ranks of this process hand on the baton.
 
-    stopping  somebody asked for an end (Ctrl-C): the ranks agree on the step after which all of them stop
+    stopping  the user asked for an end (Ctrl-C): the ranks agree on the step after which all of them stop
     """
 
     def __init__(self, ranks: range) -> None:
@@ -96,7 +96,7 @@ class Meeting:
         self._trouble: BaseException | None = None
 
     def meet(self, rank: int, call: Call, value: Any, together: Callable[[Call, list[Any]], Sequence[Any]]) -> Any:
-        """Leave a value, get a result: `together(call, values)` gives one for each rank, and runs once."""
+        """Leave a value and return a result: `together(call, values)` gives one for each rank, and runs once."""
         if self._trouble is None:
             self._calls[rank] = call, value
             if len(self._calls) == len(self.ranks):
@@ -111,7 +111,7 @@ class Meeting:
         return self._results.pop(rank)
 
     def _conclude(self, together: Callable[[Call, list[Any]], Sequence[Any]]) -> None:
-        """All are here: compute the results, or note what is wrong."""
+        """Compute the results, now that all ranks are here, or record the error."""
         calls, values = zip(*[self._calls[rank] for rank in self.ranks], strict=True)
         try:
             for rank, call in zip(self.ranks, calls, strict=True):
@@ -124,7 +124,7 @@ class Meeting:
         self._calls.clear()
 
     def start(self, rank: int) -> None:
-        """Wait for the first turn; raise where an end was asked for before."""
+        """Wait for the first turn; raise if an end was requested before."""
         self._turns[rank].acquire()
         if self._trouble is not None:
             raise self._trouble
@@ -134,7 +134,7 @@ class Meeting:
         self._turns[self.ranks[0]].release()
 
     def leave(self, rank: int) -> None:
-        """The rank has ended."""
+        """Mark the rank as ended, and hand on the baton."""
         self._ended.add(rank)
         self._hand_on()
 
@@ -143,7 +143,7 @@ class Meeting:
         self._trouble = self._trouble or reason
 
     def _hand_on(self) -> None:
-        """Let the next rank run: one that has not arrived; else, as nobody comes any more, one that waits."""
+        """Let the next rank run: one that has not arrived; if none will arrive any more, one that waits."""
         coming = [rank for rank in self.ranks if rank not in self._calls and rank not in self._ended]
         if coming and self._trouble is None:
             self._turns[coming[0]].release()

@@ -1,8 +1,8 @@
-"""The engine on MPI, and what keeps a job from hanging: hooks for errors, and a watchdog for those who wait.
+"""The engine on MPI, with hooks for errors and a watchdog for waiting processes, so that a job cannot hang.
 
-MPI waits in C and for ever. Where one process has raised, or has stopped, the others would never know; so a process
-whose program ends in an error ends the whole job (`Abort`), and one that waits too long says for what and does too. The
-only file that names mpi4py.
+MPI waits in C and for ever. If one process raises or stops, the others never learn of it. So a process whose program
+ends in an error ends the whole job (`Abort`), and so does a process that waits too long, after it has said for what. No
+other file names mpi4py.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from minorm.distributed.engine import NOTE
 
 Array = Any
 STDERR = 2
-PROCESSORS = 4096  # of one machine; those beyond are not counted
-INTERRUPTED = 130  # the exit code of what Ctrl-C stopped
+PROCESSORS = 4096  # of one machine; further ones are not counted
+INTERRUPTED = 130  # the exit code after Ctrl-C
 TICK = 1.0  # seconds between two looks of the watchdog
-STOPPING = 5.0  # seconds after Ctrl-C within which all ranks should have come to the end of their step
-GRACE = 3.0  # seconds that others leave the first process, which reports the same error
+STOPPING = 5.0  # seconds after Ctrl-C in which all ranks should reach the end of their step
+GRACE = 3.0  # seconds that others give the first process to report the same error
 
 
 class Mpi:
-    """The processes of MPI's COMM_WORLD, in a communicator of our own so that a program's messages do not mix in.
+    """The processes of MPI's COMM_WORLD, in a separate communicator, away from a program's own messages.
 
     name        of this process in messages: `rank 1 of 4`
     processors  this process's share of those of its machine
     """
 
     def __init__(self, launched: int, timeout: float) -> None:
-        # MPI starts when all processes do. Where one has ended before, the others wait in C and hold Python's lock, so
-        # that no thread of ours could look: this one is C too, shows where they wait, and ends the process.
+        # MPI starts when all processes do. If one has ended before, the others wait in C and hold Python's lock, so no
+        # Python thread could watch. faulthandler's thread is C too: it shows where they wait, and ends the process.
         faulthandler.dump_traceback_later(timeout, exit=True, file=STDERR)
         try:
             self._start(launched)
@@ -50,7 +50,7 @@ class Mpi:
     def _start(self, launched: int) -> None:
         try:
             from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:  # mpi4py's own, where it finds no MPI
+        except (ImportError, RuntimeError) as error:  # mpi4py raises the latter if it finds no MPI
             advice = "pip install mpi4py" if isinstance(error, ImportError) else "pip install mpich, or load an MPI"
             raise ImportError(
                 f"distributed: a launcher has started {launched} processes, which need MPI to talk to each other: "
@@ -74,7 +74,7 @@ class Mpi:
         self._level = MPI.Query_thread()
 
     def check_threads(self) -> None:
-        """RuntimeError where MPI lets one thread talk alone, and several ranks would."""
+        """Raise RuntimeError if MPI lets only the main thread send messages; several ranks need more."""
         if self._level < self._mpi.THREAD_SERIALIZED:
             raise RuntimeError(
                 "distributed: this MPI lets only the main thread send messages, so a process can carry one rank; "
@@ -84,7 +84,7 @@ class Mpi:
     # The engine
 
     def swap(self, note: bytes, process: int) -> bytes:
-        """Send a note to another process, and get the one that it sends."""
+        """Send a note to another process, and return the note that it sends."""
         found, status = bytearray(NOTE), self._mpi.Status()
         byte = self._mpi.BYTE
         self._world.Sendrecv([note, byte], process, 0, [found, byte], process, 0, status)
@@ -95,21 +95,21 @@ class Mpi:
         self._world.Sendrecv(self._bytes(give), process, 1, self._bytes(get), process, 1)
 
     def gather(self, block: Array) -> Array:
-        """The blocks of all processes along a new first axis."""
+        """Return the blocks of all processes along a new first axis."""
         block = np.ascontiguousarray(block)
         found = np.empty((self.processes, *block.shape), block.dtype)
         self._world.Allgather(self._bytes(block), self._bytes(found))
         return found
 
     def broadcast(self, array: Array, process: int) -> Array:
-        """The array of one process."""
+        """Return the array of one process."""
         found = np.array(array, order="C")
         self._world.Bcast(self._bytes(found), process)
         return found
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Inside, the watchdog counts."""
+        """Let the watchdog count inside the block."""
         assert self.watchdog is not None
         self.watchdog.waits = what
         try:
@@ -119,7 +119,7 @@ class Mpi:
 
     @contextmanager
     def watch(self, timeout: float) -> Iterator[Watchdog]:
-        """Inside, this process waits for the others no longer than that."""
+        """Inside, let this process wait for the others no longer than `timeout`."""
         with Watchdog(self, timeout) as self.watchdog:
             yield self.watchdog
 
@@ -132,14 +132,14 @@ class Mpi:
         os._exit(code)  # the launcher ends the others
 
     def _bytes(self, array: Array) -> list[Any]:
-        """Memory as MPI takes it, of any type."""
+        """Return an array's memory, of any type, in the form for MPI."""
         return [array.reshape(-1).view(np.uint8) if array.size else bytearray(), self._mpi.BYTE]
 
 
 class Watchdog:
-    """Ends the job where this process waits in one collective for `timeout` of its own seconds.
+    """Ends the job if this process waits in one collective for `timeout` seconds of its running time.
 
-    It counts ticks and reads no clock, so that a job that was stopped as a whole may be continued.
+    It counts ticks and reads no clock, so that a job that was suspended as a whole can be continued.
     """
 
     def __init__(self, engine: Mpi, timeout: float) -> None:
@@ -170,7 +170,7 @@ class Watchdog:
 
 
 def usable() -> list[int]:
-    """The numbers of the processors that this process may use."""
+    """Return the numbers of the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         found = sorted(os.sched_getaffinity(0))
     else:
@@ -188,10 +188,10 @@ def say(text: str) -> None:
 def end(
     engine: Mpi, error: BaseException, everybodys: bool = False, brief: tuple[type[BaseException], ...] = ()
 ) -> None:
-    """End the job for what a program has raised; does not return.
+    """End the job after an exception of a program; does not return.
 
-    everybodys  all processes are here for the same reason: the first of them says it
-    brief       errors that are told without a traceback
+    everybodys  all processes have the same error: only the first of them prints it
+    brief       errors to print without a traceback
     """
     if everybodys and engine.process:
         threading.Event().wait(GRACE)
@@ -210,7 +210,7 @@ def end(
 
 
 def install(engine: Mpi) -> None:
-    """From now on an error that nobody catches, in any thread, ends the job: MPI's end would wait for the others."""
+    """Make every uncaught error, in any thread, end the job, because MPI's normal end would wait for the others."""
 
     def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
         end(engine, error)

@@ -1,7 +1,7 @@
-"""Group: what a rank talks to the others through. Collectives over ranks, whoever carries them.
+"""Group: a rank's connection to the others, with collectives over ranks in one process or in several.
 
-As with MPI and NCCL, all ranks call the same collectives in the same order, with arrays of one shape and type; where
-they do not, both calls are named in a RankError. Every rank gets the same bits, an array of its own.
+As with MPI and NCCL, all ranks call the same collectives in the same order, with arrays of one shape and type; if they
+do not, a RankError names both calls. Every rank gets the same bits, in its own array.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TEXT = 1024
     device="where this rank's model and data belong: `model.to(group.device)`",
 )
 class Group:
-    """The ranks of a run, seen by one of them; `run` and `simulate` make one for each.
+    """The ranks of a run, as one of them sees them; `run` and `simulate` make a Group for each rank.
 
-        rank, size  this rank's number and how many there are: `size` decides the bits of a run
-        processes   how many processes carry them: this decides the time alone
+        rank, size  this rank's number and the number of ranks: `size` decides the bits of a run
+        processes   the number of processes that carry them: it affects only the time
 
     Example:
         >>> mn.distributed.simulate(3, lambda group: group.all_reduce(mn.ones(1).numpy()).tolist())
@@ -45,28 +45,28 @@ class Group:
         self._calls = 0
 
     def all_gather(self, array: Array, label: str = "") -> Array:
-        """The arrays of all ranks along a new first axis. `label` says in messages what they are."""
+        """Return the arrays of all ranks along a new first axis. `label` is their name in messages."""
         return self._meet("all_gather", label, array, self._collectives.all_gather)
 
     def all_reduce(self, array: Array, combine: Callable[[Array, Array], Array] = np.add, label: str = "") -> Array:
-        """The sum of the arrays of all ranks, added in one order whatever carries them.
+        """Return the sum of the arrays of all ranks, added in the same order on any number of processes.
 
-        combine(lower, higher) adds up two arrays, of the lower and of the higher ranks of a subtree, and changes
-        neither. It need not be commutative; it must give an array of their shape and type.
+        combine(lower, higher) adds two arrays, of the lower and of the higher ranks of a subtree, and changes neither.
+        It need not be commutative; it must give an array of their shape and type.
         """
         return self._meet(
             "all_reduce", label, array, lambda call, values: self._collectives.all_reduce(call, values, combine)
         )
 
     def broadcast(self, array: Array, root: int = 0, label: str = "") -> Array:
-        """The array of rank `root`; the others give one of its shape and type, whose values do not matter."""
+        """Return the array of rank `root`; the other ranks pass an array of its shape and type, with any values."""
         if not 0 <= root < self.size:
             raise ValueError(f"broadcast: root={root}; expected a rank from 0 to {self.size - 1}")
         name = f"broadcast from rank {root}"
         return self._meet(name, label, array, lambda call, values: self._collectives.broadcast(call, values, root))
 
     def all_gather_text(self, text: str, label: str) -> list[str]:
-        """A short text of every rank, by rank, to be shown; what is beyond TEXT bytes is left out."""
+        """Return a short text of every rank, by rank, for messages; a text is cut after TEXT bytes."""
         row = np.zeros(TEXT, np.uint8)
         data = np.frombuffer(text.encode(errors="backslashreplace")[:TEXT], np.uint8)
         row[: len(data)] = data
@@ -83,11 +83,11 @@ class Group:
 
     @property
     def stopping(self) -> bool:
-        """Did somebody ask this process to stop? The ranks tell each other before they do."""
+        """Was this process asked to stop? The ranks tell each other before they stop."""
         return self._meeting.stopping
 
     def _meet(self, name: str, label: str, array: Array, together: Callable[[Call, list[Array]], Array]) -> Array:
-        """Bring the array to the host, meet the others, and bring the result to where the array is."""
+        """Copy the array to the host, meet the others, and copy the result to the array's device."""
         if not select.is_array(array):
             array = np.asarray(array)
         host = devices.to_device(array, "cpu")
@@ -97,11 +97,11 @@ class Group:
         return devices.to_device(result, devices.device_of(array))
 
     def _own(self, result: Array) -> list[Array]:
-        """The result once for each rank of this process, so that none changes another's."""
+        """Return a copy of the result for each rank of this process, so that no rank changes another's."""
         return [np.array(result) for _ in self._meeting.ranks]
 
     def __deepcopy__(self, memo: Any) -> Group:
-        """A model's copy talks through the same group."""
+        """Return the group itself: a copied model communicates through the same group."""
         return self
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""simulate: all ranks of a program in this process, without MPI. What `run` does with the ranks of one process, too."""
+"""simulate runs all ranks of a program in this process, without MPI; `run` uses the same code within a process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from minorm.distributed.meeting import Meeting, RankError
 from minorm.distributed.process_group import Group
 from minorm.support.documented import documented
 
-ON = "on rank "  # the beginning of the note that an error gets
-MOST = 1024  # ranks that a process carries, each in a thread
+ON = "on rank "  # the beginning of the note on an error
+MOST = 1024  # the most ranks in a process, each in a thread
 GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
 
 Program = Callable[[Group], Any]
@@ -25,8 +25,8 @@ Program = Callable[[Group], Any]
 def simulate(size: int, program: Program) -> list[Any]:
     """[program(group) of each rank], in this process, without MPI.
 
-    The same bits as `mpiexec -n R` of any R gives. A rank's own error is raised here, with a note that names the rank;
-    RankError where ranks do not call the same collectives.
+    The bits are those of `mpiexec -n R` for any R. A rank's own error is raised here, with a note that names the rank;
+    RankError if ranks do not call the same collectives.
 
     Example:
         >>> mn.distributed.simulate(3, lambda group: group.rank)
@@ -40,7 +40,7 @@ def simulate(size: int, program: Program) -> list[Any]:
 
 
 def check_threads(said: str, size: int, processes: int) -> None:
-    """ValueError for more ranks than so many processes carry; `said` begins it."""
+    """Raise ValueError for more ranks than these processes can carry; the message begins with `said`."""
     if size > MOST * processes:
         raise ValueError(f"{said}; expected at most {MOST * processes:,}: {MOST:,} a process, each in a thread")
 
@@ -48,13 +48,13 @@ def check_threads(said: str, size: int, processes: int) -> None:
 def carry(
     program: Program, collectives: Collectives, meeting: Meeting, device: str = "cpu", state: Any = None
 ) -> list[Any]:
-    """Run the ranks of this process to their ends; their results, or the error of one of them.
+    """Run the ranks of this process to their ends; return their results, or raise the error of one of them.
 
-    state  of rank 0's random numbers, from which all ranks get theirs; None: this process has it
+    state  rank 0's random state, from which all ranks derive theirs; None takes that of this process
     """
     groups = [Group(rank, collectives, meeting, device) for rank in meeting.ranks]
     streams = generators.streams(meeting.ranks, state)
-    if len(groups) == 1:  # in this very thread, where Ctrl-C arrives
+    if len(groups) == 1:  # in this thread, which receives Ctrl-C
         with _stream(groups[0], streams[0]):
             return [_noted(groups[0], program)]
     results: list[Any] = [None] * len(groups)
@@ -73,7 +73,7 @@ def carry(
             finished.append(place)
             ended.release()
 
-    # Not joined: a join that Ctrl-C interrupts takes its thread for one that has ended (CPython 3.11).
+    # No join: if Ctrl-C interrupts a join, CPython 3.11 takes the thread for an ended one.
     ended, finished, started = threading.Semaphore(0), list[int](), 0
     try:
         for place in range(len(groups)):
@@ -108,18 +108,18 @@ def _noted(group: Group, program: Program) -> Any:
 
 
 def _weight(error: BaseException) -> int:
-    """A rank's own error comes before what became of it in the others, sys.exit(0) last."""
+    """Sort errors: a rank's own error first, then the errors that it caused in other ranks, sys.exit(0) last."""
     if isinstance(error, SystemExit) and not error.code:
         return 2
     return int(isinstance(error, RankError) or (isinstance(error, KeyboardInterrupt) and not error.args))
 
 
 def is_everybodys(error: BaseException) -> bool:
-    """Do all ranks raise this together? It names the rank itself then."""
+    """Do all ranks raise this error together? Then the error itself names the rank."""
     return isinstance(error, RankError) or getattr(error, "rank", None) is not None
 
 
 def _stream(group: Group, own: Any) -> AbstractContextManager[None]:
-    """Random numbers of this rank's own."""
+    """Return a block in which this rank draws its own random numbers."""
     gather = None if group.size == 1 else lambda state: group.all_gather(state, "the random states")
     return generators.stream(own, group.rank, group.size, gather)

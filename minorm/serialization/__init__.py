@@ -1,1 +1,1 @@
-"""Reading and writing files: states, checkpoints, PyTorch's .pt files."""
+"""Reads and writes files: states, checkpoints, PyTorch's .pt files."""

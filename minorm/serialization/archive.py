@@ -1,8 +1,8 @@
-"""The entries of a zip file, read piece by piece. PyTorch's .pt and NumPy's .npz files are such archives.
+"""Reads the entries of a zip file piece by piece. PyTorch's .pt and NumPy's .npz files are zip archives.
 
 Python's zipfile raises six kinds of errors for a damaged file, takes seconds for a directory of some megabytes, and
-reads entries that overlap, so that a small file seems to have more bytes than it could hold. Here the whole directory
-is checked before an entry is read, every fault is a ValueError, and no piece is larger than PIECE.
+reads entries that overlap, so that a small file seems to have more bytes than it could hold. This module checks the
+whole directory before it reads an entry; every fault is a ValueError, and no piece is larger than PIECE.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 PIECE = 1 << 20
-RATIO = 1032  # no deflate stream grows more than this
+RATIO = 1032  # no deflate stream grows by a larger factor
 STORED, DEFLATED = 0, 8
 UNREADABLE = 0x1 | 0x20 | 0x40 | 0x2000  # flags: encrypted, a patch, strongly encrypted, a hidden directory
 UTF8 = 0x800
@@ -23,7 +23,7 @@ LOCAL, DIRECTORY, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 END_64, LOCATOR_64 = b"PK\x06\x06", b"PK\x06\x07"
 _DIRECTORY = struct.Struct("<4s4x2H4x3L3H4x4xL")  # without versions, the time, disk numbers and attributes
 _END = struct.Struct("<4s2H2H2LH")
-_NARROW, _WIDE = 0xFFFF, 0xFFFFFFFF  # stand where zip64 holds the number
+_NARROW, _WIDE = 0xFFFF, 0xFFFFFFFF  # placeholders for numbers that zip64 holds
 
 
 class Entry(NamedTuple):
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Archive:
-    """The entries by name. ValueError for a directory that is damaged, or an entry that cannot be read."""
+    """A zip file's entries by name. ValueError for a damaged directory, or an entry that cannot be read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -57,11 +57,11 @@ class Archive:
             self.entries[name] = entry._replace(end=end)
 
     def read(self, name: str) -> bytes:
-        """The whole entry; its size is known to be small."""
+        """Return the whole entry; call it only for small ones."""
         return b"".join(self.pieces(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """The entry in pieces; ValueError, at the latest after the last piece, if it differs from its description."""
+        """Yield the entry in pieces; ValueError, at the latest after the last, if it differs from its description."""
         entry = self.entries[name]
         size = crc = 0
         for piece in self._inflated(entry) if entry.method == DEFLATED else self._stored(entry):
@@ -90,7 +90,7 @@ class Archive:
             raise ValueError(f"entry {entry.name[:60]!r} is damaged: {error}") from None
 
     def _stored(self, entry: Entry) -> Iterator[bytes]:
-        """The bytes as they lie in the file."""
+        """Yield the bytes as they are in the file."""
         head = self._bytes(entry.start, 30)
         names, extra = struct.unpack("<2H", head[26:])
         at = entry.start + 30 + names + extra
@@ -102,7 +102,7 @@ class Archive:
             yield self._bytes(start, min(PIECE, at + entry.compressed - start))
 
     def _bytes(self, start: int, count: int) -> bytes:
-        """Exactly so many bytes of the file."""
+        """Return exactly `count` bytes of the file."""
         if start + count > self.length:
             raise ValueError("the archive breaks off")
         self.file.seek(start)
@@ -112,7 +112,7 @@ class Archive:
         return found
 
     def _end(self) -> tuple[int, int]:
-        """Where the directory starts, and its size."""
+        """Return the directory's start and size."""
         room = min(self.length, _END.size + _NARROW)  # a comment may follow
         tail = self._bytes(self.length - room, room)
         found = tail.rfind(END)
@@ -127,7 +127,7 @@ class Archive:
         return start, size
 
     def _end_64(self, at: int, size: int, start: int) -> tuple[int, int, int]:
-        """The same for an archive in the zip64 format, if it is one."""
+        """Return the end, size and start of the directory from the zip64 record, if the archive has one."""
         locator = self._bytes(max(0, at - 20), 20)
         if locator[:4] != LOCATOR_64:
             return at, size, start
@@ -140,7 +140,7 @@ class Archive:
 
 
 def _entries(directory: bytes) -> Iterator[tuple[str, Entry]]:
-    """Every entry of the directory, with its name as text."""
+    """Yield every entry of the directory, with its name as text."""
     at = 0
     while at < len(directory):
         if at + _DIRECTORY.size > len(directory):
@@ -166,7 +166,7 @@ def _entries(directory: bytes) -> Iterator[tuple[str, Entry]]:
 
 
 def _wide(extra: bytes, *numbers: int) -> list[int]:
-    """The numbers of a directory's entry; those that do not fit into 32 bits stand in the extra field of zip64."""
+    """Return the numbers of a directory's entry; numbers beyond 32 bits come from zip64's extra field."""
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)

@@ -1,13 +1,13 @@
-"""A file is either the old one or the new one, never half of each: whatever happens while it is written.
+"""Replaces a file in one step: whatever happens during the writing, it is either the old file or the new one.
 
-The bytes go to a file that has no name yet; once they are on the disk (fsync), it gets a temporary one,
-`.NAME.<random>.tmp`, which `os.replace` makes the real one in one step, and an fsync of the folder makes that step last
-through a power cut. What has no name is gone when a process is killed. Where the system has no such files (O_TMPFILE),
-the bytes go to the temporary name from the start.
+The bytes go to a file without a name. Once they are on the disk (fsync), the file gets a temporary name,
+`.NAME.<random>.tmp`. `os.replace` renames it in one step, and an fsync of the folder makes that step last through a
+power cut. If the process is killed, the system removes a file without a name. Without O_TMPFILE in the system, the
+bytes go to the temporary name from the start.
 
-So a process that is killed can leave a file with a temporary name, in the instant between the two steps or wherever
-names come first. Its writer holds a lock on it (flock), which ends with the process: whoever next writes NAME removes
-what nobody holds.
+So a killed process can leave a file with a temporary name, in the instant between the two steps or on a system without
+O_TMPFILE. Its writer holds a lock on it (flock), which ends with the process: the next writer of NAME removes the
+temporary files without a lock.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import BinaryIO
 from minorm.serialization.opening import FilePath, in_words, kind
 from minorm.support.masking import quoted
 
-LOCKS = sys.platform not in ("win32", "emscripten")  # elsewhere nothing that a killed process left is removed
+LOCKS = sys.platform not in ("win32", "emscripten")  # elsewhere the files of a killed process stay
 if LOCKS:
     import fcntl
 
 _WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_BY_DESCRIPTOR = "/proc/self/fd"  # where a file without a name can be found all the same
+_BY_DESCRIPTOR = "/proc/self/fd"  # the path to a file without a name
 
 
 @contextmanager
 def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
-    """Yields a binary file to write; it takes the place of `path` when the block ends without an error.
+    """Yield a binary file to write; it replaces `path` when the block ends without an error.
 
-    On an error (a full disk, Ctrl-C) the old file stays as it was and nothing is left of the new one. The new file has
-    the mode that the umask asks for. A symbolic link stays a link: the file it points at is replaced. Two who write
-    the same name at once do not harm each other: one of the two files is whole, and is there.
+    On an error (a full disk, Ctrl-C) the old file stays as it was and nothing is left of the new one. The new file's
+    mode follows the umask. A symbolic link stays a link: the file it points at is replaced. Two processes may write the
+    same name at once: afterwards one of the two files is there, whole.
 
-    Every OSError names the file. One from the block that names another file passes through.
+    Every OSError names the file. An OSError from the block that names another file passes through.
     """
     target = destination(path, operation)
     folder, name = os.path.split(target)
@@ -56,8 +56,8 @@ def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
                 if not temporary:
                     temporary = _give_name(file.fileno(), folder, name)
                 if sys.platform == "win32":
-                    file.close()  # no open file can be renamed there
-                os.replace(temporary, target)  # before the file is closed, and with it the lock gone
+                    file.close()  # Windows cannot rename an open file
+                os.replace(temporary, target)  # before closing the file, which ends the lock
         except BaseException:
             if temporary:
                 with suppress(OSError):
@@ -68,7 +68,7 @@ def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
 
 @contextmanager
 def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
-    """A temporary path beside `path`, and the file at it to write; it is gone when the block ends."""
+    """Yield a temporary path beside `path`, and its open file to write; it is removed when the block ends."""
     folder, name = os.path.split(destination(path, operation))
     with _errors_in_words(os.fsdecode(path), operation, folder, name):
         descriptor, temporary = _named(folder, name)
@@ -81,9 +81,9 @@ def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def destination(path: FilePath, operation: str = "save") -> str:
-    """Where `replacing` puts the file: `path` without links. OSError where no file can be, before anything is written.
+    """Return the file that `replacing` writes: `path` without links. OSError, before any writing, if none can be there.
 
-    A name that ends in "/" means a folder, even where a file of that name lies.
+    A name that ends in "/" means a folder, even if there is a file of that name.
     """
     given = os.fsdecode(path)
     folder, name = os.path.split(given)
@@ -106,7 +106,7 @@ def destination(path: FilePath, operation: str = "save") -> str:
 
 @contextmanager
 def making_folder(path: FilePath, operation: str) -> Iterator[None]:
-    """`make_folder`; what was made and is empty when the block ends, with or without an error, goes again."""
+    """`make_folder` as a block: at its end, with or without an error, remove the new folders that are empty."""
     made = make_folder(path, operation)
     try:
         yield
@@ -115,9 +115,9 @@ def making_folder(path: FilePath, operation: str) -> Iterator[None]:
 
 
 def make_folder(path: FilePath, operation: str) -> list[str]:
-    """Make the folder, and those it lies in, unless it is there; returns those that were made, the outermost first.
+    """Make the folder and its missing parents; return the new folders, the outermost first.
 
-    OSError in words where that cannot be; then none is left.
+    If that fails, remove the new folders and raise an OSError in words.
     """
     given = os.fsdecode(path)
     made: list[str] = []
@@ -138,14 +138,14 @@ def make_folder(path: FilePath, operation: str) -> list[str]:
 
 
 def remove_empty(folders: Sequence[str]) -> None:
-    """Remove those of the folders that hold nothing, the last one first."""
+    """Remove the empty ones of these folders, the last one first."""
     for folder in reversed(folders):
         with suppress(OSError):
             os.rmdir(folder)
 
 
 def _missing(path: str) -> list[str]:
-    """The folder and those on the way to it, as far as they are not there; the outermost first."""
+    """Return the missing folders on the path, itself included, the outermost first."""
     found: list[str] = []
     while path and not os.path.lexists(path):
         found.insert(0, path)
@@ -153,27 +153,27 @@ def _missing(path: str) -> list[str]:
     return found
 
 
-# Files without a name, and with a temporary one
+# Files without a name, and files with a temporary name
 
 
 def _unnamed(folder: str) -> tuple[int, str] | None:
-    """A descriptor of a new, locked file in the folder, and no name; None where the system has no such files."""
+    """Return the descriptor of a new, locked file without a name, and ""; None if the system has no such files."""
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_BY_DESCRIPTOR):
         return None
     try:
         descriptor = os.open(folder, _WRITE | os.O_TMPFILE, 0o666)  # less the umask, as for any new file
-    except OSError:  # whatever hinders a file with a name too is said by that
+    except OSError:  # the attempt with a name reports the same fault
         return None
     _lock(descriptor)
     return descriptor, ""
 
 
 def _named(folder: str, name: str) -> tuple[int, str]:
-    """A descriptor of a new, locked file with a temporary name, and its path."""
+    """Return the descriptor of a new, locked file with a temporary name, and its path."""
     while True:
         path = _temporary(folder, name)
         descriptor = os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o666)
-        with suppress(BlockingIOError):  # it is being swept away
+        with suppress(BlockingIOError):  # another process is removing it
             _lock(descriptor)
             if os.fstat(descriptor).st_nlink:
                 return descriptor, path
@@ -181,13 +181,13 @@ def _named(folder: str, name: str) -> tuple[int, str]:
 
 
 def _give_name(descriptor: int, folder: str, name: str) -> str:
-    """Give the file without a name a temporary one, which is returned."""
+    """Give the file a temporary name, and return its path."""
     temporary = _temporary(folder, name)
     source = f"{_BY_DESCRIPTOR}/{descriptor}"
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:  # Python follows the link in /proc to the file only where it is given a directory as well
+    try:  # Python follows the link in /proc to the file only if it also gets a directory
         os.link(source, os.path.basename(temporary), dst_dir_fd=directory)
-    except OSError:  # a file system that has such files and cannot name them
+    except OSError:  # a file system that cannot name such files
         return _copied(descriptor, source, folder, name)
     finally:
         os.close(directory)
@@ -195,7 +195,7 @@ def _give_name(descriptor: int, folder: str, name: str) -> str:
 
 
 def _copied(descriptor: int, source: str, folder: str, name: str) -> str:
-    """A copy of the file with a temporary name, which is returned; `descriptor` becomes the copy's."""
+    """Copy the file to one with a temporary name, and return its path; `descriptor` becomes the copy's."""
     copy, temporary = _named(folder, name)
     try:
         with open(source, "rb") as old, open(copy, "wb", closefd=False) as new:
@@ -216,7 +216,7 @@ def _temporary(folder: str, name: str) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file for as long as it is open; False where there are no locks, BlockingIOError where it is held."""
+    """Lock an open file for as long as it is open; False on a system without locks, BlockingIOError if it is locked."""
     if not LOCKS:
         return False
     try:
@@ -229,7 +229,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _sweep(folder: str, name: str) -> None:
-    """Remove the temporary files for `name` that no living process holds. Nothing here is an error."""
+    """Remove the temporary files for `name` that no living process holds. Errors are ignored."""
     pattern = re.compile(re.escape(f".{name[:40]}.") + "[0-9a-f]{12}\\.tmp")
     with suppress(OSError):
         for found in filter(pattern.fullmatch, os.listdir(folder)):
@@ -245,7 +245,7 @@ def _sweep(folder: str, name: str) -> None:
 
 @contextmanager
 def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iterator[None]:
-    """Name the file in an OSError of the system, unless that names another file, which the block has opened."""
+    """Name the file in an OSError of the system, unless the error is about another file that the block has opened."""
     try:
         yield
     except OSError as error:
@@ -257,10 +257,10 @@ def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iter
 
 
 def _sync_folder(folder: str) -> None:
-    """fsync of a folder, where the system can do that: the new name is then on the disk too."""
+    """Call fsync on the folder, if the system can, so that the new name is on the disk too."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    except PermissionError:  # a folder one may write but not list (and Windows, where folders cannot be opened)
+    except PermissionError:  # a folder that one may write but not list (and Windows, which cannot open folders)
         return
     try:
         os.fsync(descriptor)

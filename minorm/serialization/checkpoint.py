@@ -1,11 +1,10 @@
-"""Checkpoints are safetensors files: arrays by name, plus one JSON text for whatever is not an array. No pickle.
+"""Reads and writes checkpoints as safetensors files: arrays by name, and one JSON text for all else. No pickle.
 
-`save` and `load` keep a `state_dict`. `save_training` and `load_training` keep everything that a training run needs
-to go on with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. Its arrays become
-entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`), the rest becomes one JSON text in the
-file's metadata, in which `{"$array": name}` stands where an array was. Python's integers have no limit in it, so
-the 128-bit state of a random generator comes back exactly; a float is written with the digits that read back to
-the same bits.
+`save` and `load` handle a `state_dict`. `save_training` and `load_training` handle everything that a training run
+needs to resume with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. Its arrays
+become entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`), the rest becomes one JSON text in
+the file's metadata, in which `{"$array": name}` stands for an array. Integers in it have no limit, so the 128-bit state
+of a random generator comes back exactly; a float is written with enough digits to read back the same bits.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from minorm.tensor.tensor import Tensor
 
 TREE = "minorm.tree"  # the metadata key of the JSON text
 MAX_DEPTH = 50
-ITEMS = "$items"  # marks a dict with keys that are not texts
+ITEMS = "$items"  # the mark of a dict with keys that are not texts
 
 
 @documented(
@@ -45,8 +44,8 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     """Write Tensors or arrays by name to a safetensors file; or a nest of them: {"net": state, "epoch": 3}.
 
     The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
-    error, it stays as it was. A symbolic link stays one: the file it points at is replaced. What is on a GPU is written
-    like what is on the CPU; nothing in the file tells where it was.
+    error, it stays as it was. A symbolic link stays one: the file it points at is replaced. Tensors on a GPU are
+    written like Tensors on the CPU; the file does not record the device.
 
     Example:
         >>> import tempfile
@@ -94,11 +93,11 @@ def load(
     weights_only: bool = True,  # noqa: ARG001
     max_bytes: int | None = None,
 ) -> Any:
-    """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
+    """Load the Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
 
-    What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
-    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. ValueError for a file that is
-    damaged or something else.
+    Nested values that `save` wrote come back nested. PyTorch's .pt files are read too, without running their code, if
+    they hold only tensors, numbers, texts and plain containers, as a state_dict does. ValueError for a file that is
+    damaged or of another kind.
 
     Example:
         >>> import tempfile
@@ -125,7 +124,7 @@ def load(
 
 
 def _placed(value: Any, device: Any) -> Any:
-    """The nest with a Tensor for every array, on this device; None is where it is."""
+    """Return the nest with a Tensor for every array, on this device; None leaves Tensors where they are."""
     if isinstance(value, (np.ndarray, Tensor)):
         tensor = Tensor(value) if isinstance(value, np.ndarray) else value
         return tensor if device is None else tensor.to(device)
@@ -136,13 +135,13 @@ def _placed(value: Any, device: Any) -> Any:
 
 @checked
 def load_arrays(path: FilePath) -> dict[str, Array]:
-    """As `load`, but NumPy arrays."""
+    """Load NumPy arrays instead of the Tensors of `load`."""
     return safetensors_file.read(path)[0]
 
 
 @checked
 def load_metadata(path: FilePath) -> dict[str, str]:
-    """The texts that `save` was given as metadata."""
+    """Return the metadata that `save` wrote."""
     return safetensors_file.read(path)[1]
 
 
@@ -159,14 +158,14 @@ def save_training(path: FilePath, /, **parts: Any) -> None:
 
 
 def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
-    """Read what `save_training` wrote: each object given gets its part through `load_state_dict`; returns the rest.
+    """Read a file of `save_training`: each given object gets its part through `load_state_dict`; return the rest.
 
         rest = load_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
         mn.random.set_state(rest["random"])
 
-    The whole file is read and checked before the first object is changed. Where an object refuses its part, or Ctrl-C
-    is pressed, all objects get the state again that they had. Parts of the file that are not asked for come back as
-    they were given, those of objects as their state dicts.
+    The whole file is read and checked before the first object is changed. If an object refuses its part, or Ctrl-C is
+    pressed, all objects get their old state back. The other parts of the file come back as they were given; an object
+    comes back as its state dict.
     """
     for name, part in parts.items():
         if not hasattr(part, "load_state_dict"):
@@ -185,7 +184,7 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
 
 
 def _load_all(parts: dict[str, Any], states: dict[str, Any]) -> None:
-    """Load every part's state; if one fails, all get back the state that they had."""
+    """Load every part's state; if one fails, restore the old state of all."""
     before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items() if hasattr(part, "state_dict")}
     begun = []
     try:
@@ -204,7 +203,7 @@ def _state_of(part: Any) -> Any:
 
 
 def _array_of(value: Any) -> Array | None:
-    """The NumPy array in `value`, None where there is none."""
+    """Return `value`, if it is an array, a Tensor or a NumPy scalar, as a NumPy array; else None."""
     if isinstance(value, Tensor):
         value = value.array
     if isinstance(value, np.generic):
@@ -213,7 +212,7 @@ def _array_of(value: Any) -> Array | None:
 
 
 def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> None:
-    """The parts as one file: arrays by dotted names, the rest as JSON."""
+    """Write the parts as one file: arrays by dotted names, the rest as JSON."""
     arrays: dict[str, Array] = {}
     try:
         tree: Any = {name: _pack(_state_of(part), str(name), arrays, MAX_DEPTH) for name, part in parts.items()}
@@ -225,8 +224,8 @@ def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> Non
     safetensors_file.write(arrays, path, {TREE: json.dumps(tree, separators=(",", ":"))})
 
 
-# The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object
-# with one of these keys:
+# In the JSON text objects, lists, texts, numbers, true, false and null mean themselves. Other values are objects with
+# one of these keys:
 #     $tensor, $array, $scalar: name     the entry of that name, as a Tensor, an array or a NumPy scalar
 #     $tuple: [...]                      a tuple
 #     $items: [[key, value], ...]        a dict with keys that are not texts, or are texts that start with $
@@ -234,7 +233,7 @@ def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> Non
 
 
 def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
-    """`value` as JSON can hold it; its arrays go into `arrays` under dotted names."""
+    """Return `value` in a form for JSON; put its arrays into `arrays` under dotted names."""
     if depth == 0:
         raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself")
     if value is None or isinstance(value, bool) or type(value) in (int, str):
@@ -263,7 +262,7 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
 
 
 def _tree(text: str, arrays: dict[str, Array]) -> dict[Any, Any]:
-    """The parts that `_write_tree` was given, by name; every array of `arrays` goes to one place in it at most."""
+    """Return the parts that `_write_tree` wrote, by name; each array of `arrays` is used at most once."""
     try:
         packed = json.loads(text)
     except RecursionError:
@@ -286,7 +285,7 @@ def _check_keys(name: str, nest: Mapping[Any, Any]) -> None:
 
 
 def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
-    """What `_pack` was given. Lists and dicts are changed in place: a second tree would take their memory again."""
+    """Invert `_pack`. Lists and dicts are changed in place, because a second tree would take their memory again."""
     if depth == 0:
         raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):
@@ -323,5 +322,5 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_key(value: Any) -> bool:
-    """Whether a dict may have this key. Integers beyond 61 bits have the hash of a smaller one: many take hours."""
+    """May a dict have this key? Integers beyond 61 bits share the hash of a smaller one: many of them take hours."""
     return value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < (1 << 61) - 1)

@@ -1,7 +1,7 @@
-"""How much memory a file may take when it is read: one number for each format; docs/security.md has the table.
+"""Limits the memory for reading a file, with one number for each format; docs/security.md has the table.
 
-A limit counts decoded bytes: those of the arrays or pixels that come out, not those of the file. A reader checks it
-before it makes anything. `max_bytes` of the reader, or `--max-bytes` of a command, replaces it.
+A limit counts decoded bytes: those of the resulting arrays or pixels, not those of the file. A reader checks it before
+it allocates anything. `max_bytes` of the reader, or `--max-bytes` of a command, replaces it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 MIB = 1 << 20
 GIB = 1 << 30
 
-PT = 2 * GIB  # or the file's length, where that is more: a file of plain arrays is no bomb, however large
+PT = 2 * GIB  # or the file's length, if that is more: a file of plain arrays is safe, however large
 NPZ = 2 * GIB  # or the file's length
 IDX = GIB
 IMAGE = 512 * MIB
@@ -19,22 +19,22 @@ CODE = 16 * MIB  # of a FILE.py that builds a model
 LOG = 4 * MIB  # of a run's log.csv: 40,000 epochs
 HEADER = 100_000_000  # of a safetensors file; the safetensors library refuses more
 
-# What a reader may take for a file before it knows that the file is whole: FACTOR times its length and SPARE.
-# Where decoding takes more, a first pass decodes piece by piece and keeps nothing.
+# Before a reader knows that a file is whole, it may take FACTOR times the file's length plus SPARE.
+# If decoding takes more, a first pass decodes piece by piece and keeps nothing.
 FACTOR = 32
 SPARE = 32 * MIB
 
 
 def spare(length: int) -> int:
-    """The bytes that may be taken for a file of this length before it is known to be whole."""
+    """Return the bytes that a reader may take for a file of this length before it knows that the file is whole."""
     return FACTOR * length + SPARE
 
 
 def too_large(what: str, decoded: int, most: int) -> str:
-    """Text of an error: what was asked for, the limit, and how to raise it."""
+    """Return the text of an error with the bytes needed, the limit, and the way to raise it."""
     return f"{what} {decoded:,} bytes, more than max_bytes={most}; {raised(decoded)}"
 
 
 def raised(most: int) -> str:
-    """Text of an error: how to raise a limit."""
+    """Return the text that says how to raise a limit."""
     return f"pass max_bytes={most}, or --max-bytes {most} to a command"

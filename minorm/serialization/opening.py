@@ -1,8 +1,8 @@
-"""Opening a file to read: a regular one, at once, or an error in words that names it.
+"""Opens a regular file for reading without waiting, or raises an error in words that names it.
 
-A pipe would be waited for and a device read without end, so what is no regular file is refused before it is opened,
-for opening alone means something to a pipe or a tape. It is looked at once more when it is open: whoever swaps the
-name meanwhile gains nothing.
+Reading a pipe could wait for ever, and a device may have no end. So anything but a regular file is refused before it is
+opened, because a pipe or a tape reacts to the opening alone. The open file is checked again, so an attacker gains
+nothing by swapping the name in between.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _KINDS = {
 
 
 class Irregular(OSError):
-    """There is something at the path, and it is no regular file: a folder, a pipe, a device, a socket."""
+    """The path exists, but is not a regular file: it is a folder, a pipe, a device or a socket."""
 
 
 def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedReader:
-    """The regular file at `path`, open for reading.
+    """Open the regular file at `path` for reading.
 
-    operation  who asks; the errors begin with it
+    operation  the name of the caller, with which errors begin
     follow     whether the path may be a symbolic link
 
     FileNotFoundError, PermissionError and Irregular (an OSError) say in words what is wrong; `errno` is kept.
@@ -43,7 +43,7 @@ def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedRead
 
 
 def contents(path: FilePath, operation: str) -> bytes:
-    """All bytes of the regular file at `path`, with as few calls to the system as it takes; errors as `regular`."""
+    """Return all bytes of the regular file at `path`, with few system calls; errors as in `regular`."""
     descriptor, size = _opened(path, operation)
     try:
         whole = os.read(descriptor, size + 1)
@@ -57,7 +57,7 @@ def contents(path: FilePath, operation: str) -> bytes:
 
 
 def _opened(path: FilePath, operation: str, follow: bool = True) -> tuple[int, int]:
-    """The descriptor of the regular file at `path`, and its size."""
+    """Open the regular file at `path`; return its descriptor and size."""
     name = os.fsdecode(path)
     wanted = os.O_RDONLY | _flags("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
     try:
@@ -79,7 +79,7 @@ def _opened(path: FilePath, operation: str, follow: bool = True) -> tuple[int, i
 
 
 def exists(path: FilePath, operation: str) -> bool:
-    """Whether there is anything at `path`; OSError in words where nobody may look."""
+    """Does `path` exist? OSError in words if the user has no permission to look."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -95,17 +95,17 @@ def _check(status: os.stat_result, name: str, operation: str) -> None:
 
 
 def kind(mode: int) -> str:
-    """What a path with this `st_mode` is, in words."""
+    """Return the kind of a path with this `st_mode`, in words."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _flags(*names: str) -> int:
-    """Those of the names that this system has."""
+    """Combine the flags in `names` that this system has."""
     return sum(getattr(os, name, 0) for name in names)
 
 
 def in_words(error: OSError, text: str) -> OSError:
-    """An error of the same errno, and of the class that Python gives that errno, which says `text`."""
+    """Return an error with this text, the same errno, and the class that Python has for that errno."""
     new = type(OSError(error.errno, ""))(text)
     new.errno = error.errno
     return new

@@ -1,4 +1,4 @@
-"""The safetensors format: a JSON table of contents, then the bytes of the arrays; a reader believes none of it.
+"""Reads and writes safetensors files: a JSON table of contents, then the arrays' bytes; the reader checks all of it.
 
     8 bytes    N, the length of the header, an unsigned little-endian integer
     N bytes    the header: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
@@ -65,7 +65,7 @@ DTYPES = {name: dtype for dtype, name in NAMES.items()}
 def write(arrays: Mapping[str, Array], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
     """Write `arrays` and `metadata` to `path`, all or nothing (minorm.serialization.atomic).
 
-    Any memory order and byte order will do: what is not contiguous and little-endian is copied, one array at a time.
+    Any memory order and byte order will do: an array that is not contiguous and little-endian is copied, one at a time.
     """
     header: dict[str, Any] = {} if not metadata else {METADATA: _checked_metadata(metadata)}
     for name, array in arrays.items():
@@ -104,7 +104,7 @@ def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _little_endian_bytes(array: Array) -> memoryview[Any]:
-    """The array's bytes as the file wants them, without a copy where they lie so already."""
+    """Return the array's bytes in the file's order, without a copy if they are in that order."""
     swap = array.dtype.itemsize > 1 and not _is_little_endian(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if swap:
@@ -117,11 +117,11 @@ def _is_little_endian(dtype: np.dtype[Any]) -> bool:
 
 
 def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays (in the header's order) and the metadata of the file at `path`.
+    """Return the arrays (in the header's order) and the metadata of the file at `path`.
 
-    ValueError names the file, the entry, what is there and what was expected, for whatever is not exactly right:
-    a truncated file, a wrong byte count, holes, overlaps, bytes after the end, an unknown dtype, a name twice.
-    FileNotFoundError, PermissionError, or an OSError for what is no regular file.
+    ValueError for any fault, with the file, the entry, the value found and the value expected: a truncated file, a
+    wrong byte count, holes, overlaps, bytes after the end, an unknown dtype, a repeated name. FileNotFoundError,
+    PermissionError, or an OSError for a path that is not a regular file.
     """
     name = os.fsdecode(path)
     with regular(path, "load") as file:
@@ -132,13 +132,13 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def _other_format(file: BufferedReader) -> str:
-    """What the file is, if it is one of those that weights often come in, and what to do with it; else an empty text.
+    """Return a text that names another common format of weights and says what to do; "" if it is not recognised.
 
-    Only names and first bytes are looked at. What a pickle holds is a program, and nothing here ever runs one.
+    Only names and first bytes are read. A pickle is a program, and nothing here ever runs it.
     """
     file.seek(0)
     start = file.read(len(_PYTORCH_BEFORE_1_6))
-    if start[8:9] == b"{":  # a safetensors file that is broken: its length may begin like a pickle
+    if start[8:9] == b"{":  # a broken safetensors file: its length may look like a pickle's beginning
         return ""
     if start.startswith(b"PK\x03\x04"):
         try:
@@ -178,7 +178,7 @@ def _read(file: BufferedReader, size: int) -> tuple[dict[str, Array], dict[str, 
 
 
 def _read_header(file: BufferedReader, size: int) -> tuple[dict[str, Any], int]:
-    """The parsed header and the place where the data starts."""
+    """Return the parsed header and the offset at which the data starts."""
     if size < 8:
         raise ValueError(f"the file has {size} bytes; a safetensors file starts with 8 that give its header's length")
     (length,) = struct.unpack("<Q", file.read(8))
@@ -221,7 +221,7 @@ def _no_constant(word: str) -> Any:
 
 
 def _checked_entry(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    """(dtype, shape, start, end) of one entry that agrees with itself."""
+    """Return (dtype, shape, start, end) of an entry; ValueError unless they agree with each other."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"entry {name!r} is {short(entry)}; expected an object with dtype, shape and data_offsets")
     try:
@@ -251,7 +251,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) -> None:
-    """The entries must tile the data: each starts where the one before ended, and the last ends with the file."""
+    """Check that the entries tile the data: each starts where the one before ends, and the last ends with the file."""
     at = 0
     for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if start != at:
@@ -266,7 +266,7 @@ def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) 
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxlong = 60
-short = _repr.repr  # what a file says, cut short: it may be a very long or very deep thing
+short = _repr.repr  # text from a file, shortened: it may be very long or deep
 
 
 def _listed(names: Mapping[np.dtype[Any], str]) -> str:

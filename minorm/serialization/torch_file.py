@@ -1,8 +1,8 @@
-"""PyTorch's .pt files, read without running what is in them.
+"""Reads PyTorch's .pt files without running code in them.
 
-Such a file is a zip: `data.pkl`, a pickle that says what there is, and `data/0`, `data/1` ..., the tensors' bytes.
-The pickle is run first (unpickling.py), with descriptions in place of tensors. When all of them fit into the file and
-together below the limit, they are made.
+The file is a zip with `data.pkl`, a pickle of the structure, and with `data/0`, `data/1` ..., the tensors' bytes. The
+pickle is interpreted first (unpickling.py), with descriptions in place of tensors. If all of them fit into the file and
+together stay below the limit, the tensors are made.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from minorm.serialization.unpickling import STORAGES, Storage, Tensor
 Array = np.ndarray[Any, np.dtype[Any]]
 PICKLE = "data.pkl"
 MAX_DEPTH = 100
-MAX_PARTS = 1_000_000  # or as many as the pickle has bytes
+MAX_PARTS = 1_000_000  # or the number of the pickle's bytes, if that is more
 
 
 def is_one(file: BinaryIO) -> bool:
-    """Whether this is a zip with a data.pkl in it; the file is read from its beginning afterwards."""
+    """Is this a zip with a data.pkl in it? Afterwards the file's position is at its beginning."""
     zipped = file.read(4) == b"PK\x03\x04"
     file.seek(0)
     if not zipped:
         return False
     try:
         return any(name.endswith(f"/{PICKLE}") for name in Archive(file).entries)
-    except ValueError:  # a broken archive, which tensorfile names
+    except ValueError:  # a broken archive: safetensors_file reports it
         return False
     finally:
         file.seek(0)
 
 
 def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array], Any]) -> Any:
-    """What was saved: `made` of each array, and dicts, lists, tuples, texts and numbers themselves.
+    """Return the saved value: `made` of each array, in the saved dicts, lists, tuples, texts and numbers.
 
-    max_bytes  what the tensors may take together; None is limits.PT, or the file's length where that is more
+    max_bytes  the memory that all tensors may take; None is limits.PT, or the file's length if that is more
 
     ValueError for a file that is damaged, big-endian, or holds anything else: a whole model, an object of a class.
     """
@@ -67,7 +67,7 @@ def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array
 
 
 def _run(archive: Archive, place: str) -> tuple[Any, int]:
-    """What the pickle makes, and how many bytes it has."""
+    """Run the pickle; return its value, and its size in bytes."""
     size = archive.entries[place].size
     room = limits.spare(archive.length) - size
     if room < 0:
@@ -76,13 +76,13 @@ def _run(archive: Archive, place: str) -> tuple[Any, int]:
 
 
 def _tensors(value: Any, most: int) -> list[Tensor]:
-    """The tensors in it, each once; ValueError for what no state_dict holds.
+    """Return each tensor in the value once; ValueError for a value that no state_dict holds.
 
-    The pickle's memory lets a list hold another twice, and that one another: a few bytes, and a program that visits
-    every part never ends. So parts are counted as often as they are reached, but looked at once.
+    In a pickle of a few bytes a list can hold another list twice, and that one a third: a program that visits every
+    part never ends. So parts are counted as often as they are reached, but visited once.
     """
     found: list[Tensor] = []
-    seen: dict[int, tuple[int, int]] = {}  # parts below it, and how deep they are nested; (0, 0) while it is visited
+    seen: dict[int, tuple[int, int]] = {}  # number of its parts, and their depth; (0, 0) during its visit
 
     def visit(value: Any, depth: int) -> tuple[int, int]:
         kind = type(value)
@@ -122,10 +122,10 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
 
 
 def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
-    """The tensors of each storage.
+    """Return the tensors of each storage.
 
-    ValueError where two storages have one key: each would be unpacked by itself. PyTorch writes that only of storages
-    without numbers.
+    ValueError if two storages have the same key, because each would be unpacked separately. PyTorch writes such keys
+    only for storages without numbers.
     """
     found: dict[Storage, list[Tensor]] = {}
     by_key: dict[str, Storage] = {}
@@ -141,7 +141,7 @@ def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
 
 
 def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]], max_bytes: int) -> None:
-    """ValueError unless every storage is in the file, whole, and the tensors stay below the limit."""
+    """Raise ValueError unless every storage is in the file, whole, and the tensors stay below the limit."""
     sizes, stored = {}, 0
     for storage, views in by_storage.items():
         width, name = np.dtype(STORAGES[storage.kind]).itemsize, f"{folder}data/{storage.key}"
@@ -155,13 +155,13 @@ def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]
         sizes[storage] = sum(max(1, prod(view.shape)) * width for view in views)
     if (decoded := max(stored, sum(sizes.values()))) > max_bytes:
         raise ValueError(limits.too_large("its tensors together take", decoded, max_bytes))
-    if decoded > limits.spare(archive.length):  # a damaged file is found before memory is taken
+    if decoded > limits.spare(archive.length):  # find a damaged file before taking memory
         for storage in by_storage:
             _numbers(archive, folder, storage, keep=False)
 
 
 def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True) -> Array:
-    """The numbers of a storage, in one axis; not to `keep` them tries whether they can be read."""
+    """Return the numbers of a storage, in one axis; without `keep`, only test that they can be read."""
     dtype, name = np.dtype(STORAGES[storage.kind]), f"{folder}data/{storage.key}"
     room = storage.numbers * dtype.itemsize
     numbers = np.empty(room if keep else 0, np.uint8)
@@ -177,8 +177,8 @@ def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True)
 
 
 def _view(numbers: Array, tensor: Tensor) -> Array:
-    """The tensor's own copy of its numbers."""
-    steps = [  # that of an axis of length 1 may be anything
+    """Return a copy of the tensor's numbers."""
+    steps = [  # the stride of an axis of length 1 may be anything
         step * numbers.itemsize if length > 1 else 0 for length, step in zip(tensor.shape, tensor.strides, strict=True)
     ]
     found = np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.shape, steps)
@@ -186,7 +186,7 @@ def _view(numbers: Array, tensor: Tensor) -> Array:
 
 
 def _replaced(value: Any, arrays: dict[int, Any]) -> Any:
-    """The value with arrays for descriptions; lists and dicts are changed in place, and what was shared stays so."""
+    """Replace descriptions by arrays; lists and dicts are changed in place, and shared objects stay shared."""
     done: dict[int, Any] = {}
 
     def replace(value: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Reading a pickle, which is a program for a stack machine. This machine knows only what a state_dict needs.
+"""Interprets a pickle, which is a program for a stack machine; this machine knows only what a state_dict needs.
 
-It makes dicts, lists, tuples, texts and numbers. It computes the results of three functions of PyTorch's itself, and
-refuses every other name, so nothing that the file names is ever called. A tensor is described and not made: `Tensor`
-says where its numbers lie, and the reader of the file compares all descriptions with the file before it makes a tensor.
+It makes dicts, lists, tuples, texts and numbers. It computes the results of three known functions itself, and refuses
+every other name, so nothing that the file names is ever called. It describes a tensor and does not make it: `Tensor`
+gives the place of its numbers, and the reader compares all descriptions with the file before it makes a tensor.
 
-The machine counts the bytes that each instruction takes, and some for the instruction itself, which takes time. A
-pickle that would take far more than its length justifies is refused before it does.
+The machine counts the bytes that each instruction takes, plus some for the instruction itself, which takes time. It
+refuses a pickle before the pickle takes far more memory than its length justifies.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ STORAGES = {
 REBUILD, PARAMETER = "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"
 ORDERED = "collections OrderedDict"
 EXPECTED = "expected a state_dict: dicts, lists, numbers, tensors"
-MAX_MARKS = 1000  # that are open at a time
+MAX_MARKS = 1000  # open at a time
 MAX_AXES = 64  # NumPy's limit
 MAX_KEY = (1 << 61) - 1  # integers beyond it have the hash of a smaller one, and a dict of such keys is slow
 
-# Bytes of memory that a word takes at most, beside those of its text: what it makes, and its places on stack and memory
+# The most bytes that a word takes besides its text: for the value it makes, and for its places on stack and memory
 DICT, LIST, TUPLE, VALUE, MEMORY, STORAGE, TENSOR, PLACE = 400, 256, 200, 48, 112, 256, 512, 16
 WORD = 32  # counted for every word: some make nothing, but millions of them take seconds
 
 
 class Storage(NamedTuple):
-    """Numbers in the file, under data/KEY."""
+    """The numbers of the file's entry data/KEY."""
 
     key: str
     kind: str  # of STORAGES
@@ -54,15 +54,15 @@ class Tensor(NamedTuple):
 
 
 class Name(str):
-    """A name that the pickle asks for, "module name"."""
+    """A name that the pickle refers to, as "module name"."""
 
     __slots__ = ()
 
 
 def run(pickle: bytes, room: int) -> Any:
-    """What the pickle makes, in `room` bytes of memory at most.
+    """Return the pickle's value, made in at most `room` bytes of memory.
 
-    ValueError for every word, name and value that a state_dict has no use for.
+    ValueError for every word, name and value that a state_dict does not need.
     """
     machine = _Machine(pickle, room)
     try:
@@ -75,7 +75,7 @@ def run(pickle: bytes, room: int) -> Any:
 
 
 class _Machine:
-    """The program, a stack, marks on it, and a memory."""
+    """The stack machine: the program, a stack with marks, and a memory."""
 
     def __init__(self, pickle: bytes, room: int) -> None:
         self.pickle, self.at, self.room = pickle, 0, room
@@ -85,7 +85,7 @@ class _Machine:
         self.ended = False
 
     def take(self, count: int) -> bytes:
-        """The next bytes of the program."""
+        """Return the next bytes of the program."""
         found = self.pickle[self.at : self.at + count]
         if len(found) < count:
             raise ValueError("its pickle breaks off: not enough data")
@@ -93,11 +93,11 @@ class _Machine:
         return found
 
     def number(self, form: str) -> int:
-        """The next bytes as a number."""
+        """Return the next bytes as a number."""
         return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
 
     def line(self) -> str:
-        """The next bytes up to the end of a line."""
+        """Return the next bytes up to the end of a line."""
         end = self.pickle.find(b"\n", self.at)
         if end < 0:
             raise ValueError("its pickle breaks off: not enough data")
@@ -106,7 +106,7 @@ class _Machine:
         return text
 
     def cost(self, size: int) -> None:
-        """Count bytes of memory before they are taken."""
+        """Count bytes of memory before the machine takes them."""
         self.room -= size
         if self.room < 0:
             raise ValueError(f"its pickle of {len(self.pickle)} bytes has far more words, or makes "
@@ -118,7 +118,7 @@ class _Machine:
         self.stack.append(value)
 
     def pop(self) -> Any:
-        """Take the uppermost value, which lies above the uppermost mark."""
+        """Take the uppermost value, which must be above the uppermost mark."""
         if self.marks and len(self.stack) <= self.marks[-1]:
             raise ValueError("its pickle is damaged: it takes a value from below a mark")
         return self.stack.pop()
@@ -131,7 +131,7 @@ class _Machine:
         return items
 
     def text(self, form: str) -> None:
-        """A text after its length."""
+        """Read a length and a text of that length, and push the text."""
         raw = self.take(self.number(form))
         self.push(raw.decode("utf-8", "surrogatepass"), VALUE + 32 + (len(raw) if raw.isascii() else 4 * len(raw)))
 
@@ -147,19 +147,19 @@ class _Machine:
         self.marks.append(len(self.stack))
 
     def several(self, count: int) -> None:
-        """A tuple of the uppermost values."""
+        """Replace the uppermost values by a tuple of them."""
         items = [self.pop() for _ in range(count)]
         self.push(tuple(reversed(items)), TUPLE)
 
     def extend(self, items: list[Any]) -> None:
-        """Add to the list below."""
+        """Append the items to the uppermost list."""
         if type(self.stack[-1]) is not list:
             raise ValueError("its pickle is damaged: it appends to what is not a list")
         self.cost(PLACE * len(items))
         self.stack[-1].extend(items)
 
     def update(self, items: list[Any]) -> None:
-        """Add keys and values to the dict below."""
+        """Add keys and values to the uppermost dict."""
         if type(self.stack[-1]) is not dict or len(items) % 2:
             raise ValueError("its pickle is damaged: it sets items of what is not a dict")
         for key in items[::2]:
@@ -168,12 +168,12 @@ class _Machine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def build(self) -> None:
-        """Attributes of an object: a state_dict has some, which are not needed here."""
+        """Drop an object's attributes: a state_dict has some, which are not needed here."""
         if type(self.pop()) is not dict or type(self.stack[-1]) is not dict:
             raise ValueError(f"it holds an object of a class; {EXPECTED}")
 
     def known(self, name: str) -> None:
-        """A name, if it is one of the few."""
+        """Push a name if it is a known one; else raise ValueError."""
         module, _, kind = name.partition(" ")
         if name not in (REBUILD, PARAMETER, ORDERED) and not (module == "torch" and kind in STORAGES):
             raise ValueError(f"it asks for {name[:80].replace(' ', '.')}, which is not called; expected a state_dict: "
@@ -181,14 +181,14 @@ class _Machine:
         self.push(Name(name), VALUE + 64)
 
     def known_by_texts(self) -> None:
-        """The same with both parts on the stack."""
+        """Push a known name whose two parts are on the stack."""
         second, first = self.pop(), self.pop()
         if type(first) is not str or type(second) is not str:
             raise ValueError("its pickle is damaged: it asks for a name that is not a text")
         self.known(f"{first[:80]} {second[:80]}")
 
     def storage(self) -> None:
-        """The numbers that the uppermost tuple describes."""
+        """Replace the uppermost tuple by the Storage that it describes."""
         tag, kind, key, _, count = self.pop()
         if tag != "storage" or type(kind) is not Name or not kind.startswith("torch "):
             raise ValueError(f"it refers to something other than a storage; {EXPECTED}")
@@ -197,7 +197,7 @@ class _Machine:
         self.push(Storage(str(key), kind.removeprefix("torch "), count), STORAGE)
 
     def answer(self) -> None:
-        """What a function of PyTorch's that is known here would return."""
+        """Replace a known function and its arguments by the result that the function would return."""
         arguments, function = self.pop(), self.pop()
         if type(function) is not Name or type(arguments) is not tuple:
             raise ValueError("its pickle is damaged: it calls what is no function")
@@ -214,17 +214,17 @@ class _Machine:
             raise ValueError(f"it calls {function.replace(' ', '.')}, which is no function")
 
     def stop(self) -> None:
-        """The end."""
+        """End the program."""
         self.ended = True
 
     def unknown(self) -> None:
-        """A word that this machine does not know."""
+        """Raise ValueError for a word that this machine does not know."""
         word = self.pickle[self.at - 1 : self.at]
         raise ValueError(f"its pickle has the word {word!r}; {EXPECTED}")
 
 
 def _check_key(key: Any) -> None:
-    """ValueError for what a state_dict has no key of; a tuple's hash takes time, and may be that of many others."""
+    """Raise ValueError for a key that no state_dict has; tuples hash slowly, and many may share one hash."""
     if type(key) not in (str, int, float, bool, type(None)):
         raise ValueError("a dict in it has a key that is neither a text nor a number")
     if type(key) is int and abs(key) >= MAX_KEY:
@@ -232,12 +232,12 @@ def _check_key(key: Any) -> None:
 
 
 def _are_sizes(values: Any) -> bool:
-    """Whether these are a few integers that NumPy can hold."""
+    """Is this a tuple of non-negative integers that NumPy can hold?"""
     return type(values) is tuple and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
-    """A tensor within its storage; the last argument says what PyTorch does to the numbers when it reads them."""
+    """Return a tensor within its storage; the last argument says how PyTorch changes the numbers when it reads them."""
     storage, offset, shape, strides = (*arguments[:4], None, None, None, None)[:4]
     metadata = arguments[6] if len(arguments) > 6 else None
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):

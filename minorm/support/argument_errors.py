@@ -1,7 +1,7 @@
-"""Two mistakes that every function can be called with: an argument that does not exist, and another library's array.
+"""Explains two mistakes in the calls of any function: an argument that does not exist, and another library's array.
 
-Functions look for them when a call has already failed, so a call that is right does not pay for the advice. A class
-compares the names before it makes an object, in half a microsecond: what `__init__` raises, only the caller can catch.
+Functions look for them only after a call has failed, so a correct call does not pay for the advice. A class compares
+the names before it makes an object, in half a microsecond, because only the caller can catch what `__init__` raises.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Self = TypeVar("Self", bound="Checked")
 
 
 def signature(public: Callable[..., Any]) -> inspect.Signature:
-    """`inspect.signature`, and of a class that of its `__init__`.
+    """Return `inspect.signature`; for a class, return the signature of its `__init__`.
 
-    Early releases of Python 3.11 (Debian 12 has 3.11.2) prefer the `__new__` of any base; that of Checked takes all.
+    Early releases of Python 3.11 (Debian 12 has 3.11.2) prefer the `__new__` of any base; Checked's takes anything.
     """
     init: Any = getattr(public, "__init__", None)
     if not isinstance(public, type) or init is object.__init__:
@@ -34,15 +34,15 @@ def signature(public: Callable[..., Any]) -> inspect.Signature:
 
 
 def unbound(function: Any) -> tuple[Any, int]:
-    """The function that a `functools.partial` calls, and how many of its first arguments that gives; else itself, 0."""
+    """Return the function inside a `functools.partial`, and how many positional arguments it gives; else itself, 0."""
     partial = isinstance(function, functools.partial)
     return (function.func, len(function.args)) if partial else (function, 0)
 
 
 def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> TypeError | None:
-    """What is wrong with the call `function(*args, **kwargs)`, in words; None where its arguments fit.
+    """Return an error that says what is wrong with `function(*args, **kwargs)`; None if the arguments fit.
 
-    A call that does not fit never began, so a TypeError that `function` itself raised is not taken for one.
+    Only the signature is tested, so a TypeError that `function` itself raised is not mistaken for a wrong call.
     """
     expected = signature(function)
     try:
@@ -64,13 +64,13 @@ def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], k
     return TypeError(f"{name}: there is no argument {unknown!r}; {hint}")
 
 
-# Keras' words for what PyTorch, and minorm, call otherwise
+# Keras' names of arguments, with PyTorch's and minorm's
 THEIRS = {"learning_rate": "lr", "filters": "out_channels", "units": "out_features", "strides": "stride",
           "rate": "p", "epsilon": "eps", "decay": "weight_decay"}  # fmt: skip
 
 
 def _shown(signature: inspect.Signature) -> str:
-    """The parameters and their defaults, without the types."""
+    """Return the parameters and their defaults, without the types."""
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
@@ -90,14 +90,14 @@ def checked(function: AnyCallable) -> AnyCallable:
     return run  # type: ignore[return-value]
 
 
-# Where and how memory lies, in PyTorch's words: it changes no number.
+# PyTorch's arguments for the place and order of memory, which change no number.
 MEMORY = {"pin_memory", "layout", "memory_format"}
 
 
 def making(function: AnyCallable) -> AnyCallable:
-    """`checked`, for what makes a Tensor: MEMORY's arguments are passed over, and f(size=(2, 3)) is f(2, 3).
+    """`checked` for a function that makes a Tensor: it ignores MEMORY's arguments, and f(size=(2, 3)) is f(2, 3).
 
-    A function that has one of these arguments itself gets it.
+    If the function has one of these arguments itself, the argument is passed on.
     """
     strict = checked(function)
     code = function.__code__
@@ -115,12 +115,12 @@ def making(function: AnyCallable) -> AnyCallable:
     return run  # type: ignore[return-value]
 
 
-# NumPy's words, which PyTorch takes as well
+# NumPy's names of arguments, which PyTorch accepts too
 NUMPYS = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def numpys(function: AnyCallable) -> AnyCallable:
-    """Decorate a function of dim and keepdim so that it takes NumPy's axis and keepdims for them."""
+    """Decorate a function of dim and keepdim so that it also accepts NumPy's names, axis and keepdims."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -133,7 +133,7 @@ def numpys(function: AnyCallable) -> AnyCallable:
 
 
 def numpys_methods(cls: AnyClass) -> AnyClass:
-    """Decorate a class so that all its methods of a dim do, those of its bases too."""
+    """Decorate a class so that all its methods with dim or keepdim accept NumPy's names, inherited methods too."""
     for name in dir(cls):
         method = getattr(cls, name)
         code = getattr(inspect.unwrap(method), "__code__", None) if inspect.isfunction(method) else None
@@ -143,12 +143,12 @@ def numpys_methods(cls: AnyClass) -> AnyClass:
 
 
 class Checked:
-    """Base of the public classes: making one with a wrong argument names the class and the argument that was meant."""
+    """Base of the public classes: a wrong argument raises an error that names the class and the argument meant."""
 
     __slots__ = ()
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """A new object, once the arguments are known to fit `__init__`; there are none where an object is copied."""
+        """Make an object after checking that the arguments fit `__init__`; a copy is made without arguments."""
         cls._check_call(args)
         doubtful = (args or kwargs) and not _surely_fits(cls.__init__, args, kwargs)
         if doubtful and (error := wrong_call(cls.__name__, cls, args, kwargs)):
@@ -157,11 +157,11 @@ class Checked:
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError where the arguments are those of something else: a subclass says what that is."""
+        """Raise TypeError if the arguments belong to something else; a subclass defines what that is."""
 
 
 def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """True where the arguments fit `__init__`; False asks inspect, which takes ten times as long to be sure."""
+    """Do the arguments surely fit `__init__`? If False, inspect must decide, which takes ten times as long."""
     code = getattr(init, "__code__", None)
     if code is None:
         return False
@@ -179,7 +179,7 @@ def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 
 def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `function(*args, **kwargs)` by name, defaults filled in."""
+    """Return the arguments of `function(*args, **kwargs)` by name, with defaults filled in."""
     bound = signature_of(function).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
@@ -189,7 +189,7 @@ _signatures: weakref.WeakKeyDictionary[Callable[..., Any], inspect.Signature] = 
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature, made once for each function: a trace asks at every call."""
+    """Return the signature, cached for each function, because a trace needs it at every call."""
     found = _signatures.get(function) if isinstance(function, FunctionType) else inspect.signature(function)
     if found is None:
         found = _signatures[function] = inspect.signature(function)
@@ -197,7 +197,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def outside() -> int:
-    """The stacklevel of a warning about a call: that of the first frame which is not one of minorm's."""
+    """Return the stacklevel for a warning about a call: the level of the first frame outside minorm."""
     frame: Any = sys._getframe(1)
     level = 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("minorm."):
@@ -206,7 +206,7 @@ def outside() -> int:
 
 
 def called_within(*passed: str) -> bool:
-    """Whether minorm itself calls: the first module up the stack that `passed` does not name."""
+    """Is the caller minorm itself? The caller is the first module up the stack that `passed` does not name."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
         frame = frame.f_back
@@ -214,7 +214,7 @@ def called_within(*passed: str) -> bool:
 
 
 def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
-    """The values before the first bool, and the bools after them, which stand for `flags`; TypeError for others."""
+    """Split values at the first bool: return the values before it, and the bools for `flags`; TypeError for others."""
     count = next((i for i, value in enumerate(values) if type(value) is bool), len(values))
     given = values[count:]
     if not count or len(given) > len(flags) or not all(type(flag) is bool for flag in given):
@@ -229,13 +229,13 @@ def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[t
 
 
 def kind_of(value: Any) -> str:
-    """The type in words: `int`, `ndarray`, but `torch.Tensor` where another library's name says more."""
+    """Return the type's name: `int`, `ndarray`; for another library's array with the library: `torch.Tensor`."""
     kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}" if is_foreign(value) else kind.__name__
 
 
 def is_foreign(value: Any) -> bool:
-    """True for an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's."""
+    """Is it an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's?"""
     kind = type(value)
     if is_tensor(value) or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
@@ -243,7 +243,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def conversion(name: str, value: Any) -> str:
-    """What makes a Tensor of `value`, which is called `name` in the message, or where the Tensor is."""
+    """Return advice on how to make a Tensor from `value`, or where to find the Tensor; `name` stands for `value`."""
     if not is_foreign(value):
         return _nearest_tensor(name, value) or "make one with minorm.tensor(data)"
     source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
@@ -253,12 +253,12 @@ def conversion(name: str, value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """True for a Tensor, which this module does not know, by its `from_array`."""
+    """Is it a Tensor? This module cannot import the class, and looks for its `from_array`."""
     return hasattr(type(value), "from_array")
 
 
 def _nearest_tensor(name: str, value: Any) -> str:
-    """Where a Tensor is to be found beside something that is none; empty for what a Tensor can be made of."""
+    """Return advice on where to find the intended Tensor; "" if a Tensor can be made from `value`."""
     if value is None:
         return "if a `forward` computed it, let that return its result"
     if callable(value) and hasattr(value, "state_dict"):
@@ -277,7 +277,7 @@ def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:
 
 
 def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
-    """The error for the first argument that is, or holds, an array of another library; None where none does."""
+    """Return the error for the first argument that is or holds another library's array; None if no argument does."""
     for name, value in each_argument(named):
         if is_foreign(value):
             return not_a_tensor(operation, name, value)
@@ -285,7 +285,7 @@ def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
 
 
 def each_argument(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """(name, value) of every argument, and of every item of those that are tuples or lists: `tensors[1]`."""
+    """Yield (name, value) of every argument, and of every item in tuples and lists, as `tensors[1]`."""
     for name, value in named.items():
         yield name, value
         if isinstance(value, (tuple, list)):

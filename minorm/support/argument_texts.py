@@ -1,4 +1,4 @@
-"""What the arguments mean that Tensors' methods and the functions that make Tensors have: texts for `documented`."""
+"""Texts for `documented`: the arguments of Tensor's methods and of the functions that make Tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Context managers as decorators: `@no_grad()` is active while the body of the function runs.
+"""Makes context managers work as decorators: `@no_grad()` is active while the body of the function runs.
 
-The body of a generator runs when its next item is asked for, that of a coroutine while it is awaited, both after the
-call has returned. So the block is entered for each step of the body, and left while the caller runs.
+The body of a generator runs when the caller takes its next item, and that of a coroutine while it is awaited; both run
+after the call has returned. So the block is entered for each step of the body, and left while the caller runs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Block(ContextDecorator):
-    """Base of context managers that decorate; a subclass defines `_recreate_cm`, which makes another one like it."""
+    """Base of context managers that decorate; a subclass defines `_recreate_cm`, which makes an equal one."""
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
-        """The function with the block around its body."""
+        """Return the function with the block around its body."""
         make = self._recreate_cm
         if isinstance(function, type) or inspect.isasyncgenfunction(function):
             kind = "a class" if isinstance(function, type) else "an asynchronous generator"
@@ -48,7 +48,7 @@ class Block(ContextDecorator):
 
 
 def stepped(body: Any, make: Callable[[], AbstractContextManager[Any]]) -> Generator[Any, Any, Any]:
-    """What a generator or coroutine yields and returns, with a block of `make` around each of its steps."""
+    """Run a generator or coroutine with a block of `make` around each of its steps; yield and return its values."""
     step, given = body.send, None
     while True:
         try:
@@ -62,12 +62,12 @@ def stepped(body: Any, make: Callable[[], AbstractContextManager[Any]]) -> Gener
             with make():
                 body.close()
             raise
-        except BaseException as error:  # noqa: BLE001  the body's to catch
+        except BaseException as error:  # noqa: BLE001  the body may catch it
             step, given = body.throw, error
 
 
 class _Steps:
-    """What `await` runs in the place of a coroutine."""
+    """An awaitable that runs the steps in place of the coroutine."""
 
     def __init__(self, steps: Generator[Any, Any, Any]) -> None:
         self.steps = steps

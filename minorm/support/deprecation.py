@@ -1,11 +1,11 @@
-"""A public name that goes warns for at least one release, and says what to write instead.
+"""Deprecates public names: an old name warns for at least one release, and the warning gives the new name.
 
     @deprecated("F.batch_norm", since="0.2", gone="0.3")      a function or a method
     def batch_normalization(...): ...
 
     __getattr__ = renamed(__name__, {"BatchNorm": "BatchNorm2d"}, since="0.2", gone="0.3", get=__getattr__)
 
-CONTRIBUTING.md has the policy, under "Change a public name". GOING lists what is on its way, for the tests: they fail
+CONTRIBUTING.md has the policy, under "Change a public name". GOING lists the deprecated names for the tests, which fail
 when the version reaches `gone` and the name is still there.
 """
 
@@ -23,7 +23,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Going(NamedTuple):
-    """A name that goes: `since` is the first release that warns, `gone` the first without it."""
+    """A deprecated name: `since` is the first release that warns, `gone` the first without the name."""
 
     name: str
     instead: str
@@ -31,7 +31,7 @@ class Going(NamedTuple):
     gone: str
 
     def warn(self) -> None:
-        """A DeprecationWarning at the line of the user's that has the name."""
+        """Give a DeprecationWarning at the user's line that has the name."""
         text = f"{self.name} is deprecated since minorm {self.since} and goes in {self.gone}; use {self.instead}"
         warnings.warn(text, DeprecationWarning, stacklevel=outside())
 
@@ -40,13 +40,13 @@ GOING: list[Going] = []
 
 
 def version(text: str) -> tuple[int, int]:
-    """(0, 2) of "0.2" and of "0.2.1": the release that a version is of."""
+    """Return the release of a version: (0, 2) for "0.2" and "0.2.1"."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 
 
 def deprecated(instead: str, *, since: str, gone: str) -> Callable[[AnyCallable], AnyCallable]:
-    """Decorate a function or a method so that each call warns and does what it did."""
+    """Decorate a function or a method so that each call warns, and then works as before."""
 
     def mark(function: AnyCallable) -> AnyCallable:
         going = _going(f"{function.__module__}.{function.__qualname__}", instead, since, gone)
@@ -64,7 +64,7 @@ def deprecated(instead: str, *, since: str, gone: str) -> Callable[[AnyCallable]
 def renamed(
     package: str, names: Mapping[str, str], *, since: str, gone: str, get: Callable[[str], Any] | None = None
 ) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562) whose old names are the new ones with a warning; `get` knows others."""
+    """Return a package's `__getattr__` (PEP 562): old names warn and give the new objects; `get` finds other names."""
     going = {old: _going(f"{package}.{old}", f"{package}.{new}", since, gone) for old, new in names.items()}
 
     def find(name: str) -> Any:

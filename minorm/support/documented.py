@@ -1,11 +1,11 @@
-"""Docstrings in which every argument is described: what many functions share is written once.
+"""Completes docstrings with a description of every argument; texts that functions share are written once.
 
     @documented(ARGUMENTS, size="how many neighbouring channels are summed over")
     def local_response_norm(x, size, alpha=1e-4): ...
 
 `documented` puts a section `Args:` before the docstring's example: each argument of the signature, its type, its
-default and its text. So a default is never out of date, and an argument without a text is an error: of a function's at
-once, of a class's when its docstring is read.
+default and its text. So a default is never out of date, and an argument without a text is an error: for a function at
+once, for a class when its docstring is read.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def documented(
     words: Mapping[str, str] | None = None,
     **own: str,
 ) -> Callable[[Documented], Documented]:
-    """Decorate a public function or class so that its docstring describes each argument, by `own` or by `shared`.
+    """Decorate a public function or class: its docstring then describes each argument by `own` or by `shared`.
 
-    base: a class or function whose docstring goes on where this one ends, for those that differ in the axes of x
-    alone; `{name}` stands there for the name of this one, `{shape}` for an example's shape of x, and `{key}` for each
-    key of `words`.
+    base: a class or function whose docstring is appended to this one, for functions that differ only in the axes of x.
+    In it `{name}` stands for the name of this function, `{shape}` for an example's shape of x, and `{key}` for each key
+    of `words`.
     """
 
     def fill(public: Documented) -> Documented:
@@ -67,7 +67,7 @@ def documented(
 
 
 class _WhenRead:
-    """The docstring of a class, put together when somebody reads it: `import minorm` need not wait."""
+    """The docstring of a class, composed at its first use, so that `import minorm` need not wait."""
 
     def __init__(self, complete: Callable[[], str]) -> None:
         self.complete, self.text = complete, ""
@@ -81,7 +81,7 @@ _texts: dict[Callable[..., Any], Mapping[str, str]] = {}
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The texts of a documented function's arguments, for the layer that hands its own on to it."""
+    """Return the texts of a documented function's arguments, for a layer that passes its arguments to it."""
     return dict(_texts[function])
 
 
@@ -109,14 +109,14 @@ def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClas
     return fill
 
 
-# `import minorm` documents some hundred functions, so what is below takes few microseconds for each: arguments are read
-# out of a function's code (inspect takes ten times as long), and what many functions share is put together once.
+# `import minorm` documents some hundred functions, so the code below takes few microseconds for each: it reads
+# arguments from a function's code (inspect takes ten times as long), and composes entries that functions share once.
 
 _NONE = inspect.Parameter.empty
 
 
 def _dedented(text: str) -> str:
-    """As inspect.cleandoc, for texts whose closing quotes stand on a line of their own."""
+    """Return inspect.cleandoc's result, faster for a text whose closing quotes have a separate line."""
     body, newline, indent = text.rpartition("\n")
     if not newline or indent.strip():
         return inspect.cleandoc(text) if newline else text.strip()
@@ -124,10 +124,10 @@ def _dedented(text: str) -> str:
 
 
 def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
-    """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
+    """Return name, type, default and stars of each argument but self; `_NONE` for no type, None for no default."""
     function: Any = public
     function = function.__init__ if isinstance(public, type) else function
-    given = 0  # arguments that a partial gives
+    given = 0  # number of arguments that a partial gives
     while hasattr(function, "__wrapped__"):
         given += unbound(function)[1]
         function = function.__wrapped__
@@ -162,7 +162,7 @@ _BUILT_IN = {"Any", "Tensor", "Tensor | None", "bool", "float", "int", "str", "i
 
 
 def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
-    """A type as help() should show it: an alias of ours, as `IntOrInts`, by what it stands for."""
+    """Return a type as help() should show it: the types behind our aliases, such as `IntOrInts`."""
     if not isinstance(kind, str):
         return kind
     found = [(word, names.get(word)) for word in kind.split(" | ")]
@@ -170,7 +170,7 @@ def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _bare(alias: UnionType) -> str:
-    """`int | Sequence[int]`, without the modules."""
+    """Return the alias's types without modules: `int | Sequence[int]`."""
     return str(alias).replace("collections.abc.", "").replace("minorm.tensor.", "")
 
 
@@ -188,7 +188,7 @@ def _entry(name: str, kind: Any, default: str | None, stars: str, text: str) -> 
 
 
 def _wrapped(text: str, indent: int) -> str:
-    """The text on lines of its own."""
+    """Return the text wrapped into lines with this indent."""
     lines, margin = [], " " * indent
     while len(text) > WIDTH - indent and (end := text.rfind(" ", 0, WIDTH - indent + 1)) > 0:
         lines.append(f"{margin}{text[:end]}")
@@ -197,7 +197,7 @@ def _wrapped(text: str, indent: int) -> str:
 
 
 def _fitted(paragraph: str) -> str:
-    """Prose that words have made too wide for a line, wrapped anew."""
+    """Return the paragraph, wrapped anew if it is prose that inserted words have made too wide."""
     lines = paragraph.split("\n")
     wide = not paragraph.startswith((" ", "Example:")) and max(map(len, lines)) > WIDTH + 4
     return _wrapped(" ".join(lines), 0) if wide else paragraph

@@ -1,6 +1,6 @@
-"""Names that people look for in minorm and that are not here: what to write in their place.
+"""Advises on names that users look for in minorm and that are not here: what to write in their place.
 
-An AttributeError for one of them ends with that; `advice` gives the words.
+An AttributeError for such a name ends with the advice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TRANSFORMS = (
     "RandomRotation RandomVerticalFlip Resize ToDtype ToImage ToTensor Transform TrivialAugmentWide"
 )
 
-# By where the name is looked for. Of a module that is not listed nothing is known.
+# By the module or class in which a user looks for the name. Other modules have no advice.
 _ADVICE: dict[str, dict[str, str]] = {
     "Module": {
         "fit": _LOOP,
@@ -60,13 +60,13 @@ _ADVICE: dict[str, dict[str, str]] = {
 
 
 def advice(place: str, name: str) -> str:
-    """`; write ...`, to follow the words of an AttributeError; empty where nothing is known."""
+    """Return `; write ...`, to append to an AttributeError; "" if there is no advice."""
     words = _ADVICE.get(place, {}).get(name)
     return f"; {words}" if words else ""
 
 
 def absent(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562) that has no names but those that it imports."""
+    """Return a `__getattr__` (PEP 562) for a package without late names: it raises AttributeError with advice."""
 
     def get(name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}{advice(package, name)}", name=name)

@@ -1,17 +1,17 @@
-"""Two distributions with one folder: this project's is called minorm-nn, and whatever is called minorm overwrites it.
+"""Detects two distributions in one folder: ours is called minorm-nn, and another one called minorm overwrites it.
 
-pip writes over what is there without a word. Once both are installed, some modules are ours and some are not, and what
-fails then names anything but the cause. A plain import does not look, which would take 10 ms.
+pip overwrites existing files without a warning. Once both are installed, some modules are ours and some are not, and
+the errors that follow do not name the cause. A plain import does not check, because that would take 10 ms.
 """
 
 from __future__ import annotations
 
-NAME, BEFORE = "minorm-nn", "minorm"  # what pip calls us; what it called us up to 0.1, which is another project's there
+NAME, BEFORE = "minorm-nn", "minorm"  # our name for pip; our name up to 0.1, now that of another project
 AUTHOR = "the minorm developers"
 
 
 def conflict() -> str | None:
-    """What is wrong and what to do, in one sentence; None where minorm-nn is alone, or runs from a folder."""
+    """Return a sentence on the fault and its remedy; None if minorm-nn is alone or runs from a folder."""
     from importlib.metadata import Distribution, distributions  # takes 10 ms
 
     def find(name: str) -> Distribution | None:
@@ -31,6 +31,6 @@ def conflict() -> str | None:
 
 
 def explain(error: ImportError) -> None:
-    """Add that sentence to the error's own words, where it is true."""
+    """Append that sentence to the error's message, if there is a conflict."""
     if said := conflict():
         error.msg = f"{error.msg}; {said}"

@@ -1,4 +1,4 @@
-"""Names that a package shows but loads when they are asked for, so that what nobody calls costs no import time.
+"""Loads a package's names at their first use, so that unused names cost no import time.
 
 LATER = {"padding": "pad", "attention": "scaled_dot_product_attention"}       module: the names it defines
 __getattr__, __dir__ = lazy.names(__name__, LATER)
@@ -17,16 +17,16 @@ Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 def names(package: str, later: Mapping[str, str]) -> Functions:
-    """The module functions `__getattr__` and `__dir__` of a package (PEP 562) for names that come from its modules.
+    """Return `__getattr__` and `__dir__` (PEP 562) for a package whose names come from its modules.
 
-    The modules are there by their names, too; `dir` shows those without names of theirs.
+    The modules themselves are attributes too; `dir` lists only those without names in `later`.
     """
     homes = {name: f"{package}.{module}" for module, words in later.items() for name in words.split()}
     return _functions(package, homes, {module for module, words in later.items() if not words})
 
 
 def from_module(package: str, module: str, words: str) -> Functions:
-    """The same for a module whose late names all come from one other module."""
+    """Return the same two functions for a module whose late names all come from one other module."""
     return _functions(package, dict.fromkeys(words.split(), module), set())
 
 

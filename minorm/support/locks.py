@@ -8,11 +8,11 @@ from typing import Any
 
 
 def shared_lock() -> Any:
-    """A lock for the life of the process.
+    """Return a lock for the life of the process.
 
-    The handler of a signal, or the collector of garbage, may come back to the same code in the same thread, hence
-    RLock. A fork waits for it: a lock that another thread holds would stay locked in the child, which does not have
-    that thread.
+    A signal handler or the garbage collector may enter the same code again in the same thread, so it is an RLock.
+    A fork waits for it: a lock that another thread holds would stay locked in the child, which does not have that
+    thread.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Values in tuples, lists and dicts, such as batches and what a step returns."""
+"""Maps functions over values in tuples, lists and dicts, such as batches and the results of a step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def mapped(value: Any, kind: type | tuple[type, ...], function: Callable[[Any], Any]) -> Any:
-    """The same nest with function(x) in the place of each x of that kind; all else stays as it is."""
+    """Return a copy of the nest in which function(x) replaces each x of that kind; other values stay."""
     if isinstance(value, kind):
         return function(value)
     if isinstance(value, Mapping):

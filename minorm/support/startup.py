@@ -1,37 +1,37 @@
-"""The command line's first moments: Ctrl-C, or an error while the library is imported, ends it in one line.
+"""Handles Ctrl-C and errors while the command line imports the library: the process ends with one line.
 
     minorm ...    python -m minorm ...    python -m minorm.cli ...
 
-`minorm/__init__.py` imports this before all else, and in every other process that is all that happens. NumPy turns an
-interrupt that falls into its import into an ImportError about a bad installation, and others swallow it; so as long as
-modules are imported, when there is nothing to lose yet, Ctrl-C ends the process where it stands. Once `cli.main` is
-ready for it, it is Python's KeyboardInterrupt again.
+`minorm/__init__.py` imports this first; in every process but the command line nothing else happens. NumPy turns an
+interrupt during its import into an ImportError about a bad installation, and other packages swallow it. So while
+modules are imported, when no work can be lost yet, Ctrl-C ends the process at once. As soon as `cli.main` is ready for
+it, Ctrl-C is Python's KeyboardInterrupt again.
 """
 
 from __future__ import annotations
 
-# The module signal would first import enum, and that takes longer than all the rest until the handler stands.
+# The module signal would first import enum, which takes longer than everything else until the handler is set.
 import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
 from minorm.support.masking import message
 
-TYPE_CHECKING = False  # typing takes longer still
+TYPE_CHECKING = False  # importing typing takes even longer
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType, TracebackType
     from typing import Any
 
-INTERRUPTED = 130  # the exit code of what Ctrl-C stopped: 128 + SIGINT, as shells have it
+INTERRUPTED = 130  # the exit code after Ctrl-C: 128 + SIGINT, as in shells
 
 
 class Startup:
-    """What happens to Ctrl-C and to errors before `cli.main` takes over, and where it cannot see them.
+    """Handles Ctrl-C and errors before `cli.main` takes over, and those that it cannot see.
 
-    begun    `main` runs: it says itself what is wrong
+    begun    `main` runs, and reports errors itself
     ready    `main` is inside its `try`: a KeyboardInterrupt will be caught
-    pressed  Ctrl-C came, whatever became of the KeyboardInterrupt
+    pressed  Ctrl-C was pressed, even if some code swallowed the KeyboardInterrupt
     """
 
     begun = False
@@ -39,21 +39,21 @@ class Startup:
     pressed = False
 
     def watch(self) -> None:
-        """Stand between the user and Python; a shell that starts a job in the background keeps Ctrl-C from it."""
+        """Install the handlers; SIGINT is left alone if it is ignored, as in a shell's background job."""
         if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
             _signal.signal(_signal.SIGINT, self.interrupt)
         sys.excepthook = self.excepthook
         sys.unraisablehook = self.unraisablehook
 
     def interrupt(self, _: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt where it will be caught, the first time; else end here."""
+        """Raise KeyboardInterrupt the first time, if `main` will catch it; else end the process here."""
         if not self.ready or _is_importing(frame):
             _end()
         self.ready, self.pressed = False, True
         raise KeyboardInterrupt
 
     def excepthook(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        """What nobody caught: an interrupt, or an error of an import in one line."""
+        """Handle an uncaught exception: end at an interrupt, and print an error during the imports in one line."""
         if issubclass(kind, KeyboardInterrupt):
             _end()
         if self.begun or "--traceback" in sys.argv or not issubclass(kind, (ImportError, ValueError, OSError)):
@@ -62,7 +62,7 @@ class Startup:
             _say(f"minorm: {message(error).removeprefix('minorm: ')}\n")
 
     def unraisablehook(self, what: Any) -> None:
-        """An interrupt that fell where Python cannot raise, in a callback of C or in a destructor, is not lost."""
+        """End at an interrupt that Python could not raise, in a C callback or a destructor, so that it is not lost."""
         if issubclass(what.exc_type, KeyboardInterrupt):
             _end()
         sys.__unraisablehook__(what)
@@ -77,7 +77,7 @@ def is_command_line(argv: Sequence[str], original: Sequence[str]) -> bool:
         return False
     if argv[0] == "-m":
         return original[-len(argv)].removeprefix("-m") in ("minorm", "minorm.cli")
-    return os.path.splitext(os.path.basename(argv[0]))[0] == "minorm"  # the script that an installation makes
+    return os.path.splitext(os.path.basename(argv[0]))[0] == "minorm"  # the installed script
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -96,7 +96,7 @@ def _end() -> None:
 
 
 def _say(text: str) -> None:
-    os.write(2, text.encode(errors="backslashreplace"))  # sys.stderr may be in the middle of something
+    os.write(2, text.encode(errors="backslashreplace"))  # sys.stderr may be in the middle of a write
 
 
 startup = Startup()

@@ -1,4 +1,4 @@
-"""What `load_state_dict` and `set_state` are given: whether it has the form of a state, before anything is changed."""
+"""Checks the arguments of `load_state_dict` and `set_state` for the form of a state, before anything is changed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from minorm.support.argument_errors import kind_of
 
-MOST = 1 << 63  # an int beyond is none that anything counts
+MOST = 1 << 63  # no counter reaches an int this large
 
 
 def check_form(operation: str, state: Any, like: Mapping[str, Any]) -> None:
-    """ValueError where `state` has not the keys of `like`, or a value of another kind than there.
+    """Raise ValueError if `state` has other keys than `like`, or a value of another kind.
 
-    Kinds are numbers, bools, texts, lists whose items are as the first one of `like`, dicts, and None; where `like` has
-    None, a number will do as well. All else must be of the type that `like` has.
+    Kinds are numbers, bools, texts, lists whose items are like the first one in `like`, dicts, and None; if `like` has
+    None, a number will do too. Any other value must have the type of the one in `like`.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{operation}: the state is a {kind_of(state)}; expected a dict, as state_dict() gives")
@@ -26,13 +26,13 @@ def check_form(operation: str, state: Any, like: Mapping[str, Any]) -> None:
 
 
 def check_kind(operation: str, name: str, value: Any, like: Any) -> None:
-    """ValueError where `value` is of another kind than `like`, as in `check_form`."""
+    """Raise ValueError if `value` is of another kind than `like`; `check_form` lists the kinds."""
     if not _fits(value, like):
         raise ValueError(f"{operation}: {name} is {shown(value)}; expected {_wanted(like)}")
 
 
 def check_number(operation: str, name: str, value: Any, low: float, *, whole: bool = False) -> None:
-    """ValueError where `value` is not a number of at least `low`, or with `whole` not a whole one."""
+    """Raise ValueError unless `value` is a number of at least `low`; with `whole`, unless it is also whole."""
     if not _is_number(value) or not value >= low or (whole and value % 1 != 0):
         raise ValueError(
             f"{operation}: {name} is {shown(value)}; expected {'an int' if whole else 'a number'} of at least {low:g}"
@@ -40,7 +40,7 @@ def check_number(operation: str, name: str, value: Any, low: float, *, whole: bo
 
 
 def completed(change: Callable[[], None]) -> None:
-    """Do `change`, which may be done twice, to its end: if Ctrl-C comes meanwhile, the exception is raised after it."""
+    """Call `change` and complete it even if Ctrl-C comes meanwhile: then call it again, and raise afterwards."""
     try:
         change()
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def completed(change: Callable[[], None]) -> None:
 
 
 def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
-    """Do `change`; where it fails, `undo` it. If numbers that came with a state are why, a ValueError says so."""
+    """Call `change`; if it fails, call `undo`. If the values in a state are the cause, a ValueError says so."""
     try:
         change()
     except BaseException as error:
@@ -62,7 +62,7 @@ def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]
 
 
 def shown(value: Any) -> str:
-    """A value in a few words: itself where it is short."""
+    """Return a short text for a value: its repr, cut if it is long, or its type."""
     if isinstance(value, (bool, float, str, type(None))) or (isinstance(value, int) and abs(value) < MOST):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,4 +1,4 @@
-"""Programs in another process, which may crash or hang: run one, read what it wrote down, and say how it ended."""
+"""Runs programs that may crash or hang in another process, reads their records, and says how they ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LAST = 500  # bytes of what it printed
+LAST = 500  # bytes of a program's output to look at
 
 
 def run(
@@ -22,10 +22,10 @@ def run(
     first: float = 0.0,
     environment: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Run a program without input, what it prints as errors to the file `errors`; its exit status.
+    """Run a program without input, with its standard error in the file `errors`; return its exit status.
 
-    None where it took longer than `seconds` and was stopped; with `progress`, longer from one change of that file's
-    size to the next, or than `first` to the first change. environment: variables beside those of this process.
+    Return None if it took longer than `seconds` and was stopped. With `progress`, the limit is the time between changes
+    of that file's size, or `first` up to the first change. environment: variables in addition to this process's.
     """
     null = subprocess.DEVNULL
     with open(errors, "wb") as stderr:
@@ -51,7 +51,7 @@ def run(
 
 
 def crash(status: int) -> str:
-    """An exit status below 0 in words: `crashed (SIGSEGV)`."""
+    """Describe an exit status below 0: `crashed (SIGSEGV)`."""
     try:
         name = signal.Signals(-status).name
     except ValueError:
@@ -60,14 +60,14 @@ def crash(status: int) -> str:
 
 
 def last_words(errors: str) -> str:
-    """The last line that a program printed as an error; "" where it printed nothing."""
+    """Return the last line of a program's standard error; "" if it printed nothing."""
     with open(errors, "rb") as stderr:
         said = stderr.read()[-LAST:].decode("utf-8", "replace").strip().splitlines()
     return said[-1] if said else ""
 
 
 def written(progress: str) -> list[dict[str, Any]]:
-    """The lines of JSON that a program wrote down, up to one that it did not finish."""
+    """Return the JSON lines that a program wrote, up to an unfinished one."""
     found: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, ValueError), open(progress, encoding="utf-8") as file:
         found.extend(json.loads(line) for line in file if line.endswith("\n"))

@@ -1,4 +1,4 @@
-"""`--data`: a data set by its name, or the place of a folder of images or of a .npz file."""
+"""`--data`: a data set by its name, or the path of a folder of images or of a .npz file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.training.settings import MODEL_FOR
 
 
 class DataSets(list[str]):
-    """The names of data sets; a path counts as one too: a text with a slash, or a file or folder that exists."""
+    """The names of data sets; a path is accepted too: a text with a slash, or a file or folder that exists."""
 
     def __contains__(self, given: object) -> bool:
         is_path = isinstance(given, str) and (os.sep in given or "/" in given or os.path.exists(given))
@@ -19,12 +19,12 @@ class DataSets(list[str]):
 
 
 def usual_data(path: str) -> str:
-    """The kind of data that a path means by itself: a .npz file or a folder."""
+    """Return the kind of data at a path: `numpy` for a .npz file, else `folder`."""
     return "numpy" if path.endswith(".npz") else "folder"
 
 
 def data_and_path(args: argparse.Namespace) -> tuple[Any, str | None]:
-    """The data set and where it is; --data FOLDER says both."""
+    """Return the data set and its path; --data FOLDER gives both."""
     if args.data is None or args.data in MODEL_FOR:
         return args.data, args.path
     if args.path is not None:

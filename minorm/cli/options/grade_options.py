@@ -1,4 +1,4 @@
-"""Options of `labs grade`: which submissions, how many at a time, whose they are, lateness, and what is written."""
+"""Declares the options of `labs grade`: submissions, jobs, the roster, lateness, and the files to write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PER_DAY = 10.0
 
 
 def declare(grade: argparse.ArgumentParser) -> None:
-    """Add them to the command."""
+    """Add the options to the command."""
     grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
     grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
     grade.add_argument(
@@ -46,7 +46,7 @@ def declare(grade: argparse.ArgumentParser) -> None:
 
 
 def class_of(args: argparse.Namespace) -> grading.Class:
-    """How the class is graded; UsageError where options do not fit, OSError for a roster that cannot be read."""
+    """Return how the class is graded; UsageError if options do not fit, OSError if the roster cannot be read."""
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: expected at least 1")
     _require(args, "roster", "FILE", "moodle", "canvas", "roster_key")
@@ -70,7 +70,7 @@ def class_of(args: argparse.Namespace) -> grading.Class:
 
 
 def require_outputs(args: argparse.Namespace, path: str) -> None:
-    """OSError for a file that cannot be written, UsageError for two that are one: before anybody is judged."""
+    """Check the output files before grading: OSError if one cannot be written, UsageError if two are the same."""
     targets: set[str] = set()
     for name in filter(None, (path, args.moodle, args.canvas)):
         target = atomic.destination(name, "labs grade")
@@ -88,7 +88,7 @@ def require_outputs(args: argparse.Namespace, path: str) -> None:
 
 
 def _require(args: argparse.Namespace, leader: str, metavar: str, *options: str) -> None:
-    """UsageError for one of these options without the one that it goes with."""
+    """Raise UsageError if one of these options is given without the leading option."""
     lone = next((name for name in options if getattr(args, name) is not None), None)
     if lone is not None and getattr(args, leader) is None:
         raise UsageError(f"--{lone.replace('_', '-')} goes with --{leader} {metavar}")

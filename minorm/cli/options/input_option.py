@@ -1,4 +1,4 @@
-"""`--input NAME=VALUE`: what an input is given, where random numbers or zeros will not do."""
+"""`--input NAME=VALUE`: the value of an input, if random numbers or zeros will not do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(given: Sequence[str]) -> dict[str, Any]:
-    """The values by input, as numbers or nested lists; ValueError where one cannot be read, or a name comes twice."""
+    """Return the values by input, as numbers or nested lists; ValueError for an unreadable value or a repeated name."""
     found: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""`--logger`: where the numbers of each epoch go beside log.csv."""
+"""`--logger`: a tracker that gets the numbers of each epoch, in addition to log.csv."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def check(logger: str | None) -> None:
-    """ImportError, in a sentence, unless the tracker that was asked for is installed."""
+    """Raise ImportError, in one sentence, unless the requested tracker is installed."""
     if logger is not None:
         extras.need(logger)
 
 
 def callbacks(logger: str | None, folder: str) -> list[Callback]:
-    """Those of a run in this folder: TensorBoard's wherever it is installed, and the one that was asked for."""
+    """Return the callbacks of a run in this folder: TensorBoard's if it is installed, and the requested one."""
     found = _tensorboard(folder)
     if logger == "wandb":
         found.append(WandbCallback())

@@ -1,4 +1,4 @@
-"""Checks the files that a command writes, before its work and not after it; writes pictures."""
+"""Checks a command's output files before its work begins; writes pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def check(command: str, model: str, *paths: str | None) -> None:
-    """UsageError for a path that is the model itself, or that two options name; OSError where no file can be.
+    """Raise UsageError for a path that is the model itself or that two options name, OSError if no file can be there.
 
     paths    None for an option that was not given
     """
@@ -27,12 +27,12 @@ def check(command: str, model: str, *paths: str | None) -> None:
 
 
 def check_picture(option: str, path: str | None) -> None:
-    """UsageError for a path whose ending is that of no picture; None for an option that was not given."""
+    """Raise UsageError unless the path ends like a picture; None for an option that was not given."""
     if path and not path.lower().endswith(PICTURES):
         raise UsageError(f"{option} {path}: expected a name that ends in .png, .svg or .pdf")
 
 
 def write_picture(command: str, figure: Any, path: str) -> None:
-    """Write a figure of matplotlib in the form that the path's ending says."""
+    """Write a matplotlib figure in the format of the path's ending."""
     with atomic.replacing(path, command) as file:
         figure.savefig(file, format=path[-3:].lower(), dpi=130)

@@ -1,4 +1,4 @@
-"""`--shape x=1,3,224,224` and `--shape height=224`: lengths of inputs, where a file leaves axes free."""
+"""`--shape x=1,3,224,224` and `--shape height=224`: lengths of the axes that a file leaves free."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = "") -> None:
-    """Declare the option, which may be given once for each input and axis. does: what it is for."""
+    """Declare the option, which may be given once for each input and axis. does: the end of its help text."""
     parser.add_argument(
         option,
         action="append",
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = ""
 
 
 def parse(given: Sequence[str], option: str = "--shape") -> dict[str, tuple[int, ...]]:
-    """The lengths by input or axis; ValueError where one cannot be read, or a name stands there twice."""
+    """Return the lengths by input or axis; ValueError if one cannot be read or a name comes twice."""
     found: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, _, lengths = text.rpartition("=")

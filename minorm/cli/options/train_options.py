@@ -1,4 +1,4 @@
-"""The options of `minorm train`, each with its default."""
+"""Declares the options of `minorm train`, each with its default."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ DEVICE, TIMEOUT = "cpu", 300.0
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line, or --config, says."""
+    """Return the settings that the command line or --config gives."""
     values = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare all."""
+    """Declare all options."""
     add_training(parser)
     _add_run(parser)
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Declare those that say what a step of training does: images, model, optimizer, device."""
+    """Declare the options that decide a training step: images, model, optimizer, device."""
     defaults = Settings()
-    # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
+    # None stands for an option that was not given: then --config or the checkpoint decides, or else Settings' default.
     option = functools.partial(parser.add_argument, default=None)
     option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data}; with --path "
            "folder, or numpy for a .npz file)")  # fmt: skip
@@ -99,7 +99,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    """Declare those of a run in its folder, and of its processes."""
+    """Declare the options for the run's folder and its processes."""
     option = functools.partial(parser.add_argument, default=None)
     parser.add_argument(
         "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "

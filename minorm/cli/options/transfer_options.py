@@ -1,4 +1,4 @@
-"""The options of `minorm train` that say what to begin with, and what is made of them: --init, --freeze and others."""
+"""Declares and applies the options of `minorm train` for pretrained weights: --init, --freeze and others."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from minorm.training.model.pretrained import Pretrained, said
 from minorm.training.settings import ALL, numbers
 
 RANGES = ("1", "255")
-NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # what needs weights, and where it asks for nothing
+NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # options that need weights, and their idle values
 
 
 def add(parser: argparse.ArgumentParser, option: Any) -> None:
-    """Declare them."""
+    """Declare the options."""
     option("--init", metavar="FILE", help="begin with the weights of an ONNX model of any maker, of a run's folder, a "
            "checkpoint, or a .safetensors, .npz or .pt file. Without --model an ONNX file and a run say the model; "
            "with it weights are taken as far as names and shapes fit. The last layer is drawn anew for other "
@@ -40,14 +40,14 @@ def add(parser: argparse.ArgumentParser, option: Any) -> None:
 
 
 def epochs(text: str) -> int | str:
-    """A number of epochs, or all."""
+    """Return a number of epochs, or `all`."""
     return text if text == ALL else int(text)
 
 
 def resolve(args: argparse.Namespace) -> Pretrained | None:
-    """Let the file of --init say what the command line does not, and read what builds its model.
+    """Read the file of --init; it fills in options that are missing, and the code that builds its model.
 
-    UsageError where options do not go together, or code would have to be run that the user has not agreed to.
+    UsageError if options do not go together, or if the model needs code that the user has not allowed.
     """
     _scale(args)
     if args.init is None and args.model is not None and is_graph(args.model):
@@ -71,14 +71,14 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
 
 
 def fill(args: argparse.Namespace, found: Pretrained, data: str) -> None:
-    """Size, mean and std as the file has them, where the command line does not say others."""
+    """Fill in size, mean and std from the file, unless the command line gives them."""
     for name, value in found.form(data).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
 
 
 def sentences(training: Run) -> Iterator[str]:
-    """How layers are frozen, and how rates differ."""
+    """Yield lines on the frozen layers and the learning rates of the layers."""
     settings = training.settings
     if settings.frozen_epochs:
         until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "
@@ -92,7 +92,7 @@ def sentences(training: Run) -> Iterator[str]:
 
 
 def _scale(args: argparse.Namespace) -> None:
-    """Mean and std for pixels from 0 to 1."""
+    """Convert --mean and --std to pixels from 0 to 1."""
     if args.pixel_range is None:
         return
     white = float(args.pixel_range)
@@ -101,5 +101,5 @@ def _scale(args: argparse.Namespace) -> None:
         return
     for name in ("mean", "std"):
         values = numbers(getattr(args, name) or "")
-        if values:  # what is no number is for Settings to name
+        if values:  # Settings names a value that is not a number
             setattr(args, name, said([value / white for value in values]))

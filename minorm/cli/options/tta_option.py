@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def wrapped(source: Source, args: argparse.Namespace) -> Any:
-    """The model that these options ask, which gives logits if there are views; UsageError for an unknown view."""
+    """Return the model, wrapped for views if --tta names them; it then gives logits. UsageError for an unknown view."""
     if args.tta is None:
         return source.model
     try:

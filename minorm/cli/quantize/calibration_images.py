@@ -1,4 +1,4 @@
-"""The images that `minorm quantize` runs a model on: pictures of a folder, with labels where folders are classes."""
+"""Reads the images for `minorm quantize`: a data set, or a folder of pictures, with labels if folders are classes."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ BATCH = 32
 
 @dataclass
 class Images:
-    """Batches as the model takes them, and their labels, where they are known."""
+    """Batches in the model's form, and their labels, if they are known."""
 
     batches: list[Tensor]
     labels: Any = None
 
     @property
     def kind(self) -> str:
-        """What `score` measures."""
+        """The name of the score: accuracy, or agreement with the float model if labels are unknown."""
         return "accuracy" if self.labels is not None else "agreement"
 
     def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
-        """The share of images whose class is right, or, without labels, the float model's."""
+        """Return the share of images with the right class, or, without labels, with the float model's class."""
         found = classes(outputs)
         return float((found == (classes(wanted) if self.labels is None else self.labels)).mean())
 
 
 def classes(outputs: Sequence[Tensor]) -> Any:
-    """The most probable class of each image."""
+    """Return the most probable class of each image."""
     return np.concatenate([y.detach().cpu().array.argmax(1) for y in outputs])
 
 
 def read(source: Source, args: argparse.Namespace) -> Images:
-    """The images that the options name; ValueError if there are none."""
+    """Read the images that the options name; ValueError if no picture can be read."""
     if args.calibrate is not None and not args.calibrate.endswith(".npz"):
         return _pictures(source, args)
     if args.calibrate is not None:
@@ -61,7 +61,7 @@ def read(source: Source, args: argparse.Namespace) -> Images:
 
 
 def _batched(source: Source, array: Any, labels: Any) -> Images:
-    """In batches; a file that fixes their length gets whole ones of that length."""
+    """Split the images into batches; a file with a fixed batch size gets only full batches of that size."""
     shape = source.model.inputs[0].shape if source.kind == "onnx" and source.model.inputs else None
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if fixed is not None and not 0 < fixed <= len(array):
@@ -97,7 +97,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Every picture below a folder, in order."""
+    """Yield every picture below a folder, in order."""
     if not os.path.isdir(folder):
         raise ValueError(f"--calibrate {folder} is no folder; expected one with pictures, or a .npz file")
     for here, folders, files in os.walk(folder):
@@ -106,7 +106,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _spread(paths: list[str], most: int) -> list[str]:
-    """At most so many of them, from everywhere in the list."""
+    """Return at most `most` paths, evenly spread over the list."""
     if len(paths) <= most:
         return paths
     return [paths[place] for place in np.linspace(0, len(paths) - 1, most).astype(int)]

@@ -1,4 +1,4 @@
-"""`minorm quantize`: a trained model as int8, with scales from pictures and without training, and what that costs."""
+"""`minorm quantize` writes a trained model as int8 without training; scales come from pictures; it reports the loss."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
-    """Write the file; the report, with its layers as objects under `rows`."""
+    """Write the file; return the report, with its layers as objects under `rows`."""
     model = source.model.eval()
     batches = images.batches
     wanted = [outcome(model, batch) for batch in batches]
@@ -122,7 +122,7 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
 
 
 def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
-    """The model's first output for a batch."""
+    """Return the model's first output for a batch."""
     with mn.no_grad():
         result = model(batch)
     first: mn.Tensor = result[0] if isinstance(result, (tuple, list)) else result
@@ -133,7 +133,7 @@ def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
 
 
 def _plain(row: LayerNoise) -> dict[str, Any]:
-    """A layer's row for JSON, which has no infinity: null where nothing was lost."""
+    """Return a layer's row for JSON, which has no infinity: null stands for no loss."""
     return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in vars(row).items()}
 
 
@@ -162,7 +162,7 @@ def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Nam
 
 
 def table(layers: Sequence[LayerNoise], score: str) -> list[str]:
-    """The layers, a line each."""
+    """Return a header and a line for each layer."""
     width = max(len(row.name) for row in layers)
     lines = [f"{'layer':{width}}  weight dB  output dB  {score} lost"]
     for row in layers:

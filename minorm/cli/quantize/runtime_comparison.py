@@ -1,4 +1,4 @@
-"""A float model and its int8 form in onnxruntime: how large, how fast, and whether the integers agree."""
+"""Compares a float model with its int8 form in onnxruntime: size, speed, and whether the integers agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURNS = 7
 
 
 def written(source: Source, example: Tensor) -> bytes:
-    """The float model as an ONNX file, with all its weights in it."""
+    """Return the float model as an ONNX file that contains all its weights."""
     import minorm.onnx
 
     if source.kind == "onnx" and not source.model.original.outside:
@@ -32,7 +32,7 @@ def written(source: Source, example: Tensor) -> bytes:
 
 
 def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source) -> bytes:
-    """Write the int8 model, with classes and preprocessing; its bytes."""
+    """Write the int8 model, with classes and preprocessing; return its bytes."""
     import minorm.onnx
     from minorm.onnx.graph import encoding
     from minorm.serialization import atomic
@@ -48,9 +48,9 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
 
 
 def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequence[Tensor]) -> dict[str, Any]:
-    """Milliseconds a batch of either, and how many images get the class that our integers give.
+    """Return the milliseconds per batch of both models, and the number of images in the class that our integers give.
 
-    saturates    whether the processor's sums of two products do, which `PRECISE` switches off
+    saturates    whether the processor's sums of two products saturate; `PRECISE` switches that off
     """
     import onnxruntime
 
@@ -81,7 +81,7 @@ def _run(session: Any, batch: Tensor) -> Any:
 
 
 def _milliseconds(session: Any, batch: Tensor) -> float:
-    """The median of a few runs on one batch."""
+    """Return the median time of a few runs on one batch."""
     times = []
     for _ in range(TURNS):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A curve in plain characters: one column a point or several, the height in rows, numbers at the axis."""
+"""Draws a curve in plain characters: each column is the mean of one or more points, and the axes have numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ WIDTH, HEIGHT = 60, 10
 
 
 def curve(values: Sequence[float], ends: tuple[str, str], name: str, top: float | None = None) -> list[str]:
-    """Lines with the values from left to right, `ends` and the name of what runs along below them.
+    """Return lines that draw the values from left to right, above an axis with `ends` and the name of its quantity.
 
-    top  what is above is drawn at this height; None takes the largest value
+    top  larger values are drawn at this height; None takes the largest value
     """
     columns = min(WIDTH, len(values))
     shown = np.array([part.mean() for part in np.array_split(np.asarray(values, np.float64), columns)])

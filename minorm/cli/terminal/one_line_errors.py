@@ -1,7 +1,7 @@
-"""Errors that the command line tells in one line: what they say is enough, and a traceback would hide it."""
+"""Lists the errors that the command line prints in one line: their message is enough without a traceback."""
 
 EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError, MemoryError)
 
 
 class UsageError(ValueError):
-    """Options that do not go together, or one that is missing: exit code 2."""
+    """An option is missing, or options do not go together: exit code 2."""

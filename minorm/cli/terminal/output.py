@@ -1,4 +1,4 @@
-"""What the commands write, so that no name of a file, a class, a node or a person can control the terminal.
+"""Writes the output of commands, so that no name of a file, class, node or person can control the terminal.
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
@@ -6,8 +6,8 @@
     show          a text of several lines, in which names have been masked one by one
     show_json     a value for programs
 
-`masked` stands around a whole command, for all that writes there without us: argparse, warnings, tracebacks, csv. Only
-`minorm/cli/terminal/screen.py` writes past it, as colours are escape sequences too.
+`masked` surrounds a whole command, to mask the output of argparse, warnings, tracebacks and csv too. Only
+`minorm/cli/terminal/screen.py` bypasses it, because colours are escape sequences too.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from minorm.support.masking import message, printable, printable_lines
 
 
 def say(line: object) -> None:
-    """One line on standard output."""
+    """Print one line on standard output."""
     print(printable(line), flush=True)
 
 
 def note(line: object) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(printable(line), file=sys.stderr, flush=True)
 
 
 def complain(text: object) -> None:
-    """An error on standard error; lines after its first are indented."""
+    """Print an error on standard error; lines after its first are indented."""
     print(message(text), file=sys.stderr, flush=True)
 
 
 def show(text: object, end: str = "\n") -> None:
-    """Several lines on standard output."""
+    """Print several lines on standard output."""
     print(printable_lines(text), end=end, flush=True)
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
-    """A value as JSON, on standard output; a program reads every name as it is, whatever is in it."""
+    """Print a value as JSON on standard output; a program that reads it gets every name unchanged."""
     show(json_text(value, indent))
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """The same as a text, in which what could control a terminal is an escape of JSON."""
+    """Return a value as JSON; characters that could control a terminal become escapes of JSON."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = json.dumps(value, indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def safe(text: str, encoding: str | None) -> str:
-    """The lines as this encoding can write them; characters that it lacks become escapes.
+    """Return the lines masked, with escapes for characters that the encoding lacks.
 
-    Tabs stay: they are of a table or of what the user's own code prints, as those of a name are escaped before.
+    Tabs stay: they come from a table or from the user's own code, because tabs in names are escaped before.
     """
     shown = "\t".join(map(printable_lines, text.split("\t")))
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
 
 
 def ask(question: str) -> str:
-    """The answer typed to a question on standard error; "" unless standard input and error are both a terminal."""
+    """Ask on standard error, and return the typed answer; "" unless standard input and error are both a terminal."""
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and unmasked(sys.stderr).isatty()):
         return ""
     print(printable_lines(question), end=" ", file=sys.stderr, flush=True)
@@ -72,7 +72,7 @@ def ask(question: str) -> str:
 
 
 def unmasked(stream: Any) -> Any:
-    """The stream below the mask, which alone says whether it is a terminal."""
+    """Return the stream below the mask; only that stream knows whether it is a terminal."""
     while isinstance(stream, Masked):
         stream = stream.raw
     return stream
@@ -85,21 +85,21 @@ class Masked:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        """The number of characters given, as every stream has it."""
+        """Write the masked text; return the number of characters given, as every stream does."""
         self.raw.write(safe(text, getattr(self.raw, "encoding", None)))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """One after the other."""
+        """Write the lines one after another."""
         for line in lines:
             self.write(line)
 
     def isatty(self) -> bool:
-        """No: Python colours what it says to a terminal, and here a colour would be shown as its escape."""
+        """Return False: Python colours its messages on a terminal, and the mask would show colours as escapes."""
         return False
 
     def fileno(self) -> int:
-        """None, for the same reason, and because what is written there would not be masked."""
+        """Raise io.UnsupportedOperation: text written to a file descriptor would not be masked."""
         raise io.UnsupportedOperation("fileno")
 
     def __getattr__(self, name: str) -> Any:
@@ -108,9 +108,9 @@ class Masked:
 
 @contextmanager
 def masked(for_good: bool = False) -> Iterator[None]:
-    """Mask standard output and error inside the block; `for_good`: also what Python writes when the process ends."""
+    """Mask standard output and error inside the block; with `for_good` also Python's output as the process ends."""
     before = sys.stdout, sys.stderr
-    streams: Any = [stream and Masked(stream) for stream in before]  # None where a process was started without
+    streams: Any = [stream and Masked(stream) for stream in before]  # None if a process has no such stream
     sys.stdout, sys.stderr = streams
     try:
         yield

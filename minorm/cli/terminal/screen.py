@@ -1,4 +1,4 @@
-"""The terminal through rich: colours and cursor movements of rich pass, and escape sequences in a text do not."""
+"""Writes to the terminal through rich: rich's colours and cursor movements pass, escape sequences in texts do not."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from minorm.cli.terminal import output
 
 
 class Screen(Console):
-    """A Console on standard output that masks every text which is drawn, those of tables and bars among them.
+    """A Console on standard output that masks every text, also in tables and bars.
 
-    Texts are plain: "[red]" and ":star:" in a name stay what they are, and styles are given as `rich.text.Text`.
+    Texts are plain: "[red]" and ":star:" in a name stay as they are, and styles are given as `rich.text.Text`.
     """
 
     def __init__(self) -> None:
         super().__init__(file=output.unmasked(sys.stdout), highlight=False, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces of text that rich has made of it, each masked."""
+        """Yield rich's segments of the renderable, with each text masked."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else output.safe(text, self.encoding), style, control)

@@ -1,4 +1,4 @@
-"""What a training run says while it goes: with rich a bar that moves, without it plain lines."""
+"""Shows the progress of a training run: a moving bar if rich is installed, else plain lines."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from minorm.training import Score
 
 
 class Teller:
-    """Lines of text, one for each thing that is done."""
+    """Prints plain lines of text."""
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print one line."""
         output.say(text)
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:  # noqa: ARG002
-        """What is called after each step, with the score so far."""
+        """Yield the function to call after each step with the score so far; here it does nothing."""
         yield _silent
 
 
 class BarTeller(Teller):
-    """The same lines above a bar with loss, accuracy, speed and the time left."""
+    """Prints the lines above a bar with loss, accuracy, speed and the time left."""
 
     def __init__(self) -> None:
         from minorm.cli.terminal.screen import Screen
@@ -34,12 +34,12 @@ class BarTeller(Teller):
         self.console = Screen()
 
     def say(self, text: str) -> None:
-        """One line, above the bar."""
+        """Print one line above the bar."""
         self.console.print(printable(text), soft_wrap=True)
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:
-        """What moves the bar."""
+        """Yield the function to call after each step; it moves the bar."""
         from minorm.progress import TrainingBar
 
         with TrainingBar(self.console, "training", steps, done) as bar, output.masked():
@@ -47,7 +47,7 @@ class BarTeller(Teller):
 
 
 def teller() -> Teller:
-    """One that fits what is installed."""
+    """Return a BarTeller if rich is installed, else a Teller."""
     return BarTeller() if importlib.util.find_spec("rich") is not None else Teller()
 
 

@@ -1,4 +1,4 @@
-"""Numbers, shapes and lists of names as the commands show them."""
+"""Formats numbers, shapes and lists of names for the commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def short(number: int) -> str:
-    """Three digits and a unit: 4.09 G."""
+    """Return the number with three digits and a unit: 4.09 G."""
     for size, unit in UNITS:
         if number >= size:
             value = number / size
@@ -26,7 +26,7 @@ def short(number: int) -> str:
 
 
 def gain_of_bfloat16(level: str) -> str:
-    """What 16 bits are worth on a processor whose kernels are of this level."""
+    """Return a line on the gain of bfloat16 on a processor with kernels of this level."""
     gain = "bfloat16: weights and activations take half the memory"
     if level == "amx":
         return f"{gain}, and products run on the processor's matrix tiles"
@@ -34,17 +34,17 @@ def gain_of_bfloat16(level: str) -> str:
 
 
 def shape(lengths: Sequence[int]) -> str:
-    """1x3x224x224."""
+    """Return a shape as text: 1x3x224x224."""
     return "x".join(map(str, lengths)) or "number"
 
 
 def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
-    """Of several tensors: x 1x3x224x224, ids 1x8."""
+    """Return the shapes of several tensors as text: x 1x3x224x224, ids 1x8."""
     return ", ".join(f"{printable(name)} {shape(lengths)}" for name, lengths in sizes.items())
 
 
 def counted(operators: Mapping[str, int], most: int = 4) -> str:
-    """Conv, Relu 2; the most frequent of many, then three dots."""
+    """Return operators with their counts: Conv, Relu 2; of many only the most frequent, then three dots."""
     shown = list(operators)
     if len(shown) > most:
         shown = sorted(sorted(shown, key=lambda name: -operators[name])[:most], key=list(operators).index)
@@ -53,7 +53,7 @@ def counted(operators: Mapping[str, int], most: int = 4) -> str:
 
 
 def totals(report: Report) -> str:
-    """The numbers of the whole model, in a sentence."""
+    """Return the multiplications and parameters of the whole model, in one line."""
     facts, parts = report.found.facts, []
     if report.size:
         parts.append(f"at {shapes(report.size)}: {short(report.multiplications or 0)} multiplications")
@@ -65,12 +65,12 @@ def totals(report: Report) -> str:
 
 
 def bare(node: str, operator: str) -> str:
-    """A node's name without the operator at its end, `layer1/bn/BatchNormalization`, which stands beside it."""
+    """Return a node's name without its operator (`layer1/bn/BatchNormalization`), which is shown beside it."""
     return node.removesuffix(f"/{operator}") or node
 
 
 def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
-    """What is odd about a file, as sentences, under the nodes of which they are true."""
+    """Return the oddities of a file: sentences, by the nodes they apply to."""
     where: dict[str, list[str]] = {}
     for norm in found.norms:
         for sentence in norm.odd:
@@ -109,13 +109,13 @@ def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
 
 
 def quoted(names: Sequence[str]) -> str:
-    """'a', 'b', 'c' and 2 more."""
+    """Return at most three quoted names: 'a', 'b', 'c' and 2 more."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(map(repr, names[:3])) + more
 
 
 def listed(nodes: Sequence[str]) -> str:
-    """node a; nodes a, b, c and 2 more; the model, where there are none."""
+    """Return at most three nodes: `node a`, or `nodes a, b, c and 2 more`; `the model` for an empty list."""
     if not nodes:
         return "the model"
     more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
@@ -123,14 +123,14 @@ def listed(nodes: Sequence[str]) -> str:
 
 
 def left_out(sets: Iterable[Any]) -> list[str]:
-    """A line on the files that were left out by their names, and one on each thing that one might not expect."""
+    """Return a line on the files left out by their names, and the notes of each folder on surprises."""
     folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
     lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
     return lines + [note for folder in folders for note in folder.notes]
 
 
 def skipped(sets: Iterable[Any]) -> list[str]:
-    """A line for each broken picture of these datasets, for ten at most."""
+    """Return a line for each broken picture of these datasets, for at most ten."""
     broken: dict[str, str] = {}
     for folder in filter(None, map(folder_of, sets)):
         broken |= folder.broken
@@ -139,7 +139,7 @@ def skipped(sets: Iterable[Any]) -> list[str]:
 
 
 def compared(accuracy: float, guess: Guess) -> list[str]:
-    """An accuracy beside that of always guessing; where it is no better, what to try."""
+    """Return a line that compares the accuracy with a constant guess; if it is no better, add advice."""
     lines = [guess.beside(accuracy)]
     if accuracy <= guess.accuracy:
         lines.append(

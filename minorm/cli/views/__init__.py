@@ -1,1 +1,1 @@
-"""What commands show: pages, pictures and tables."""
+"""Pages, pictures and tables that the commands show."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, for pages in light and dark: lines over epochs, a confusion matrix, calibration.
+"""Draws charts as SVG, for pages in light and dark: lines over epochs, a confusion matrix, calibration.
 
 Colours come from the page.
 """
@@ -22,7 +22,7 @@ COUNTED = 16  # classes whose numbers stand in it
 
 
 def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, percent: bool = False) -> str:
-    """Numbers by epoch, a line each; `mark` is the epoch that counts. Nothing where there is no number."""
+    """Draw each series of numbers as a line over epochs; `mark` is the best epoch. Return "" without numbers."""
     known = [v for values in series.values() for v in values if v is not None and math.isfinite(v)]
     if not known:
         return ""
@@ -68,7 +68,7 @@ def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, 
 
 
 def _ticks(least: float, most: float) -> tuple[float, float, float]:
-    """From, to, and a round step between."""
+    """Return the first and the last tick, and a round step between ticks."""
     span = max(most - least, abs(most) * 1e-3, 1e-9)
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * k for k in (1, 2, 2.5, 5, 10) if span / (power * k) <= 5)
@@ -77,7 +77,7 @@ def _ticks(least: float, most: float) -> tuple[float, float, float]:
 
 
 def confusion(matrix: Any, names: Sequence[str]) -> str:
-    """Rows are classes, columns what they were taken for; a cell is as dark as its share of the row."""
+    """Draw the matrix: rows are true classes, columns predicted ones; a cell is as dark as its share of the row."""
     count = len(names)
     cell = 30 if count <= COUNTED else 18 if count <= NAMED else max(4, 440 // count)
     letters = max((len(clipped(name)) for name in names), default=1) if count <= NAMED else 0
@@ -111,7 +111,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
 
 
 def calibration(bins: Sequence[Bin]) -> str:
-    """The share that is right by the probability that was given; a bar is the distance from the diagonal."""
+    """Draw the share of right predictions over the given probability; bars show the distance from the diagonal."""
     bottom, width = HEIGHT - BOTTOM, WIDTH - LEFT - RIGHT
 
     def x(share: float) -> float:
@@ -140,5 +140,5 @@ def calibration(bins: Sequence[Bin]) -> str:
 
 
 def _short(number: int) -> str:
-    """At most four characters."""
+    """Return the number in few characters, with k for thousands."""
     return str(number) if number < 10_000 else f"{number // 1000}k"

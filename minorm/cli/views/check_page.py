@@ -57,7 +57,7 @@ def _verdicts(report: Report) -> str:
 
 
 def _notes(report: Report) -> str:
-    """What does not run, and what is odd."""
+    """Return the section on nodes that do not run and on oddities."""
     found = report.found
     notes = [f"{row.operator}, {row.node}: {row.why}" for row in found.unsupported]
     notes += filter(None, [cutting.advice(found.cuts)])
@@ -94,7 +94,7 @@ def _graph(report: Report) -> str:
 
 
 def _blocks(rows: Sequence[LayerRow], far: Sequence[LayerRow]) -> list[Sequence[LayerRow]]:
-    """The layers that each one of the view from afar is made of."""
+    """Return, for each block of the view from afar, the layers in it."""
     found, start = [], 0
     for block in far:
         end, gives = start, 0

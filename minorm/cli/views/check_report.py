@@ -1,4 +1,4 @@
-"""What `minorm check` has to say of a file: check.py finds it out, check_view.py and check_page.py show it."""
+"""The report of `minorm check` on a file: check.py fills it, check_view.py and check_page.py show it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What one of the judges says: "ok", "FAILED", or "-" where it was not asked or has no say."""
+    """The verdict of one judge; state is "ok", "FAILED", or "-" if the judge was not asked or cannot decide."""
 
     judge: str
     state: str
@@ -21,7 +21,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that is said of a file. `size`: the shapes of the inputs that minorm ran on, none where it did not run."""
+    """All findings on a file. `size`: the shapes of the inputs that minorm ran on, empty if it did not run."""
 
     found: Inspection
     verdicts: list[Verdict]
@@ -30,5 +30,5 @@ class Report:
 
     @property
     def multiplications(self) -> int | None:
-        """Of one run at `size`."""
+        """The multiplications of one run at `size`."""
         return sum(layer.multiplications or 0 for layer in self.layers) if self.size else None

@@ -1,4 +1,4 @@
-"""What `minorm check` shows, from 80 columns on. Words carry the meaning; colours only repeat it."""
+"""Shows a report of `minorm check` on a terminal of 80 columns or more. Colours only repeat the words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATES = {"ok": f"bold {YES}", "FAILED": NO, "-": DIM}
 
 
 def _text(text: str, style: str = "") -> Text:
-    """One line: a name with a line break does not begin another."""
+    """Return the text in one line, even if a name has a line break."""
     return Text(printable(text), style)
 
 
@@ -41,9 +41,9 @@ def _assemble(*parts: str | tuple[str, str]) -> Text:
 
 
 def show(console: Console, report: Report, brief: bool = False, trainable: bool = False) -> None:
-    """Print everything; with `brief` layers are seen from afar, operators and weights counted, not listed.
+    """Print everything; with `brief`, show layers from afar, and count operators and weights.
 
-    trainable    instead of layers, nodes and normalizations, say of every tensor what it is and why
+    trainable    instead of layers, nodes and normalizations, show the role of every tensor and why
     """
     for part in _judgement(report) if trainable else _parts(report, brief):
         console.print(part)
@@ -114,7 +114,7 @@ def _facts(facts: dict[str, Any]) -> Group:
 
 
 def _layers(report: Report, rows: Sequence[LayerRow]) -> Group:
-    """The model from its inputs to its outputs."""
+    """Return the table of layers, from the inputs to the outputs."""
     table, kept = _table(), any(row.fixed for row in rows)
     table.add_column("layer", overflow="fold", ratio=2)
     table.add_column("operators", overflow="fold", ratio=2)
@@ -152,7 +152,7 @@ def _nodes(rows: Sequence[Row]) -> Group:
 
 
 def _node(row: Row) -> Text:
-    """The whole name of a node, and below it those of its values, which `load(outputs=[...])` takes."""
+    """Return the full name of a node, and below it the names of its values, which `load(outputs=[...])` takes."""
     values = [name for name in row.values if name != row.node]
     return Text("\n").join([_text(row.node), *(_text(f"-> {name}", DIM) for name in values)])
 
@@ -184,7 +184,7 @@ def _operators(rows: Sequence[Row]) -> Group:
 
 
 def _weights(weights: Sequence[Weight]) -> Group:
-    """What `load` makes a Parameter."""
+    """Return the table of weights that `load` makes a Parameter."""
     table = _table()
     table.add_column("weight", overflow="fold", ratio=1)
     table.add_column("read by", overflow="fold")
@@ -199,7 +199,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
 
 
 def _tensors(tensors: Sequence[Judged]) -> Group:
-    """What `load` makes of each tensor, and why."""
+    """Return the table of tensors: the role that `load` gives each, and why."""
     table = _table()
     table.add_column("tensor", overflow="fold", ratio=2)
     table.add_column("is a", no_wrap=True)
@@ -232,7 +232,7 @@ def _norms(found: Inspection) -> Group:
 
 
 def _kinds(found: Inspection) -> Group:
-    """The normalizations that agree in everything but their size, counted."""
+    """Return the table of normalizations, counted by kind; only their size may differ within a kind."""
     table = _table()
     for name in ("nodes", "operator", "version", "mode", "momentum", "eps", "odd"):
         table.add_column(name, justify="left" if name in ("operator", "mode") else "right", no_wrap=True)
@@ -246,7 +246,7 @@ def _kinds(found: Inspection) -> Group:
 
 
 def _odd(found: Inspection) -> Group | None:
-    """Each oddity once, under the nodes it is found in."""
+    """Return each oddity once, below the nodes that have it."""
     told = odd(found)
     if not told:
         return None

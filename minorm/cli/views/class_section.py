@@ -1,4 +1,4 @@
-"""The section of a report on its classes: scores of each, what is never predicted, and a chart of calibration."""
+"""Writes the report's section on classes: scores of each, classes that are never predicted, and calibration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = ("class", "", "precision", "recall", "F1", "AUROC", "images")
 
 
 def html(report: ClassificationReport) -> str:
-    """A table, sentences, and the chart."""
+    """Return a table, sentences, and the chart."""
     rows = [_row(row) for row in report.shown()]
     for name in AVERAGES:
         scores = getattr(report, name)

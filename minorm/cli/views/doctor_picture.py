@@ -1,4 +1,4 @@
-"""The picture of a diagnosis: of each layer, how its outputs are distributed in both modes, and its gap and offset."""
+"""Draws a diagnosis: for each layer the distribution of its outputs in both modes, its gap and its offset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS = {"error": VERMILLION, "warning": VERMILLION, "note": GREY}
 
 
 def picture(found: Diagnosis, title: str) -> Figure:
-    """A row a layer, from top to bottom as they run; `figure.savefig("doctor.png", dpi=130)` writes it."""
+    """Draw a row for each layer, from top to bottom as they run; `figure.savefig("doctor.png", dpi=130)` writes it."""
     measured = found.measured
     assert measured is not None
     norms, rows = measured.norms[:MOST], found.layers[:MOST]
@@ -53,7 +53,7 @@ def _count(found: Diagnosis) -> str:
 
 
 def _distribution(axes: Any, height: float, values: Any, colour: str) -> None:
-    """A thin line from the 1 % to the 99 % quantile, a thick one over the middle half, a dot at the median."""
+    """Draw a thin line from the 1 % to the 99 % quantile, a thick one over the middle half, a dot at the median."""
     low, first, middle, third, high = np.quantile(values, QUANTILES)
     axes.plot([low, high], [height] * 2, color=colour, linewidth=1.2, solid_capstyle="butt")
     axes.plot([first, third], [height] * 2, color=colour, linewidth=6, solid_capstyle="butt")

@@ -1,4 +1,4 @@
-"""A graph as SVG: boxes with two lines of text, a bar for what each costs, and lines that run down between them."""
+"""Draws a graph as SVG: boxes with two lines of text and a bar for their cost, and lines that run downwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 400  # boxes in a drawing
 
 @dataclass(frozen=True)
 class Box:
-    """What is drawn. kind: a class of the style sheet; share: of the bar, 0 to 1; link: an id in the page."""
+    """A box to draw. kind: a class of the style sheet; share: length of its bar, 0 to 1; link: an id in the page."""
 
     name: str
     text: str = ""
@@ -27,23 +27,23 @@ class Box:
 
     @property
     def width(self) -> float:
-        """As wide as the text wants."""
+        """The width that its text needs."""
         return max(64.0, LETTER * len(cut(self.name)), SMALL * len(cut(self.text))) + 20
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """The text with its middle left out, where it is long."""
+    """Return the text; leave out its middle if it is long."""
     shown = printable(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[1 + most // 2 - most :]}"
 
 
 def escaped(text: str, most: int = 400) -> str:
-    """For a page: what a file says cannot become markup."""
+    """Return the text for a page, escaped, so that text from a file cannot become markup."""
     return html.escape(cut(text, most))
 
 
 def svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], label: str) -> str:
-    """The drawing; an edge goes from a box to one that comes later."""
+    """Return the drawing; each edge goes from a box to a later one."""
     found = layout([box.width for box in boxes], edges)
     width, height = found.width + 2 * EDGE, found.rows * STEP - (STEP - HEIGHT) + 2 * EDGE
     box = f'viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}"'
@@ -62,7 +62,7 @@ def _top(row: int) -> int:
 
 
 def _curve(points: Sequence[tuple[float, int]]) -> str:
-    """Down through the points, and straight down at each."""
+    """Return a path down through the points, vertical at each."""
     (x, y), *rest = points
     path = [f"M{x + EDGE:.1f} {y}"]
     for a, b in rest:

@@ -1,4 +1,4 @@
-"""What pages are put together from: a frame that loads nothing, tables, lists, and pictures as PNG within the page."""
+"""The parts of pages: a frame that loads nothing, tables, lists, and pictures as PNG within the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """The whole page; the parts are HTML."""
+    """Return the whole page; the parts are HTML."""
     return "\n".join(
         [
             "<!doctype html>",
@@ -35,7 +35,7 @@ def page(title: str, parts: Iterable[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> str:
-    """The last `numbers` columns to the right."""
+    """Return a table whose last `numbers` columns are aligned to the right."""
     first = len(head) - numbers
 
     def line(tag: str, cells: Sequence[str]) -> str:
@@ -47,20 +47,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> s
 
 
 def pairs(found: Iterable[tuple[str, str]]) -> str:
-    """Names and what belongs to each."""
+    """Return a list of names with their values."""
     items = "".join(f"<div><dt>{for_page(k)}</dt><dd>{for_page(v)}</dd></div>" for k, v in found)
     return f'<dl class="pairs">{items}</dl>'
 
 
 def image(contents: bytes, alt: str) -> str:
-    """A PNG file as an element of the page."""
+    """Return a PNG file as an element of the page."""
     return f'<img alt="{for_page(alt)}" src="data:image/png;base64,{base64.b64encode(contents).decode()}">'
 
 
 def png(image: Any) -> bytes:
-    """Bytes of shape channels x height x width as a PNG file."""
+    """Return bytes of shape channels x height x width as a PNG file."""
     channels, height, width = image.shape
-    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with its filter, 0
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row begins with its filter, 0
     rows[:, 1:] = image.transpose(1, 2, 0).reshape(height, -1)
 
     def chunk(kind: bytes, data: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""Where the boxes of a graph stand and how its lines run: row under row, so that every line goes down.
+"""Places the boxes of a graph in rows and routes its lines, so that every line goes down.
 
-A box stands one row below the last one that it reads. A line that passes rows gets a place in each of them, so that it
-runs between the boxes. Who stands left of whom follows from the mean place of the neighbours, row by row, down and up a
-few times; then all move towards their neighbours as far as the order allows.
+A box is one row below the last box that it reads. A line that passes rows gets a place in each of them, so that it runs
+between the boxes. The order within a row follows from the mean place of the neighbours, row by row, down and up a few
+times; then all boxes move towards their neighbours as far as the order allows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_PLACES = 20_000  # of lines in rows; where there would be more, long lines 
 
 @dataclass
 class Layout:
-    """Centres of boxes, the row each is in, and for each line the points between its ends: (x, row)."""
+    """The centres of boxes, their rows, and for each line the points between its ends: (x, row)."""
 
     x: list[float]
     row: list[int]
@@ -40,7 +40,7 @@ class _Place:
 
 
 def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Arrange boxes of these widths; an edge goes from a box to one that comes later."""
+    """Arrange boxes of these widths; each edge goes from a box to a later one."""
     row = _rows(len(widths), edges)
     places = [_Place(width, row[i]) for i, width in enumerate(widths)]
     between = sum(row[j] - row[i] - 1 for i, j in edges)
@@ -114,7 +114,7 @@ def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
 
 
 def _spread(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
-    """Put a row as near to the wishes as its order and the widths allow: the mean of the way from left and right."""
+    """Put a row as near to the wished places as order and widths allow: the mean of a pass from each side."""
     ahead, back = list(wished), list(wished)
     space = [(places[a].width + places[b].width) / 2 + GAP for a, b in pairwise(level)]
     for k, needed in enumerate(space):

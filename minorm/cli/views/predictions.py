@@ -1,6 +1,6 @@
-"""Predictions as `minorm predict` prints or writes them, row by row: a table, JSON, or CSV. None of them keeps a row.
+"""Prints or writes the predictions of `minorm predict` row by row, as a table, JSON or CSV; no row is kept.
 
-Each has `add(row)` and `end()`.
+Each view has `add(row)` and `end()`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class Table:
-    """Lines of equal columns."""
+    """Prints lines with aligned columns."""
 
     def __init__(self, files: Sequence[str], labels: Sequence[str]) -> None:
         self.widths = [max((len(printable(name)) for name in names), default=1) for names in (files, labels)]
@@ -30,11 +30,11 @@ class Table:
         output.say("  ".join(cells))
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Json:
-    """One list of objects, printed as it grows."""
+    """Prints one list of objects, object by object."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -51,14 +51,14 @@ class Json:
 
 
 class Csv:
-    """Comma-separated, with a header; names of files and classes cannot become formulas."""
+    """Writes comma-separated lines with a header; names of files and classes cannot become formulas."""
 
     def __init__(self, file: Any) -> None:
         self.writer = csv.writer(file, lineterminator="\n")
         self.begun = False
 
     def add(self, row: Row) -> None:
-        """Write a line, before the first of them the header."""
+        """Write a line, and the header before the first line."""
         others = row.get("top", ())[1:]
         self._begin(len(others))
         cells = [(one["label"], one["probability"]) for one in (row, *others)]
@@ -66,7 +66,7 @@ class Csv:
         self.writer.writerow([for_spreadsheet(row["file"]), *shown])
 
     def end(self) -> None:
-        """Write the header where there is no line."""
+        """Write the header if no line was written."""
         self._begin(0)
 
     def _begin(self, others: int) -> None:

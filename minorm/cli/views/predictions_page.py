@@ -1,6 +1,6 @@
-"""`minorm predict --html`: thumbnails with label and probability, those of which the model is least sure first.
+"""`minorm predict --html` writes thumbnails with label and probability, the least sure predictions first.
 
-The page holds the least sure ones alone, so that it does not grow with the folder.
+The page holds only the least sure ones, so that it does not grow with the folder.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from minorm.support.masking import for_page, printable
 
 SHOWN = 1000  # pictures
 SIDE = 64  # pixels of a thumbnail
-BROKEN = 100  # files that are named
+BROKEN = 100  # broken files named on the page
 
 
 class PredictionsPage:
-    """Takes rows one by one, and keeps the least sure."""
+    """Takes rows one by one, and keeps the least sure ones."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -29,7 +29,7 @@ class PredictionsPage:
         self.kept: list[tuple[float, int, dict[str, Any], bytes]] = []  # a heap: the surest first
 
     def add(self, row: dict[str, Any], pixels: Any) -> None:
-        """A prediction; pixels: the picture as bytes, channels x size x size."""
+        """Add a prediction; pixels: the picture as bytes, channels x size x size."""
         number = self.labels.total()
         self.labels[row["label"]] += 1
         if len(self.kept) < SHOWN or -row["probability"] > self.kept[0][0]:
@@ -37,7 +37,7 @@ class PredictionsPage:
             (heapq.heappush if len(self.kept) < SHOWN else heapq.heapreplace)(self.kept, entry)
 
     def html(self, broken: Sequence[str]) -> str:
-        """The whole page; broken: why each file is missing that could not be read."""
+        """Return the whole page; broken: for each file that could not be read, the reason."""
         total, shown = self.labels.total(), len(self.kept)
         said = f"{total:,} pictures, predicted by {self.model}. Those of which it is least sure come first."
         if shown < total:
@@ -56,7 +56,7 @@ class PredictionsPage:
 
 
 def thumbnail(pixels: Any) -> Any:
-    """At most SIDE pixels a side: blocks are averaged."""
+    """Shrink the picture to at most SIDE pixels a side by averaging blocks."""
     channels, size, _ = pixels.shape
     block = -(-size // SIDE)
     if block == 1:

@@ -1,4 +1,4 @@
-"""The picture of a quantization: of each layer the noise of its weight and of its output, and what it costs."""
+"""Draws a quantization: for each layer the noise of its weight and of its output, and its cost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from minorm.plots import BLUE, PLAIN, VERMILLION
 from minorm.quantization import LayerNoise
 from minorm.support.masking import printable
 
-MOST, LOUDEST = 60, 80.0  # layers that are drawn, dB at which bars end
+MOST, LOUDEST = 60, 80.0  # layers to draw, dB at which bars end
 
 
 def picture(rows: Sequence[LayerNoise], title: str) -> Figure:
-    """A row a layer, from top to bottom as they run."""
+    """Draw a row for each layer, from top to bottom as they run."""
     shown = rows[:MOST]
     places = np.arange(len(shown))
     with mpl.rc_context(PLAIN):

@@ -1,4 +1,4 @@
-"""What the page of a run adds to the style sheet of pages: charts, a matrix, pictures."""
+"""The style sheet that a run's report adds to that of all pages: charts, a matrix, pictures."""
 
 from __future__ import annotations
 

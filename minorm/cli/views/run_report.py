@@ -1,7 +1,7 @@
-"""What a run leaves to look at: DIR/report.html, one page with nothing to load, and where matplotlib is, PNGs.
+"""Writes the report of a run: DIR/report.html, one page that loads nothing, and PNGs if matplotlib is installed.
 
-Curves, scores by class, the confusion matrix, the images it is most wrong about, the norms of its layers, settings and
-time.
+The page has curves, scores by class, the confusion matrix, the images with the largest losses, the normalizations,
+settings and time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAIRS = 12  # of classes that are mixed up
 
 
 def write(run: Run, out: str, seconds: float) -> list[str]:
-    """Write the report of a finished run into its folder; returns the paths. The best weights are those that count."""
+    """Write the report of a finished run, with its best weights, into its folder; return the paths."""
     model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all of validation
     train, val = run.sets
     loader = loaders(alone, train, val, run.preprocessing, num_workers=int(run.val_loader.num_workers))[1]
@@ -57,7 +57,7 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
 
 
 def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess) -> bytes:
-    """outcome.json: the scores of the best weights in validation, beside those of a guess."""
+    """Return outcome.json: the scores of the best weights in validation, beside those of a constant guess."""
     row = run.history[run.best_epoch - 1]
     values = {
         "epoch": run.best_epoch,
@@ -72,7 +72,7 @@ def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess
 
 
 def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, worst: str, seconds: float) -> str:
-    """The whole page; worst: its section on the images with the largest losses."""
+    """Return the whole page; worst: its section on the images with the largest losses."""
     settings, names = run.settings, run.preprocessing.classes
     title = f"{settings.data} with {os.path.basename(settings.model)}"
     parts = [
@@ -95,7 +95,7 @@ def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, w
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """All that decides the bits; of a FILE.py, and of the weights to begin with, the digest too."""
+    """Return all settings that decide the bits, with the digests of a FILE.py and of the initial weights."""
     said, digest = asdict(run.settings), run.model_facts.get("sha256")
     if digest is not None:
         said["model file's SHA-256"] = digest
@@ -127,7 +127,7 @@ def _curves(run: Run) -> str:
 
 
 def _pairs(matrix: Any, names: Sequence[str]) -> str:
-    """Which classes are mixed up most."""
+    """Return the table of classes that are confused most."""
     off = matrix.copy()
     np.fill_diagonal(off, 0)
     order = [place for place in np.argsort(-off, axis=None, kind="stable")[:PAIRS] if off.flat[place]]
@@ -141,7 +141,7 @@ def _pairs(matrix: Any, names: Sequence[str]) -> str:
 
 
 def _norms(model: Any) -> str:
-    """Smallest, middle and largest of what each normalization has: statistics by channel, and its scale."""
+    """Return the table of normalizations: smallest, middle and largest of their statistics and of their scale."""
     rows = []
     for name, module in model.named_modules():
         kind = type(module).__name__
@@ -177,7 +177,7 @@ def _speed(run: Run, seconds: float) -> str:
 
 
 def _pictures(run: Run, found: Outcome, out: str) -> list[str]:
-    """curves.png and confusion.png."""
+    """Write curves.png and confusion.png; return their paths."""
     from minorm import plots
 
     title = f"{run.settings.data} with {clipped(os.path.basename(run.settings.model), 40)}"

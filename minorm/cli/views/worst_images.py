@@ -1,6 +1,6 @@
-"""The section of a report on the images with the largest losses: each beside what speaks for the class it is taken for.
+"""Writes the report's section on the images with the largest losses: each beside its Grad-CAM.
 
-The second picture is Grad-CAM: grey, and the more orange the more a place speaks for that class.
+The Grad-CAM is grey, and the more orange a place is, the more it speaks for the predicted class.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from minorm.nn import Module
 from minorm.support.masking import for_page, printable
 from minorm.training.files.outcome import Outcome, pixels
 
-SHOWN, TOGETHER = 24, 4  # images, and as many of them in one graph, which takes memory
+SHOWN, TOGETHER = 24, 4  # images shown, and images in one graph, which takes memory
 ORANGE = np.array([230, 97, 0], np.float64)
 MOST = 0.75  # of orange
 Array = Any
 
 
 def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
-    """The section; nothing where all images are right. loader: of the images that `found` is about."""
+    """Return the section, "" if all images are right. loader: gives the images that `found` is about."""
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""
@@ -51,25 +51,25 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
 
 
 def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
-    """Where each image speaks for its class; None for all, with a sentence that says why."""
+    """Return each image's Grad-CAM for its class; if it cannot be computed, None for all and the reason."""
     found: list[Any] = []
     try:
         for images, _ in DataLoader(Subset(loader.dataset, indices), TOGETHER, transform=loader.transform):
             target = classes[len(found) : len(found) + len(images)]
             found += [*grad_cam(model, images, target=target).cpu().numpy()]
-    except (ValueError, TypeError, RuntimeError) as error:  # code of the user's may do anything without a gradient
+    except (ValueError, TypeError, RuntimeError) as error:  # the user's code may compute without gradients
         return [None] * len(indices), f"There is no Grad-CAM: {str(error).removeprefix('grad_cam: ')}"
     return found, ""
 
 
 def overlaid(image: Array, heat: Array) -> Array:
-    """Bytes channels x height x width in grey, with heat from 0 to 1 in orange; 3 x height x width."""
+    """Return the image in grey with heat from 0 to 1 in orange, as 3 x height x width."""
     grey = image.astype(np.float64).mean(0)
     share = MOST * heat
     return np.rint((1 - share) * grey + share * ORANGE[:, None, None]).astype(np.uint8)
 
 
 def _name(dataset: Any, index: int) -> str:
-    """A file's name, or the image's number."""
+    """Return the name of the image's file, or its number."""
     files = getattr(getattr(dataset, "dataset", None), "files", None)
     return f"image {index:,}" if files is None else str(files[int(dataset.indices[index])])
