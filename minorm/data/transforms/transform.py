@@ -80,7 +80,7 @@ def drawn_sides(
 
 
 def in_floats(images: Array, change: Callable[[Tensor], Tensor]) -> Array:
-    """Return change(images), computed in float32 or float64; integers are rounded and clipped to their type's limits."""
+    """Return change(images), computed in float32 or float64; integers are rounded and clipped to their own type."""
     kind = images.dtype
     if dtypes.is_float(kind):
         return change(Tensor(images)).array
