@@ -1,4 +1,4 @@
-"""Images and labels in memory, readers for the usual files, and the DataLoader. Nothing here opens a network."""
+"""Datasets in memory, readers for the usual files, transforms, and the DataLoader. Nothing here uses a network."""
 
 from __future__ import annotations
 

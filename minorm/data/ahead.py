@@ -1,6 +1,6 @@
-"""Batches read ahead in threads and handed out in order: while a step computes, the next ones are on their way.
+"""Reads batches ahead in threads and yields them in order: while a step computes, the next batches are prepared.
 
-Decoders and kernels release Python's lock, so threads are enough; and a process that talks MPI must not fork.
+Decoders and kernels release Python's lock, so threads are enough; and a process that uses MPI must not fork.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 Task = Callable[[], Any]
-PATIENCE = 0.25  # seconds after which a thread without work looks whether anybody still wants some
+PATIENCE = 0.25  # seconds after which an idle thread checks that the generator still exists
 
 
 def ahead(
@@ -27,17 +27,17 @@ def ahead(
     start: Callable[[int], Any] | None = None,
     turn: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Iterator[Any]:
-    """What the tasks return, in their order; `depth` of them are begun before they are asked for.
+    """Yield the results of the tasks, in order; `depth` of them are begun ahead.
 
-    timeout  seconds to wait for one, at most; 0 for no limit
+    timeout  the most seconds to wait for a result; 0 for no limit
     start    called as start(worker) in each thread before its first task
-    turn     `with turn()` is around each task, its fetching included
+    turn     `with turn()` surrounds each task, including its fetching
 
-    An exception in a task comes when its turn does, and ends it all, as does closing this generator: what is under way
-    is not waited for. RuntimeError where the system refuses to start so many threads.
+    An exception in a task is raised at the task's place in the order, and ends the iteration, as does closing this
+    generator: it does not wait for running tasks. RuntimeError if the system refuses to start so many threads.
 
-    Ctrl-C may come at any line, also while this ends. So the threads know `over` by a weak reference: where it is gone,
-    the generator is, and they end.
+    Ctrl-C may come at any line, even while this ends. So the threads hold `over` by a weak reference: if it is gone, so
+    is the generator, and they end.
     """
     jobs: queue.SimpleQueue[tuple[Task, Future[Any]] | None] = queue.SimpleQueue()
     over = threading.Event()
@@ -77,13 +77,13 @@ def _result(future: Future[Any], timeout: float) -> Any:
     try:
         return future.result(timeout or None)
     except TimeoutError:
-        if future.done():  # the task's own
+        if future.done():  # the task itself raised it
             raise
         raise RuntimeError(f"DataLoader: no batch came within timeout={timeout:g} seconds") from None
 
 
 def _next(jobs: Any, over: weakref.ref[threading.Event]) -> tuple[Task, Future[Any]] | None:
-    """The next job; None where there will be no more."""
+    """Return the next job; None if there will be no more."""
     while True:
         try:
             job: tuple[Task, Future[Any]] | None = jobs.get(timeout=PATIENCE)
@@ -102,12 +102,12 @@ def _work(
     start: Callable[[int], Any] | None,
     turn: Callable[[], Any],
 ) -> None:
-    """One thread: task after task until there are no more."""
+    """Run tasks in one thread until there are no more."""
     failure = None
     try:
         if start is not None:
             start(worker)
-    except BaseException as error:  # noqa: BLE001  it is told where somebody listens
+    except BaseException as error:  # noqa: BLE001  raised in each task, whose results are read
         failure = error
     while True:
         with turn():
@@ -118,6 +118,6 @@ def _work(
                 if failure is not None:
                     raise failure
                 future.set_result(task())
-            except BaseException as error:  # noqa: BLE001  raised again where the result is asked for
+            except BaseException as error:  # noqa: BLE001  raised again for the reader of the result
                 future.set_exception(error)
             del job, task, future  # no batch stays alive in a thread that waits

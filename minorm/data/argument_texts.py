@@ -1,4 +1,4 @@
-"""What the arguments mean that several datasets, samplers and transforms have: texts for `documented`."""
+"""Texts for `documented`: the arguments that several datasets, samplers and transforms have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""CIFAR-10, the binary version: a label byte and 3 x 32 x 32 pixel bytes an image, and nothing else.
+"""Reads CIFAR-10 in its binary version: for each image a label byte and 3 x 32 x 32 pixel bytes, and nothing else.
 
-The version for Python is a pickle, and reading a pickle runs whatever program is in it, so it is never read.
+The version for Python is a pickle, and reading a pickle runs any program in it, so it is never read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ TEST = "test_batch.bin"
 
 @documented({}, folder="where the files are")
 def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
-    """(train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
+    """Read (train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
 
-    They may also lie in its folder cifar-10-batches-bin. Images N x 3 x 32 x 32 are read as float32 from 0 to 1,
-    labels are int64. ValueError if a file is no whole number of images or holds other labels than 0 to 9.
+    They may also be in its folder cifar-10-batches-bin. Images N x 3 x 32 x 32 are read as float32 from 0 to 1,
+    labels are int64. ValueError if a file is not a whole number of images or has labels other than 0 to 9.
     """
     found = _find(os.fsdecode(folder))
     train = [_read(os.path.join(found, name)) for name in TRAIN]
@@ -49,7 +49,7 @@ def _find(folder: str) -> str:
 
 
 def _read(path: str) -> Array:
-    """The records of one file, uint8, N x 3073."""
+    """Return the records of one file, uint8, N x 3073."""
     with regular(path, "load_cifar10") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0 or size % RECORD or size > MOST * RECORD:

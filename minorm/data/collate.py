@@ -1,4 +1,4 @@
-"""Samples become a batch: what lies at one place in every sample is stacked, and the batch has the form of a sample.
+"""Collates samples into a batch: values at the same place in every sample are stacked; the batch has a sample's form.
 
     samples  {"image": array (3, 8, 8), "box": (4.0, 2.0), "name": "cat"}, ...
     batch    {"image": Tensor (N, 3, 8, 8), "box": (Tensor (N), Tensor (N)), "name": ["cat", ...]}
@@ -28,9 +28,9 @@ TEXT, PARTS = (str, bytes), (tuple, list)
 def default_collate(samples: Sequence[Any]) -> Any:
     """batch[...][n] = samples[n][...]: a list of samples as one batch of Tensors.
 
-    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes are listed. ValueError where shapes,
-    lengths or keys differ from sample to sample, TypeError where types do and for what is none of these; both name the
-    place in the sample.
+    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes are listed. ValueError if shapes,
+    lengths or keys differ from sample to sample, TypeError if types do and for other objects; both name the place in
+    the sample.
 
     Example:
         >>> mn.data.default_collate([{"image": 1.0, "name": "cat"}, {"image": 2.0, "name": "dog"}])
@@ -40,7 +40,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 
 
 def stacked(samples: Sequence[Any], place: str = "the sample") -> Any:
-    """As `default_collate`, with arrays for Tensors; `place` is what messages call that which is stacked."""
+    """Collate as `default_collate`, but into arrays; `place` names the values in messages."""
     if not samples:
         raise ValueError("DataLoader: there are no samples to collate; expected at least one")
     first = samples[0]
@@ -63,7 +63,7 @@ def stacked(samples: Sequence[Any], place: str = "the sample") -> Any:
 
 
 def tensors(batch: Any) -> Any:
-    """The batch with a Tensor around every array in it; a list of numbers, as a dataset may give it, is one too."""
+    """Return the batch with a Tensor for every array in it, and for every list of numbers, as a dataset may give it."""
     if isinstance(batch, np.ndarray):
         return Tensor(batch)
     if isinstance(batch, Mapping):
@@ -74,7 +74,7 @@ def tensors(batch: Any) -> Any:
 
 
 def without_rows(batch: Any) -> Any:
-    """A batch of no samples, of the form of this one: the share of a rank for which none is left."""
+    """Return an empty batch in the form of this one: the share of a rank without samples."""
     if isinstance(batch, Mapping):
         return _mapping_like(batch, {key: without_rows(part) for key, part in batch.items()})
     if isinstance(batch, PARTS) and not (isinstance(batch, list) and isinstance(batch[0], (numbers.Number, *TEXT))):
@@ -83,19 +83,19 @@ def without_rows(batch: Any) -> Any:
 
 
 def _parts_like(example: Any, parts: list[Any]) -> Any:
-    """The parts as a list, a tuple or a named tuple, as the example is."""
+    """Return the parts as a list, a tuple or a named tuple, like the example."""
     if hasattr(example, "_fields"):
         return type(example)(*parts)
     return tuple(parts) if isinstance(example, tuple) else parts
 
 
 def _mapping_like(example: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
-    """The values in a mapping of the example's type; in a dict, where that type cannot hold them."""
+    """Return the values in a mapping of the example's type, or in a dict if that type cannot hold them."""
     if type(example) is dict:
         return values
     try:
         if isinstance(example, MutableMapping):
-            result = copy.copy(example)  # it may know more than its items, as a defaultdict does
+            result = copy.copy(example)  # it may hold more than its items, as a defaultdict does
             result.update(values)
             return result
         return type(example)(values)  # type: ignore[call-arg]
@@ -119,11 +119,11 @@ def _check_keys(samples: Sequence[Any], place: str) -> None:
 
 
 def _stack(leaves: Sequence[Any], place: str) -> Any:
-    """Arrays, Tensors or numbers along a new first axis."""
+    """Stack arrays, Tensors or numbers along a new first axis."""
     try:
         arrays = [np.asarray(leaf) for leaf in (map(_detached, leaves) if is_foreign(leaves[0]) else leaves)]
         dtype = dtypes.check(np.result_type(*{array.dtype for array in arrays}))
-    except Exception as error:  # whatever np.asarray of a foreign object raises
+    except Exception as error:  # np.asarray of a foreign object may raise anything
         odd = next((leaf for leaf in leaves if not _is_stackable(leaf)), leaves[0])
         if isinstance(odd, Tensor) and odd.is_cuda:
             raise TypeError(f"DataLoader: {place} is on {odd.device}; expected it on the CPU, where batches are made; "
@@ -141,7 +141,7 @@ def _stack(leaves: Sequence[Any], place: str) -> Any:
 
 
 def _detached(leaf: Any) -> Any:
-    """A tensor of PyTorch without its graph: with it, it does not become an array."""
+    """Return a PyTorch tensor without its graph, because NumPy refuses one with a graph."""
     return leaf.detach() if hasattr(leaf, "detach") else leaf
 
 

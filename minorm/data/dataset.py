@@ -1,8 +1,8 @@
-"""A dataset is anything with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
+"""Datasets: anything with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
 
-`read_batch` asks a dataset for its `batch(indices)` method and falls back to reading single samples and collating them.
-That one method is what keeps the DataLoader out of a Python loop over samples. A subclass that overrides `__getitem__`
-alone changes what a sample is, so the inherited `batch` no longer counts there.
+`read_batch` calls a dataset's `batch(indices)` method, and falls back to reading single samples and collating them.
+That method saves the DataLoader a Python loop over samples. A subclass that overrides only `__getitem__` changes its
+samples, so the inherited `batch` is not used for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
-OF_CLASSES = ("classes", "class_to_idx")  # they hold for each part of a dataset as well
+OF_CLASSES = ("classes", "class_to_idx")  # a part of a dataset has them too
 
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 
@@ -89,7 +89,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays; others of one length may be assigned."""
+        """The arrays; you may assign others of one length."""
         return self._arrays
 
     @arrays.setter
@@ -98,7 +98,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def scale(self) -> np.float32 | None:
-        """What the first array is divided by; None for nothing."""
+        """The divisor of the first array, or None."""
         return self._scale
 
     @scale.setter
@@ -116,8 +116,8 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return self._scaled([array[index] for array in self.arrays])
 
     def batch(self, indices: Array) -> tuple[Any, ...]:
-        """The samples at these positions, each array in one copy."""
-        # NumPy takes by intp alone, which has 32 bits in a browser.
+        """Return the samples at these positions, each array in one copy."""
+        # NumPy's take accepts only intp, which has 32 bits in a browser.
         places = np.asarray(indices).astype(np.intp, copy=False, casting="same_kind")
         return self._scaled([array.take(places, axis=0) for array in self.arrays])
 
@@ -145,7 +145,7 @@ class TensorDataset(ArrayDataset):
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """The Tensors; others of one length may be assigned."""
+        """The Tensors; you may assign others of one length."""
         return self._tensors
 
     @tensors.setter
@@ -160,9 +160,9 @@ class TensorDataset(ArrayDataset):
 
 @documented({}, datasets="the datasets, with a length")
 class ConcatDataset(Dataset[Any]):
-    """Several datasets, one after the other.
+    """Several datasets, one after another.
 
-    ValueError for none.
+    ValueError for an empty list.
 
     Example:
         >>> dataset = mn.data.ConcatDataset([[10, 11], [20, 21]])
@@ -175,7 +175,7 @@ class ConcatDataset(Dataset[Any]):
 
     @property
     def datasets(self) -> list[Any]:
-        """The datasets, in their order; others may be assigned."""
+        """The datasets, in their order; you may assign others."""
         return self._datasets
 
     @datasets.setter
@@ -201,7 +201,7 @@ class ConcatDataset(Dataset[Any]):
 class Subset(Dataset[Any]):
     """subset[i] = dataset[indices[i]]: some samples of another dataset.
 
-    `classes` and `class_to_idx` are those of the dataset, where it has them.
+    `classes` and `class_to_idx` are those of the dataset, if it has them.
 
     IndexError for indices that the dataset lacks.
 
@@ -217,7 +217,7 @@ class Subset(Dataset[Any]):
 
     @property
     def indices(self) -> Array:
-        """Which samples of the dataset these are; others may be assigned."""
+        """The positions of the samples in the dataset; you may assign others."""
         return self._indices
 
     @indices.setter
@@ -231,7 +231,7 @@ class Subset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getattr__(self, name: str) -> Any:  # called only where the normal look-up found nothing
+    def __getattr__(self, name: str) -> Any:  # called only after the normal look-up failed
         dataset = vars(self).get("dataset")  # None in an object that is being copied
         if name in OF_CLASSES and hasattr(dataset, name):
             return getattr(dataset, name)
@@ -244,7 +244,7 @@ class Subset(Dataset[Any]):
         return self.dataset[int(chosen)] if chosen.ndim == 0 else self.batch(np.arange(len(self))[index])
 
     def batch(self, indices: Array) -> Any:
-        """The samples at these positions of the subset."""
+        """Return the samples at these positions of the subset."""
         return read_batch(self.dataset, self.indices[indices])
 
 
@@ -259,7 +259,7 @@ class Subset(Dataset[Any]):
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
 ) -> Any:
-    """Subsets of these lengths, drawn at random; or two, a random `fraction` of the samples and the rest.
+    """Return Subsets of these lengths, drawn at random; or two, with a random `fraction` of the samples and the rest.
 
     ValueError for lengths that do not add up.
 
@@ -285,7 +285,7 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
     count = len(dataset)
     if all(isinstance(n, float) for n in lengths) and abs(sum(lengths) - 1) < 1e-6:
         lengths = [int(count * share) for share in lengths]
-        for i in range(count - sum(lengths)):  # what rounding left over, one each, as in PyTorch
+        for i in range(count - sum(lengths)):  # samples left over by rounding, one each, as in PyTorch
             lengths[i % len(lengths)] += 1
     if sum(lengths) != count or min(lengths, default=0) < 0:
         raise ValueError(f"random_split: lengths are {lengths}; expected their sum to be {count}, the dataset's length")
@@ -295,7 +295,7 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
 
 
 def read_batch(dataset: Any, indices: Array) -> Any:
-    """The samples at `indices` as one batch of arrays: a tuple of arrays where samples are tuples (collate.py)."""
+    """Return the samples at `indices` as one batch of arrays: a tuple of arrays if samples are tuples (collate.py)."""
     if _reads_batches(dataset):
         return dataset.batch(indices)
     if not len(indices):
@@ -304,7 +304,7 @@ def read_batch(dataset: Any, indices: Array) -> Any:
 
 
 def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
-    """The samples at `indices`: all at once by `__getitems__`, which PyTorch's data sets may have; or one by one."""
+    """Return the samples at `indices`: all at once by `__getitems__`, which PyTorch's data sets may have; or singly."""
     if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
         return read_samples(dataset.dataset, dataset.indices[indices].tolist())
     many = getattr(type(dataset), "__getitems__", None)
@@ -312,7 +312,7 @@ def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
 
 
 def _reads_batches(dataset: Any) -> bool:
-    """Whether `batch` and `__getitem__` give the same samples: not if a subclass overrides only `__getitem__`."""
+    """Do `batch` and `__getitem__` give the same samples? Not if a subclass overrides only `__getitem__`."""
     for kind in type(dataset).__mro__:
         own = vars(kind)
         if "batch" in own:
@@ -323,7 +323,7 @@ def _reads_batches(dataset: Any) -> bool:
 
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
-    """The arrays; ValueError unless there are some, and all have the same first axis."""
+    """Return the arrays; ValueError unless there is at least one, and all have the same first axis."""
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:
@@ -338,5 +338,5 @@ def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
 
 
 def _native(array: Array) -> Array:
-    """The array in the machine's byte order; TypeError where no Tensor can hold it."""
+    """Return the array in the machine's byte order; TypeError if no Tensor can hold it."""
     return array.astype(dtypes.check(array.dtype), copy=False)

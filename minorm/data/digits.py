@@ -9,7 +9,7 @@ from minorm.support.documented import documented
 
 
 def load_digits() -> ArrayDataset:
-    """Images 1797 x 1 x 8 x 8, float32 from 0 to 1, and labels 0 to 9, int64. ImportError without scikit-learn."""
+    """Load images 1797 x 1 x 8 x 8, float32 from 0 to 1, and labels 0 to 9, int64. ImportError without scikit-learn."""
     try:
         from sklearn import datasets
     except ImportError as error:
@@ -23,7 +23,7 @@ def load_digits() -> ArrayDataset:
 
 @documented({}, seed="the same seed gives the same two", fraction="the share of train")
 def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
-    """(train, test): a random `fraction` of the digits and the rest, the same for the same seed.
+    """Return (train, test): a random `fraction` of the digits and the rest, the same for the same seed.
 
     ImportError without scikit-learn.
 

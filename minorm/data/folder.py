@@ -1,10 +1,10 @@
-"""A folder a class: names are listed once, pictures are decoded when a batch asks for them.
+"""Reads pictures from a folder for each class: names are listed once, pictures are decoded when a batch needs them.
 
     images/cat/001.jpg
     images/dog/002.png
 
-Between two batches nothing but the names is in memory. Classes are the folders' names in alphabetical order, so that
-the same folder gives the same labels on every machine.
+Between two batches only the names are in memory. Classes are the folders' names in alphabetical order, so that the same
+folder gives the same labels on every machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minorm.support.documented import documented
 from minorm.support.masking import quoted
 from minorm.tensor.tensor import Tensor
 
-# Attributes of torchvision's that programs set, and what to set here.
+# torchvision's attributes that programs set, and the attributes to set here.
 TORCHVISIONS = {
     "loader": "a subclass with a __getitem__",
     "samples": "files and labels",
@@ -42,13 +42,13 @@ TORCHVISIONS = {
 
 
 class Derived:
-    """An attribute that is computed when it is read; a subclass may assign another in its place."""
+    """An attribute that is computed when it is read; a subclass may assign a value in its place."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self.compute, self.__doc__ = compute, compute.__doc__
 
     def __get__(self, folder: Any, kind: Any = None) -> Any:
-        """The value; of the class the descriptor itself."""
+        """Return the value; for the class, return the descriptor itself."""
         return self if folder is None else self.compute(folder)
 
 
@@ -66,13 +66,13 @@ class ImageFolder(Shown):
         classes      names, in the order of labels; `class_to_idx[name]` is the label of a name
         files        paths below root; `labels[i]` is the label of files[i]; `samples` and `imgs` are pairs of the
                      whole path and the label, `targets` the labels as ints, as in torchvision
-        broken       what was left out when it was read: path to reason
-        left_out     what was left out by its name: `str` of it says how many files of which endings
+        broken       files left out when they were read: path to reason
+        left_out     files left out by their names: `str` of it counts them by ending
         notes        sentences on how the folder was understood
 
-    A file that has the ending of a picture in another format is left out with a warning, or with skip_broken=True
-    without one. ValueError, which names the folder, where there are no pictures, a class has none, or `classes` lacks a
-    folder's name. A picture is read when it is asked for: BrokenImage names its file.
+    A file with the ending of a picture in another format is left out with a warning, or with skip_broken=True without
+    one. ValueError, which names the folder, if there are no pictures, a class has no pictures, or `classes` lacks a
+    folder's name. A picture is read at its first use: BrokenImage names its file.
 
     Example:
         >>> import os, tempfile
@@ -125,12 +125,12 @@ class ImageFolder(Shown):
             warnings.warn(f"ImageFolder: left out of {quoted(self.root)}: {others}", stacklevel=outside())
 
     def _made_with(self, name: str, value: Any) -> dict[str, Any]:
-        """What was noted on the folder from outside stays with it, unless it is another one."""
+        """Keep `left_out` and `notes`, which other modules add to, unless `root` changes."""
         made = super()._made_with(name, value)
         return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
 
     def _found(self) -> dict[str, list[str]]:
-        """Paths below root by class, in order."""
+        """Return paths below root by class, in order."""
         return pictures_by_class(self.root, self.left_out)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -167,27 +167,27 @@ class ImageFolder(Shown):
         return image, label if self.target_transform is None else self.target_transform(int(label))
 
     def pixels(self, index: int) -> Array:
-        """The picture as bytes: image_size x image_size, or with a transform as large as the file has it."""
+        """Return the picture as bytes: image_size x image_size, or with a transform in the file's own size."""
         size = self.image_size if self.transform is None else None
         return read_image(self.path(index), size, self.channels, self.max_bytes)
 
     def path(self, index: int) -> str:
-        """Where the picture lies."""
+        """Return the picture's path."""
         return os.path.join(self.root, self.files[index])
 
     def batch(self, indices: Array) -> Any:
-        """The pictures at these positions, without the broken ones where those are skipped."""
+        """Return the pictures at these positions; with skip_broken without the broken ones."""
         if self.transform is not None or self.target_transform is not None:
             found: list[Any] = []
             self._whole(indices, lambda index: found.append(self[index]))
             return stacked(found) if found else (np.empty(0, np.float32), np.empty(0, np.int64))
         images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
-        rows = iter(images)  # a broken picture takes no row: it is read before the next row is
+        rows = iter(images)  # a broken picture takes no row: it is read before the next row is taken
         kept = self._whole(indices, lambda index: np.divide(self.pixels(index), np.float32(255), out=next(rows)))
         return images[: len(kept)], self.labels[indices[kept]]
 
     def _whole(self, indices: Array, read: Callable[[int], Any]) -> list[int]:
-        """Read each picture; the rows of those that are not broken. The broken ones are remembered, or raise."""
+        """Read each picture; return the rows of the good ones. A broken one is recorded, or raises."""
         kept: list[int] = []
         for row, index in enumerate(indices.tolist()):
             try:
@@ -202,12 +202,12 @@ class ImageFolder(Shown):
         return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
-        """(train, val): of each class this share goes to val, at least one picture of those that have two."""
+        """Return (train, val): this share of each class goes to val, at least one picture if the class has two."""
         chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 
     def drawn(self, among: Array, fraction: float = 0.2, seed: int = 0) -> Array:
-        """A mask of the pictures that are drawn for val, where only those of the mask `among` take part."""
+        """Return a mask of the pictures drawn for val, among those in the mask `among`."""
         chosen = np.zeros(len(self), bool)
         for label in range(len(self.classes)):
             members = np.flatnonzero((self.labels == label) & among)
@@ -217,7 +217,7 @@ class ImageFolder(Shown):
 
 
 def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple[list[str], Array]:
-    """All files, and the label of each."""
+    """Return all files, and the label of each."""
     places = {name: label for label, name in enumerate(classes)}
     if unknown := [name for name in found if name not in places]:
         raise ValueError(f"ImageFolder: {quoted(os.path.join(root, unknown[0]))} is a class that the training images "

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and Fashion-MNIST, gzipped or not: a header that is checked before it is believed.
+"""Reads IDX files, the format of MNIST and Fashion-MNIST, gzipped or not; the header is checked before it is used.
 
     2 bytes      zero
     1 byte       the element type
@@ -6,8 +6,8 @@
     4 bytes each the axes, big-endian
     the rest     the elements, C order, big-endian
 
-A plain file must have exactly the size that its header says. A gzipped one is read piece by piece, never further
-than the header says, so a header or a compressed stream that lies costs no more memory than there is content.
+A plain file must have exactly the size that its header says. A gzipped one is read piece by piece, never further than
+the header says, so a false header or compressed stream costs no more memory than there is content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minorm.support.documented import documented
 from minorm.support.masking import quoted
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-GZIP_RATIO = 1032  # no deflate stream grows more than this
+GZIP_RATIO = 1032  # no deflate stream grows by a larger factor
 PIECE = 1 << 20
 EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 
@@ -40,7 +40,7 @@ EACH_FILE = "what the array of each file may take; None allows 1 GiB"
     max_bytes="a header that asks for more is a ValueError; 1 GiB unless you say otherwise",
 )
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
-    """The array in an IDX file, plain or gzipped.
+    """Read the array in an IDX file, plain or gzipped.
 
     ValueError if the file is not exactly what its header says.
 
@@ -66,7 +66,7 @@ def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
 
 
 def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool = True) -> Array:
-    """The array; the whole file has `room` bytes, or at most so many where it is not `exact`."""
+    """Read the array; the whole file has `room` bytes, or at most that many if it is not `exact`."""
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not 1 <= start[3] <= 32:
         raise ValueError(f"not an IDX file: it starts with {start!r}; expected two zeros, a type and a number of axes")
@@ -84,7 +84,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
         raise ValueError(f"the header says shape {shape} of {dtype.name}, {header + data} bytes in all; "
                          f"the file has {'' if exact else 'at most '}{room}")  # fmt: skip
     said = f"the header says shape {shape} of {dtype.name}, {data} bytes"
-    if data > limits.spare(room if exact else room // GZIP_RATIO):  # a damaged file is found before memory is taken
+    if data > limits.spare(room if exact else room // GZIP_RATIO):  # find a damaged file before taking memory
         for _ in _pieces(file, data, said):
             pass
         file.seek(header)
@@ -95,7 +95,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
 
 
 def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
-    """The next `count` bytes, which are the last."""
+    """Yield the next `count` bytes; ValueError unless the file ends there."""
     left = count
     while left:
         piece = file.read(min(PIECE, left))
@@ -109,7 +109,7 @@ def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[b
 
 @documented({}, folder="where the files are", max_bytes=EACH_FILE)
 def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
-    """(train, test) of MNIST from its four files in `folder`: images N x 1 x 28 x 28 read as float32 from 0 to 1.
+    """Read (train, test) of MNIST from its four files in `folder`: images N x 1 x 28 x 28 as float32 from 0 to 1.
 
     The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
     in the folder itself or where torchvision puts them. Labels are int64.
@@ -132,7 +132,7 @@ def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDat
 
 @documented({}, folder="where the files are", max_bytes=EACH_FILE)
 def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
-    """(train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 from 0 to 1.
+    """Read (train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 in 0 to 1.
 
     The files have the names and sizes of MNIST's, see `load_mnist`. Labels are int64.
 
@@ -174,6 +174,6 @@ def _find(name: str, folder: FilePath, places: Sequence[str], stem: str, ending:
     names = [f"{stem}-{ending}", f"{stem}.{ending}", f"{stem}-{ending}.gz", f"{stem}.{ending}.gz"]
     paths = [os.path.normpath(os.path.join(os.fsdecode(folder), place, file)) for place in places for file in names]
     if found := [path for path in paths if exists(path, name)]:
-        return next(filter(os.path.isfile, found), found[0])  # some unpack a file into a folder of its name
+        return next(filter(os.path.isfile, found), found[0])  # some tools unpack a file into a folder of its name
     raise FileNotFoundError(f"{name}: found no {names[0]} or {names[2]} in {quoted(os.fsdecode(folder))} nor in its "
                             f"folders {', '.join(places[1:])}; put the files there, nothing is downloaded")  # fmt: skip

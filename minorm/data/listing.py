@@ -1,7 +1,7 @@
-"""Which files below a folder are pictures, and which are left out: what is there is counted, nothing is opened.
+"""Lists the pictures below a folder, and counts the files that are left out; no file is opened.
 
-A file is taken by the ending of its name. Links to folders are followed, but no folder is read twice for one class, nor
-one that holds the class's own folder.
+The ending of its name decides about a file. Links to folders are followed, but for one class no folder is read twice,
+and no folder that holds the class's own folder is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLASS = "files beside the folders of the classes"
 
 
 class LeftOut:
-    """How many files of each kind were left out, and the names of the first few.
+    """Counts the files left out of each kind, and keeps the names of the first few.
 
     A kind is an ending (`.txt`) or one of the words above; `names[kind]` are paths below the folder that was read.
     """
@@ -46,14 +46,14 @@ class LeftOut:
         self.add(HIDDEN if name.startswith(".") else os.path.splitext(name)[1].lower() or NO_ENDING, path)
 
     def of_kinds(self, kinds: Iterable[str]) -> LeftOut:
-        """What there is of these kinds alone."""
+        """Return the part with only these kinds."""
         part = LeftOut()
         part.counts = {kind: self.counts[kind] for kind in kinds if kind in self.counts}
         part.names = {kind: self.names[kind] for kind in part.counts}
         return part
 
     def __str__(self) -> str:
-        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; empty where nothing was left out."""
+        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; empty if nothing was left out."""
         return ", ".join(
             f"{self.counts[kind]:,} {printable(kind)} ({_some(self.names[kind], self.counts[kind])})"
             for kind in sorted(self.counts)
@@ -66,7 +66,7 @@ def _some(names: Iterable[str], count: int) -> str:
 
 
 def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
-    """Paths below root by class, in order; an OSError or ValueError names what is wrong with the folder."""
+    """Return paths below root by class, in order; an OSError or ValueError says what is wrong with the folder."""
     entries = folder_entries(root)
     names = [entry.name for entry in entries if is_class(entry)]
     loose = [entry.name for entry in entries if not entry.is_dir()]
@@ -92,7 +92,7 @@ def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
 
 
 def pictures_below(root: str, left_out: LeftOut) -> list[str]:
-    """Paths of all pictures below a folder, in order; an OSError names a folder that cannot be read."""
+    """Return the paths of all pictures below a folder, in order; an OSError names a folder that cannot be read."""
     above = _above(root) - {_identity(root)}
     return _pictures(root, "", above, left_out)
 
@@ -102,7 +102,7 @@ def _beside(left_out: LeftOut, words: str = "there are") -> str:
 
 
 def folder_entries(root: str) -> list[os.DirEntry[str]]:
-    """What lies in a folder, by name; an OSError says in words why it cannot be read."""
+    """Return the entries of a folder, sorted by name; an OSError says in words why it cannot be read."""
     try:
         with os.scandir(root) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -117,17 +117,17 @@ def folder_entries(root: str) -> list[os.DirEntry[str]]:
 
 
 def is_class(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder that may stand for a class."""
+    """Is it a folder that may stand for a class?"""
     return entry.is_dir() and not entry.name.startswith(".")
 
 
 def is_picture(name: str) -> bool:
-    """Whether a file of this name is taken for a picture."""
+    """Is a file of this name a picture?"""
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
 def _above(root: str) -> set[tuple[int, int]]:
-    """The folder and all that hold it: a link to one of them leads around in a circle."""
+    """Return the folder and all folders that hold it: a link to one of them leads in a circle."""
     place, found = os.path.realpath(root), set()
     while True:
         found.add(_identity(place))
@@ -142,7 +142,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftOut) -> list[str]:
-    """Below one class's folder ("": root itself), in order. Links to folders come last: each has its own path first."""
+    """List one class's folder ("": root itself), in order. Links come last, so that a folder's own path comes first."""
     found: list[str] = []
     links: list[str] = []
     waiting, read = [name], set(above)

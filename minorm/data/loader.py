@@ -1,11 +1,11 @@
-"""DataLoader: a dataset in batches of Tensors, in an order that three integers decide.
+"""DataLoader yields a dataset in batches of Tensors, in an order that three integers decide.
 
 Every random choice is a function of (seed, epoch, batch): the order of an epoch is drawn from a generator made
-from (seed, epoch), the transforms of one batch from one made from (seed, epoch, batch). Nothing else is remembered,
-so a run that stops anywhere goes on with the batches it would have seen.
+from (seed, epoch), the transforms of a batch from one made from (seed, epoch, batch). There is no other state, so a run
+that stops anywhere resumes with the batches it would have seen.
 
-The ranks of a distributed run share each batch: every one draws the order of the whole epoch, as any of them would, and
-takes its rows. So all have the same number of steps, and no sample is left out or seen twice.
+The ranks of a distributed run share each batch: every rank draws the same order of the whole epoch, and takes its rows.
+So all ranks have the same number of steps, and no sample is left out or seen twice.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ CHANGEABLE = frozenset(
 class DataLoader(Checked):
     """A dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
-    Samples are collated: arrays and numbers are stacked; dicts, tuples and lists of them come as dicts, tuples and
+    Samples are collated: arrays and numbers are stacked; dicts, tuples and lists of them become dicts, tuples and
     lists of Tensors. ValueError for arguments that contradict each other.
 
-    `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
-    training step and the next batch. After `load_state_dict` the next `iter` goes on from there; a sampler of one's own
-    must give the same order again.
+    `state_dict()` holds the place reached: a batch counts as soon as the loader yields it, so take the state between a
+    training step and the next batch. After `load_state_dict` the next `iter` resumes there; your own sampler must give
+    the same order again.
 
     Example:
         >>> dataset = mn.data.TensorDataset(mn.arange(5))
@@ -88,7 +88,7 @@ class DataLoader(Checked):
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError for images and labels in the place of a dataset."""
+        """Raise TypeError for images and labels in place of a dataset."""
         if len(args) > 1 and getattr(args[1], "shape", None):
             raise TypeError(f"DataLoader: batch_size is a {kind_of(args[1])} of shape {args[1].shape}; expected one "
                             "dataset first: DataLoader(TensorDataset(x, y), batch_size=32)")  # fmt: skip
@@ -134,10 +134,10 @@ class DataLoader(Checked):
         if seed is None and draws:
             seed = int(generators.source(generator).integers(1 << 63))
         self.seed = 0 if seed is None else int(seed)
-        self._short = True  # whether samples are, as far as is known (turns.py)
+        self._short = True  # do samples take little time, as far as known (turns.py)
         self._place = (0, 0)  # (epoch, batch) that the iteration has reached
         self._next = (0, 0)  # (epoch, batch) that the next `iter` starts at
-        self._seeded = seeded  # whether seed was given; from now on settings are checked as they are changed
+        self._seeded = seeded  # was seed given; from now on, changes of settings are checked
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in CHANGEABLE | DECIDED and "_seeded" in self.__dict__:
@@ -146,7 +146,7 @@ class DataLoader(Checked):
             object.__setattr__(self, name, value)
 
     def _change(self, name: str, value: Any) -> None:
-        """A setting that is set later: checked beside the others, as the constructor does."""
+        """Change a setting; check it together with the others, as the constructor does."""
         if name in DECIDED:
             raise ValueError(
                 f"DataLoader.{name} = {brief(value)}: the order of samples is decided when the loader is made; "
@@ -167,12 +167,12 @@ class DataLoader(Checked):
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
-        """Batches an epoch; samples where batch_size is None. TypeError where a sampler has no length."""
+        """Return the batches per epoch, or samples if batch_size is None. TypeError if a sampler has no length."""
         return len(self.order)
 
     @property
     def sampler(self) -> Any:
-        """What decides the order: the sampler that was given, or the positions of this epoch themselves."""
+        """The source of the order: the given sampler, or the positions of this epoch."""
         own = self.order.given is None and not self.order.streams
         return self.order.positions(self.seed, self.epoch) if own else self.order.given
 
@@ -194,7 +194,7 @@ class DataLoader(Checked):
         self._place = (epoch + 1, 0)
 
     def _results(self, tasks: Iterator[Callable[[], Any]], turns: Turns | None) -> Generator[Any, None, None]:
-        """What the tasks return, in their order; with workers they are done ahead."""
+        """Yield the results of the tasks, in order; workers run them ahead."""
         if turns is None:
             yield from (task() for task in tasks)
             return
@@ -218,7 +218,7 @@ class DataLoader(Checked):
             return self.collate_fn(
                 list(mine) if self.order.streams else read_samples(self.dataset, list(map(int, mine)))
             )
-        shown = mine if len(mine) else whole[:1]  # any sample shows the batch's form
+        shown = mine if len(mine) else whole[:1]  # any sample has the batch's form
         batch = stacked(shown) if self.order.streams else read_batch(self.dataset, np.asarray(shown))
         if self.transform is not None:
             rank, size = self.shard
@@ -227,7 +227,7 @@ class DataLoader(Checked):
         return tensors(batch if len(mine) else without_rows(batch))
 
     def _rows(self, indices: Any) -> Any:
-        """This rank's share of a batch."""
+        """Return this rank's share of a batch."""
         rank, size = self.shard
         return indices[len(indices) * rank // size : len(indices) * (rank + 1) // size]
 
@@ -247,11 +247,11 @@ class DataLoader(Checked):
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being read, or, between two, the one that comes next; the first is 0."""
+        """The epoch being read, or, between two epochs, the next one; the first is 0."""
         return self._place[0]
 
     def state_dict(self) -> dict[str, int]:
-        """The place that the iteration has reached, in plain integers."""
+        """Return the place that the iteration has reached, in plain integers."""
         epoch, batch = self._place
         return {
             "seed": self.seed,
@@ -262,9 +262,9 @@ class DataLoader(Checked):
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on from the place of `state_dict`: the next `iter` yields what is left of that epoch.
+        """Resume at the place of `state_dict`: the next `iter` yields the rest of that epoch.
 
-        In the middle of an epoch the dataset's length and the batch size must be the same as then.
+        In the middle of an epoch, the dataset's length and the batch size must be the same as then.
         """
         expected = self.state_dict()
         if not isinstance(state, Mapping):
@@ -281,10 +281,10 @@ class DataLoader(Checked):
         epoch, batch = int(state["epoch"]), int(state["batch"])
         try:
             over = batch >= len(self)
-        except TypeError:  # nobody knows: the rest of the epoch may be empty
+        except TypeError:  # the length is unknown: the rest of the epoch may be empty
             over = False
         place = (epoch + 1, 0) if over else (epoch, batch)
-        vars(self).update(seed=int(state["seed"]), _place=place, _next=place)  # in one step, which Ctrl-C cannot divide
+        vars(self).update(seed=int(state["seed"]), _place=place, _next=place)  # in one step, which Ctrl-C cannot split
 
     def __repr__(self) -> str:
         order = self.order

@@ -1,8 +1,9 @@
-"""Two images in one, and a label that says how much of each: mixup and CutMix, under torchvision's names.
+"""Mixes two images into one, with a label that has the share of each: mixup and CutMix, under torchvision's names.
 
     images, labels = MixUp(num_classes=10)(images, labels)      # labels (N) become probabilities (N, num_classes)
 
-Each image meets the one before it in the batch; one lambda is drawn for all. `nn.CrossEntropyLoss` takes probabilities.
+Each image is mixed with the one before it in the batch, with one lambda for all. `nn.CrossEntropyLoss` takes
+probabilities.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MIXING = {
 
 
 class Mixing(Shown):
-    """Base: a subclass says in `mix` what lambda makes of two batches of images, and what lambda became."""
+    """Base: a subclass defines `mix`, which mixes two batches of images by lambda, and returns the actual lambda."""
 
     def __init__(self, alpha: float = 1.0, num_classes: int = 0) -> None:
         name = type(self).__name__
@@ -36,7 +37,7 @@ class Mixing(Shown):
         self.alpha, self.num_classes = float(alpha), int(num_classes)
 
     def __call__(self, images: Any, labels: Any, generator: Any = None) -> tuple[Any, Any]:
-        """(images, probabilities) of images N x C x H x W and labels (N); Tensors for Tensors, arrays for arrays."""
+        """Return (images, probabilities) for images N x C x H x W and labels (N); Tensors for Tensors, else arrays."""
         x, y = (part.array if isinstance(part, Tensor) else np.asarray(part) for part in (images, labels))
         if x.ndim != 4 or x.dtype.kind in "iub" or y.shape != x.shape[:1]:
             raise ValueError(f"{type(self).__name__}: images are {x.dtype} of shape {x.shape} and labels have shape "
@@ -54,7 +55,7 @@ class Mixing(Shown):
         return wrapped(mixed), wrapped(soft)
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
-        """The images, and the share of x in them."""
+        """Return the mixed images, and the share of x in them."""
         raise NotImplementedError(f"{type(self).__name__} has no mix")
 
 
@@ -75,16 +76,16 @@ class MixUp(Mixing):
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:  # noqa: ARG002
-        """The mean of the two, weighed."""
+        """Return the weighted mean of the two."""
         return (share * x + (1 - share) * other).astype(x.dtype), share
 
 
 @documented(MIXING)
 class CutMix(Mixing):
-    """A rectangle of the other image, 1 - lambda of the area where it fits; the labels' probabilities are the shares of
-    area.
+    """Pastes a rectangle of the other image, 1 - lambda of the area if it fits; the labels' probabilities are the
+    shares of area.
 
-    lambda is drawn from Beta(alpha, alpha), the centre evenly; what the border cuts off counts for neither. Called with
+    lambda is drawn from Beta(alpha, alpha), the centre evenly; the part beyond the border is not counted. Called with
     (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 
     Example:
@@ -97,7 +98,7 @@ class CutMix(Mixing):
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
-        """x with the rectangle pasted in."""
+        """Return x with the rectangle pasted in, and its share."""
         height, width = x.shape[2:]
         half = 0.5 * np.sqrt(1 - share)
         y0, x0 = source.integers(height), source.integers(width)

@@ -1,6 +1,6 @@
-"""Arrays of numbers in an .npz archive: what the header of each says, and the numbers piece by piece.
+"""Reads arrays of numbers in an .npz archive: the header of each, and then the numbers piece by piece.
 
-numpy.load allocates an array before it knows whether its bytes are there, and raises errors of many kinds.
+numpy.load allocates an array before it knows whether the file has its bytes, and raises errors of many kinds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from minorm.serialization.archive import Archive
 ENDING = ".npy"
 MAGIC = b"\x93NUMPY"
 MAX_AXES = 64  # NumPy's limit
-HEAD = 16_384  # NumPy takes no longer header
+HEAD = 16_384  # the longest header that NumPy accepts
 READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class Stored(NamedTuple):
-    """An array in an archive: what it is, and where its numbers start in the entry."""
+    """An array in an archive: its entry, type, shape and order, and the start of its numbers in the entry."""
 
     entry: str
     dtype: np.dtype[np.generic]
@@ -33,17 +33,17 @@ class Stored(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What the array takes in memory."""
+        """The bytes of the array in memory."""
         return prod(self.shape) * self.dtype.itemsize
 
 
 def names(archive: Archive) -> list[str]:
-    """The names of the arrays, without their ending."""
+    """Return the names of the arrays, without their ending."""
     return [name.removesuffix(ENDING) for name in archive.entries if name.endswith(ENDING)]
 
 
 def described(archive: Archive, name: str) -> Stored:
-    """What the array's header says; ValueError unless the entry has exactly as many bytes as it says."""
+    """Read the array's header; ValueError unless the entry has exactly as many bytes as the header says."""
     entry = name + ENDING
     try:
         head = io.BytesIO(_beginning(archive, entry))
@@ -53,7 +53,7 @@ def described(archive: Archive, name: str) -> Stored:
         shape, fortran, dtype = READERS[version](head)
         if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf":
             raise ValueError(f"it holds {str(dtype)[:60]}; expected numbers")
-    except Exception as error:  # the header is Python's text: its parser raises SyntaxError, RecursionError and more
+    except Exception as error:  # the header is Python text: its parser raises SyntaxError, RecursionError and more
         raise ValueError(f"{name} cannot be read: {str(error)[:200] or type(error).__name__}") from error
     if len(shape) > MAX_AXES or not all(0 <= length < 1 << 63 for length in shape):
         raise ValueError(f"{name} cannot be read: it has {len(shape)} axes, or one of no possible length")
@@ -66,18 +66,18 @@ def described(archive: Archive, name: str) -> Stored:
 
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
-    """The least and the greatest number, NaN if there is one, (0, 0) for no numbers. Nothing stays in memory."""
+    """Return the least and the greatest number, NaN if there is one, (0, 0) for no numbers. Nothing stays in memory."""
     found = [(piece.min(), piece.max()) for piece in _pieces(archive, stored)]
     return ends(np.array(found, stored.dtype))
 
 
 def ends(array: Array) -> tuple[float, float]:
-    """The same of an array in memory."""
+    """Return the least and the greatest number of an array in memory."""
     return (array.min().item(), array.max().item()) if array.size else (0, 0)
 
 
 def read(archive: Archive, stored: Stored) -> Array:
-    """The array."""
+    """Read the array."""
     numbers, at = np.empty(prod(stored.shape), stored.dtype), 0
     for piece in _pieces(archive, stored):
         numbers[at : at + len(piece)] = piece
@@ -86,7 +86,7 @@ def read(archive: Archive, stored: Stored) -> Array:
 
 
 def _beginning(archive: Archive, entry: str) -> bytes:
-    """The first bytes of an entry, which hold the header."""
+    """Return the first bytes of an entry, which hold the header."""
     head = b""
     for piece in archive.pieces(entry):
         head += piece[:HEAD]
@@ -96,7 +96,7 @@ def _beginning(archive: Archive, entry: str) -> bytes:
 
 
 def _pieces(archive: Archive, stored: Stored) -> Iterator[Array]:
-    """The numbers in the order of the file, a piece at a time."""
+    """Yield the numbers in the order of the file, a piece at a time."""
     skip, rest = stored.start, b""
     for piece in archive.pieces(stored.entry):
         part = rest + piece[skip:]

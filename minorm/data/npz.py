@@ -1,9 +1,9 @@
-"""x_train, y_train, x_test and y_test in one .npz file: a data set of one's own that fits in memory.
+"""Reads your own data set from one .npz file with x_train, y_train, x_test and y_test; it must fit in memory.
 
 Images are N x H x W, N x H x W x C or N x C x H x W, with 1 or 3 channels; bytes, 16 bits or floats. Labels are
-integers from 0 on. Objects in the file, which could run any program, are never read. Headers are checked first. Where
-the arrays take far more than the file, it is gone through once to check it, and once more to make them: one that is
-refused has taken no memory for them.
+integers from 0 on. Objects in the file, which could run any program, are never read. Headers are checked first. If the
+arrays take far more memory than the file, a first pass checks the file, and a second pass makes the arrays: so a
+refused file takes no memory for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minorm.support.documented import documented
 
 NAMES = ("x_train", "y_train", "x_test", "y_test")
 CHANNELS = (1, 3)
-SCALES = {"uint8": 255.0, "uint16": 65535.0}  # the others are floats, and stay as they are
+SCALES = {"uint8": 255.0, "uint16": 65535.0}  # other types are floats, and stay as they are
 MOST_CLASSES = 100_000
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -35,10 +35,11 @@ LARGEST = float(np.finfo(np.float32).max)
     max_bytes="what the four arrays may take in memory; None allows 2 GiB, or the file's length where that is more",
 )
 def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
-    """(train, test) of one's own arrays; samples are (image, label), float32 C x H x W and int64.
+    """Read (train, test) of your own arrays; samples are (image, label), float32 C x H x W and int64.
 
-    Bytes and 16 bits come out between 0 and 1, floats as they are. ValueError, which names the file and the array,
-    where one is missing, or has another shape or type than the module says, or a test label is in no training image.
+    Bytes and 16 bits become numbers from 0 to 1, floats stay as they are. ValueError, which names the file and the
+    array, if an array is missing or has another shape or type than the module's text allows, or if a test label is
+    above all training labels.
 
     Example:
         >>> import tempfile
@@ -79,7 +80,7 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
 
 
 def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array]:
-    """All arrays of an .npz file by name, as they are; ValueError, which names the file, for one that is damaged."""
+    """Read all arrays of an .npz file by name, unchanged; ValueError, which names the file, for a damaged one."""
     name = os.fsdecode(path)
     with regular(path, "load") as file:
         try:
@@ -97,13 +98,13 @@ def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array
 
 
 def _made(stored: Stored) -> int:
-    """What the array takes, or what is made of it where that is more: labels become int64, float16 becomes float32."""
+    """Return the bytes of the array, or of the one made from it if larger: int64 for labels, float32 for float16."""
     least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
     return prod(stored.shape) * max(stored.dtype.itemsize, least)
 
 
 def _archive(file: Any) -> Archive:
-    """The file's entries, with the four arrays among them."""
+    """Return the file's entries; ValueError unless the four arrays are among them."""
     start = file.read(len(npy.MAGIC))
     if start == npy.MAGIC:
         raise ValueError("it holds one array")
@@ -149,7 +150,7 @@ def _check_labels(part: str, y: Stored, count: int, least: str = "") -> None:
 
 
 def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
-    """ValueError for numbers that do not fit; `found` has the least and the greatest one of each array."""
+    """Raise ValueError for numbers that do not fit; `found` has the least and the greatest one of each array."""
     for part in ("train", "test"):
         x, low, high = found[f"x_{part}"]
         if not (isfinite(low) and isfinite(high)):
@@ -169,7 +170,7 @@ def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
 
 
 def _images(x: Array) -> Array:
-    """N x C x H x W, as floats of 32 bits or as the integers that they are."""
+    """Return the images as N x C x H x W, in float32 or in their own integer type."""
     if x.ndim == 3:
         shaped = x[:, None]
     else:

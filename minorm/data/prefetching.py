@@ -1,4 +1,4 @@
-"""Batches copied ahead: while the GPU computes a step, the next batch is already on its way to it."""
+"""Copies batches ahead: while the GPU computes a step, the next batch is already on its way."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from minorm.tensor.tensor import Tensor
     {}, batches="what to iterate over, a DataLoader: Tensors in tuples, lists and dicts", device="where they shall be"
 )
 def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
-    """The same batches on the GPU, each copied on a stream of its own while the step before it runs.
+    """Yield the same batches on the GPU, each copied on a separate stream while the step before it runs.
 
-    NumPy's arrays pass through page-locked buffers of CuPy's, so that the host does not wait for a copy. Use a batch
-    on the stream that is current when the next one is asked for: its memory is written again only behind that. A loader
-    has handed out one batch more than you have seen, so within an epoch its `state_dict` is one ahead of the step.
+    NumPy's arrays pass through CuPy's page-locked buffers, so that the host does not wait for a copy. Use a batch on
+    the stream that is current when you take the next one: only after that work is its memory written again. The loader
+    has yielded one batch more than you have seen, so within an epoch its `state_dict` is one ahead of the step.
 
-    On "cpu" batches go there one by one, and none is asked for ahead.
+    On "cpu" batches are copied one by one, and none is read ahead.
 
     Example:
         >>> mn.cuda.is_available()  # with True: for images, labels in mn.data.prefetch(loader)
@@ -33,7 +33,7 @@ def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
         return
     side, ready = Stream(device), None
     for batch in batches:
-        # What the copy writes to, memory of earlier batches among it, is read by steps that have been started already.
+        # The copy may write to memory of earlier batches, which steps in progress still read.
         side.wait_stream(current_stream(device))
         with side:
             moved = _moved(batch, device)

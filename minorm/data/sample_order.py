@@ -1,4 +1,4 @@
-"""Which samples of a dataset come in which batch: the DataLoader's own order, or that of a sampler.
+"""Decides which samples of a dataset come in which batch: the DataLoader's own order, or that of a sampler.
 
 own            0, 1, 2 ..., or a permutation drawn from (seed, epoch)
 sampler        an iterable of positions, cut into batches
@@ -17,7 +17,7 @@ from minorm.data.dataset import Array, IterableDataset
 
 
 class Order:
-    """The order of a DataLoader's samples; its arguments, checked together.
+    """The order of a DataLoader's samples; it checks the arguments together.
 
     Raises ValueError for arguments that contradict each other, TypeError for a sampler that cannot be iterated over.
     """
@@ -40,7 +40,7 @@ class Order:
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
 
     def __len__(self) -> int:
-        """Batches an epoch; TypeError where what decides them has no length."""
+        """Return the batches per epoch; TypeError if the sampler or dataset has no length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         count = len(self.dataset if self.given is None else self.given)  # type: ignore[arg-type]
@@ -48,12 +48,12 @@ class Order:
         return count // size if self.drop_last else -(-count // size)
 
     def positions(self, seed: int, epoch: int) -> Array:
-        """The own order of an epoch."""
+        """Return the DataLoader's own order for an epoch."""
         count = len(self.dataset)
         return np.random.default_rng((seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
 
     def epoch(self, seed: int, epoch: int) -> Iterator[Any]:
-        """The positions of each batch of an epoch, or single ones; of an IterableDataset the samples themselves."""
+        """Return the positions of each batch of an epoch, or single ones; for an IterableDataset return the samples."""
         if self.batch_sampler is not None:
             return iter(self.batch_sampler)
         if self.given is None and not self.streams:
@@ -67,7 +67,7 @@ class Order:
 
 
 def batched(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
-    """Lists of `size` items; the last one may be shorter, or is left out."""
+    """Yield lists of `size` items; the last one may be shorter, or is left out."""
     items = iter(items)
     while batch := list(itertools.islice(items, size)):
         if len(batch) == size or not drop_last:

@@ -1,6 +1,6 @@
-"""Samplers: which samples of a dataset come in which order, one at a time or a batch at a time.
+"""Samplers decide the order of a dataset's samples, one at a time or a batch at a time.
 
-All draw from minorm's generator, or from one that is handed over.
+All draw from minorm's generator, or from the `generator` argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.support.documented import documented
 
 @documented(SAMPLER)
 class Sampler(Shown):
-    """Base: a subclass writes `__iter__`, and `__len__` where it knows.
+    """Base: a subclass writes `__iter__`, and `__len__` if it knows the length.
 
     Example:
         >>> class Backwards(mn.data.Sampler):
@@ -54,7 +54,7 @@ class SequentialSampler(Sampler):
 
 @documented(SAMPLER, num_samples="how many indices; None is as many as there are samples")
 class RandomSampler(Sampler):
-    """All indices in random order; or num_samples of them, with replacement the same one perhaps several times.
+    """Yields all indices in random order, or num_samples of them; with replacement, an index may come several times.
 
     Example:
         >>> sorted(mn.data.RandomSampler([7, 8, 9]))
@@ -70,7 +70,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """How many indices there will be; None may be assigned for as many as there are samples."""
+        """The number of indices to yield; assign None for the number of samples."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     @num_samples.setter
@@ -96,7 +96,7 @@ class RandomSampler(Sampler):
 
 @documented(SAMPLER, indices="the indices")
 class SubsetRandomSampler(Sampler):
-    """These indices in random order.
+    """Yields these indices in random order.
 
     Example:
         >>> sorted(mn.data.SubsetRandomSampler([4, 2]))
@@ -117,7 +117,7 @@ class SubsetRandomSampler(Sampler):
 
 @documented(SAMPLER, weights="a number of at least 0 for each index", num_samples="how many draws, at least 1")
 class WeightedRandomSampler(Sampler):
-    """num_samples draws of 0 to len(weights) - 1, each with probability weights[i] / sum(weights).
+    """Yields num_samples draws of 0 to len(weights) - 1, each with probability weights[i] / sum(weights).
 
     Rare classes come as often as frequent ones with weights of 1 / the class's count. ValueError for negative weights,
     and for more draws without replacement than there are weights above 0.
@@ -155,7 +155,7 @@ class WeightedRandomSampler(Sampler):
     drop_last="True leaves out the last list if it is shorter",
 )
 class BatchSampler(Sampler):
-    """Lists of batch_size indices of another sampler; the last one may be shorter.
+    """Yields lists of batch_size indices of another sampler; the last one may be shorter.
 
     Example:
         >>> list(mn.data.BatchSampler(range(5), batch_size=2))

@@ -1,4 +1,4 @@
-"""Objects with settings: each argument of the constructor is an attribute that `repr` shows and that may be set later.
+"""Base of objects with settings: each constructor argument is an attribute that `repr` shows and that you may set.
 
 RandomCrop(size=(32, 32), padding=(4, 4))
 """
@@ -13,11 +13,11 @@ import numpy as np
 from minorm.support.argument_errors import Checked, signature
 from minorm.tensor.tensor import Tensor
 
-LONG = 60  # characters of a setting, at most
+LONG = 60  # the most characters of a setting
 
 
 class Shown(Checked):
-    """Base: a subclass keeps its arguments under their own names."""
+    """Base: a subclass stores its arguments under their own names."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and _is_ours(type(self)) and name in signature(type(self)).parameters:
@@ -26,7 +26,7 @@ class Shown(Checked):
             object.__setattr__(self, name, value)
 
     def _made_with(self, name: str, value: Any) -> dict[str, Any]:
-        """The attributes of an object made with these settings and another one: checked as the constructor does."""
+        """Return the attributes of an object made with one setting changed; the constructor checks them."""
         given = {known: getattr(self, known) for known in signature(type(self)).parameters if hasattr(self, known)}
         fresh = object.__new__(type(self))
         type(self).__init__(fresh, **{**given, name: value})
@@ -39,12 +39,12 @@ class Shown(Checked):
 
 
 def _is_ours(kind: type) -> bool:
-    """Whether the constructor is one of minorm's: of another it is not known what it does besides."""
+    """Is the constructor one of minorm's? Another one may have further effects."""
     return bool(kind.__init__.__module__.startswith("minorm."))  # type: ignore[misc]
 
 
 def brief(value: Any) -> str:
-    """One line for a value: what is long is named by its kind and its size."""
+    """Return one line for a value; a long value is shown by its type and size."""
     if isinstance(value, (np.ndarray, Tensor)) and value.ndim:
         return f"{value.dtype} {tuple(value.shape)}" if np.prod(value.shape) > 4 else str(value.tolist())
     if inspect.isfunction(value):

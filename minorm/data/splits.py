@@ -1,8 +1,8 @@
-"""Which folders of a data set are its splits: what is trained on, what chooses the best epoch, what is kept to the end.
+"""Finds the splits of a folder of pictures: for training, for the choice of the best epoch, and for the final test.
 
     images/train/cat/001.jpg      trained on
     images/val/cat/007.jpg        validation: `val`, `valid` or `validation`; without it a fifth is drawn from train
-    images/test/cat/009.jpg       test: looked at when it is asked for, and never in training
+    images/test/cat/009.jpg       test: read only on request, and never in training
 
 Folders of these names, in any letter case, are splits if no other folder beside them has pictures, or if train holds
 folders of pictures. Otherwise they are classes like the others.
@@ -25,21 +25,21 @@ from minorm.support.masking import quoted
 
 TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
 PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}
-SHARE = 0.2  # of the training images, for validation, where there is no folder for it
+SHARE = 0.2  # of the training images, for validation, if no folder has validation images
 
 
 class Layout(NamedTuple):
-    """How a folder is to be read. `folders`: names by split, empty where the folders are classes."""
+    """The layout of a folder. `folders`: names by split, empty if the folders are classes."""
 
     folders: Mapping[str, str]
-    notes: list[str]  # what a user might not expect
-    beside: list[str]  # folders with pictures that are no split
+    notes: list[str]  # surprises for the user
+    beside: list[str]  # folders with pictures that are not splits
 
 
 def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
-    """The splits of a folder; `classes` are those of a model that is there already.
+    """Return the splits of a folder; `classes` are those of an existing model.
 
-    ValueError where two folders are the same split, or where splits and classes lie side by side.
+    ValueError if two folders are the same split, or if splits and classes are side by side.
     """
     names = [entry.name for entry in folder_entries(root) if is_class(entry)]
     named = [name for name in names if name.lower() in PARTS]
@@ -76,17 +76,17 @@ def _quoted(names: Sequence[str], most: int = 3) -> str:
 
 
 def _has_pictures(place: str) -> bool:
-    """Whether a picture lies in the folder or below it; links to folders are not followed."""
+    """Is there a picture in the folder or below it? Links to folders are not followed."""
     return any(any(map(is_picture, files)) for _, _, files in os.walk(place))
 
 
 def _is_nested(place: str) -> bool:
-    """Whether there are folders of pictures in it, as a split has them."""
+    """Are there folders of pictures in it, as in a split?"""
     return any(is_class(entry) and _has_pictures(entry.path) for entry in folder_entries(place))
 
 
 class SplitFolders(ImageFolder):
-    """The pictures of several splits together: files are `train/cat/001.jpg`, the classes are those within."""
+    """The pictures of several splits together: files are `train/cat/001.jpg`, classes are the folders in the splits."""
 
     def __init__(self, root: FilePath, parts: Sequence[str], *args: Any, **options: Any) -> None:
         self.parts = tuple(parts)
@@ -114,13 +114,13 @@ def load_folder(
     classes: Sequence[str] | None = None,
     max_bytes: int | None = None,
 ) -> tuple[Subset, Subset]:
-    """(train, val) of a folder of pictures: its folders train/ and val/, or what is drawn by `seed`.
+    """Read (train, val) from a folder of pictures: its folders train/ and val/, or a random split drawn by `seed`.
 
     Validation is the folder val/, valid/ or validation/. If there is no such folder, it is a fifth of each class of
-    train/, or of the whole folder if that has no train/. A folder test/ beside them is not looked at.
+    train/, or of the whole folder if that has no train/. A folder test/ beside them is not read.
 
-    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, val/ has
-    one that train/ lacks, there are two folders of a split, or splits without train/.
+    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError if there are fewer than two classes, if val/ has a
+    class that train/ lacks, if there are two folders of a split, or splits without train/.
 
     Example:
         >>> import os, tempfile
@@ -166,9 +166,9 @@ def load_part(
     classes: Sequence[str] | None = None,
     max_bytes: int | None = None,
 ) -> Subset:
-    """The folder test/ of a folder of pictures, or with `part` "all" every picture in it, of whatever split.
+    """Read the folder test/ of a folder of pictures, or with `part` "all" every picture in it, of any split.
 
-    ValueError where there is no folder test/.
+    ValueError if there is no folder test/.
     """
     given = os.fsdecode(root)
     found = layout(given, classes)
@@ -185,7 +185,7 @@ def load_part(
 
 
 def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
-    """Note on the folder what of the root is left out, and what a user might not expect."""
+    """Add notes to the folder on parts of the root that are left out, and on surprises for the user."""
     folder.notes += found.notes
     for name in found.beside:
         count = sum(sum(map(is_picture, files)) for _, _, files in os.walk(os.path.join(root, name)))

@@ -1,9 +1,9 @@
-"""Threads take turns at samples that are read and changed in no time.
+"""Lets threads take turns if samples are read and changed very fast.
 
-Decoders and NumPy give Python's lock away while they work and want it back after each step. Where the steps are short,
-two threads spend more time on handing it to and fro than they win: 6,000 PNGs of 32 pixels a second where one thread
-alone reads 13,000. So one thread makes batch after batch, as long as a sample takes less than SHORT. Who waits for a
-disk or a network, and does not compute, need not take turns.
+Decoders and NumPy release Python's lock while they work, and need it again after each step. If the steps are short, two
+threads lose more time by handing the lock over than they win: they read 6,000 PNGs of 32 pixels a second, one thread
+alone reads 13,000. So one thread makes batch after batch, as long as a sample takes less than SHORT. Threads that wait
+for a disk or a network, and do not compute, need not take turns.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SHORT = 150e-6  # seconds of computing a sample
-# A sample that takes so many times what is computed in it waits for something else, and threads that read together wait
-# for each other as well.
+# If the time of a sample is this many times its computing time, it waits for something else. The factor is larger for
+# threads that read together, because they also wait for each other.
 ALONE, TOGETHER = 4.0, 16.0
 
 
 class Turns:
-    """`with turns.turn()` around a thread's next task, in it `with turns.of(samples)`: the last decides about the next.
+    """Turns: use `with turns.turn()` around a thread's next task, and in it `with turns.of(samples)`.
 
-    taken  whether threads take turns at present; at first they do: the first batch, which is waited for, comes sooner
+    taken  do threads take turns at present? At first they do, so that the first batch comes sooner
     """
 
     def __init__(self, taken: bool = True) -> None:
@@ -31,17 +31,17 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One thread at a time, while samples are short. Who asks again at once goes on, in the same caches."""
+        """Let one thread run at a time while samples are short. If it asks again, it goes on, with warm caches."""
         if self.taken:
             with self._lock:
-                if self.taken:  # those who waited need not, where turns were given up in the meantime
+                if self.taken:  # after a wait, turns may have ended
                     yield
                     return
         yield
 
     @contextmanager
     def of(self, samples: int) -> Iterator[None]:
-        """See how long these take."""
+        """Measure the time of these samples, and decide whether threads take turns."""
         limit, start, began = ALONE if self.taken else TOGETHER, time.perf_counter(), time.thread_time()
         yield
         passed, computed = time.perf_counter() - start, time.thread_time() - began

@@ -117,7 +117,7 @@ class Collectives:
         return vector.reshape(mine.shape)
 
     def _gathered(self, engine: Engine, call: Call, parts: dict[sum_order.Subtree, Array], combine: Combine) -> Array:
-        """Compute a total for any number of ranks and processes: all get each one's largest subtrees and add the rest."""
+        """Compute a total for any numbers of ranks and processes: all get each one's largest subtrees and add them."""
         filled = [list(sum_order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
         mine = np.stack([sum_order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
         self._agree(engine, call)

@@ -69,7 +69,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, `backward` leaves each rank its own gradients; the next one outside adds up all of them, in one message
+        """Inside, `backward` leaves each rank its own gradients; the next one outside adds up all of them: one message
         for the micro-batches of a step. Call `zero_grad` before the first one.
         """
         before, self._sync = self._sync, False

@@ -1,1 +1,1 @@
-"""Pictures in files: what a file says of itself, and its pixels."""
+"""Reads pictures in files: their headers and their pixels."""

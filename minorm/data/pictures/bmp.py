@@ -1,4 +1,4 @@
-"""A BMP: a header, a palette for up to 8 bits a pixel, rows of pixels without compression."""
+"""Reads a BMP's header; a palette for up to 8 bits a pixel, and rows of pixels without compression follow it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OTHER = {1: "RLE8", 2: "RLE4", 4: "JPEG", 5: "PNG"}
 
 
 def read(contents: bytes) -> Picture:
-    """What the file says; ValueError where pixels are missing or compressed."""
+    """Read the header; ValueError if pixels are missing or compressed."""
     offset, length = struct.unpack_from("<II", contents, 10)
     if length == _OLD:
         width, height, _, bits = struct.unpack_from("<4H", contents, 18)

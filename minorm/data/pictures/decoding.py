@@ -1,9 +1,9 @@
-"""A picture file becomes a square of bytes: turned upright, made RGB or grey, the shorter side scaled, the centre cut.
+"""Decodes a picture file to a square of bytes: upright, RGB or grey, the shorter side scaled, the centre cut.
 
     file (any size, any mode)  ->  uint8, channels x size x size
 
-Training and prediction read through this one function, so a model sees in use what it saw in training. Of a large JPEG
-only as much is decoded as the square needs. Needs Pillow.
+Training and prediction both read through this function, so a model gets the same pixels in use as in training. A large
+JPEG is decoded only as finely as the square needs. Needs Pillow.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from minorm.serialization import limits, opening
 from minorm.support.documented import documented
 from minorm.support.masking import quoted
 
-PAPER = (255, 255, 255)  # what shines through where a picture is transparent
-GAP = 2.0  # a picture is decoded at no less than this times the size, so that scaling still has something to average
+PAPER = (255, 255, 255)  # the background of transparent pixels
+GAP = 2.0  # a JPEG is decoded at no less than this times the size, so that scaling can still average pixels
 SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
 GREYS = ("1", "L", *SIXTEEN)
-STRIP = 1 << 20  # pixels that are converted at a time
-FACTOR, SPARE = 40, 56_000_000  # bytes for a byte of the file, and beside, before the file is known to be whole
+STRIP = 1 << 20  # pixels converted at a time
+FACTOR, SPARE = 40, 56_000_000  # bytes per byte of the file, and besides, before the file is known to be whole
 # In place of SPARE where only decoding shows whether a file is whole: WebP, GIF, compressed TIFF, JPEG of several scans
 LATE = 256 << 20
 
 
 class BrokenImage(ValueError):
-    """A file that holds no whole picture; the message names it and says why."""
+    """The file does not hold a whole picture; the message names it and says why."""
 
 
 @documented(
@@ -44,11 +44,11 @@ class BrokenImage(ValueError):
     max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
 )
 def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
-    """The picture as uint8, channels x size x size, or channels x its height x its width.
+    """Read the picture as uint8, channels x size x size, or channels x its height x its width.
 
-    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB; of a GIF it is the
-    first frame, of a TIFF the first page. BrokenImage (a ValueError) where the file is truncated, has more pixels than
-    `max_bytes` allows, or is of another format; OSError where it cannot be read.
+    EXIF's rotation is applied, transparent pixels become white, 16 bits become 8, CMYK becomes RGB; a GIF gives its
+    first frame, a TIFF its first page. BrokenImage (a ValueError) if the file is truncated, has more pixels than
+    `max_bytes` allows, or is of another format; OSError if it cannot be read.
 
     Example:
         >>> import tempfile
@@ -70,12 +70,12 @@ def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: i
         return _pixels(picture, size, channels)
     except MemoryError:
         raise
-    except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
+    except Exception as error:  # Pillow's decoders raise many kinds: OSError, SyntaxError, struct.error
         raise BrokenImage(f"read_image: {quoted(str(path))} {_reason(contents, error)}") from error
 
 
 def _scale(picture: Picture, size: int | None) -> int:
-    """The 2, 4 or 8 by which a JPEG may be smaller when it is decoded, as Pillow's draft mode chooses it."""
+    """Return the factor, 2, 4 or 8, by which a JPEG is decoded smaller, as Pillow's draft mode chooses it, or 1."""
     if picture.kind != "JPEG" or size is None:
         return 1
     least = min(picture.width, picture.height) // max(1, round(size * GAP))
@@ -83,7 +83,7 @@ def _scale(picture: Picture, size: int | None) -> int:
 
 
 def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
-    """ValueError where the picture takes too much, or much more than its file's length and is damaged."""
+    """Raise ValueError if the picture takes too much memory, or far more than its file's length and is damaged."""
     most = limits.IMAGE if max_bytes is None else max_bytes
     if (decoded := picture.decoded(scale)) > most:
         raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
@@ -101,7 +101,7 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
 
 
 def _opened(picture: Picture) -> Any:
-    """Pillow's image, of which nothing is decoded yet.
+    """Open Pillow's image; nothing is decoded yet.
 
     Image.open would refuse sizes that the caller may have allowed, and looks into what follows a JPEG.
     """
@@ -117,7 +117,7 @@ def _opened(picture: Picture) -> Any:
 
 @functools.cache
 def _tiff() -> Any:
-    """Pillow's TIFF, without its own limit on the pixels."""
+    """Return Pillow's TIFF class, without its own limit on the pixels."""
     from PIL import Image, ImageFile, TiffImagePlugin
 
     class Tiff(TiffImagePlugin.TiffImageFile):
@@ -139,7 +139,7 @@ def _pixels(picture: Picture, size: int | None, channels: int) -> Array:
         upright = _flat(image, "L" if channels == 1 else "RGB")
         upright = upright if size is None else _cut(upright, size)
     turn = _TURNS.get(picture.orientation)
-    if turn is not None:  # a centred square is turned as well after the cut as before
+    if turn is not None:  # turning a centred square after the cut gives the same as before it
         upright = upright.transpose(Image.Transpose(turn))
     pixels = np.asarray(upright if channels == 1 else upright.convert("RGB"))
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
@@ -150,7 +150,7 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """The image in this mode, on white paper where it is transparent; one of greys alone may stay grey."""
+    """Return the image in this mode, with white for transparent pixels; an image of greys only may stay grey."""
     if image.mode in GREYS and not image.has_transparency_data:
         mode = "L"
     if image.mode == mode and not image.has_transparency_data:
@@ -160,7 +160,7 @@ def _flat(image: Any, mode: str) -> Any:
     flat = Image.new(mode, image.size)
     width, height = image.size
     rows = max(1, STRIP // width)
-    for top in range(0, height, rows):  # a whole copy for each step would take several times the image
+    for top in range(0, height, rows):  # whole copies would take several times the image's memory
         strip = image.crop((0, top, width, min(top + rows, height)))
         flat.paste(_flat_strip(strip, mode), (0, top))
     return flat
@@ -180,7 +180,7 @@ def _flat_strip(image: Any, mode: str) -> Any:
 
 
 def _cut(image: Any, size: int) -> Any:
-    """The largest square in the middle, at this size."""
+    """Return the largest square in the middle, scaled to this size."""
     if image.size == (size, size):
         return image
     from PIL import Image

@@ -1,4 +1,4 @@
-"""A GIF's first frame: the file is cut down to the screen's size, the colours and the one frame.
+"""Reads a GIF's first frame: reduces the file to the screen's size, the colours and that frame.
 
 A decoder would join all comments and look for further frames, and a frame may be larger than the screen.
 """
@@ -15,7 +15,7 @@ _HAS_PALETTE, _TRANSPARENT = 0x80, 1
 
 
 def read(contents: bytes) -> Picture:
-    """What the file says; ValueError where there is no frame, IndexError where it breaks off."""
+    """Read the file's header; ValueError if there is no frame, IndexError if the file breaks off."""
     width, height, flags = struct.unpack_from("<HHB", contents, 6)
     at = 13 + _palette(flags)
     colours, control = contents[13:at], b""
@@ -37,17 +37,17 @@ def read(contents: bytes) -> Picture:
 
 
 def _palette(flags: int) -> int:
-    """Bytes of the palette that these flags announce."""
+    """Return the bytes of the palette that these flags announce."""
     return 3 << ((flags & 7) + 1) if flags & _HAS_PALETTE else 0
 
 
 def _after_blocks(contents: bytes, at: int) -> int:
-    """Where the blocks that begin here end: each says its length, and one of length 0 ends them."""
+    """Return the end of the blocks that begin here: each gives its length, and a block of length 0 ends them."""
     while length := contents[at]:
         at += 1 + length
     return at + 1
 
 
 def _without_disposal(control: bytes) -> bytes:
-    """The frame's control without a word on what follows the frame."""
+    """Return the frame's control block without its instruction for the next frame."""
     return control[:3] + bytes([control[3] & _TRANSPARENT]) + control[4:] if control else b""

@@ -1,14 +1,14 @@
-"""Picture: what a picture file says of itself, and the bytes that its decoder needs."""
+"""Picture: the facts in a picture file's header, and the bytes that its decoder needs."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-PIXEL, ROW = 4, 32  # bytes that Pillow takes for them at most
+PIXEL, ROW = 4, 32  # the most bytes that Pillow takes for them
 
 
 class Picture(NamedTuple):
-    """A picture file. `working` is what its decoder keeps beside the pixels, in bytes for a pixel."""
+    """A picture file. `working` is the memory of its decoder besides the pixels, in bytes per pixel."""
 
     kind: str
     width: int
@@ -16,13 +16,13 @@ class Picture(NamedTuple):
     orientation: int
     working: int
     contents: bytes  # without notes
-    checked: bool = False  # whether all pixels are known to be there
+    checked: bool = False  # are all pixels known to be there
 
     def decoded(self, scale: int = 1) -> int:
-        """Bytes of all pixels, where a JPEG is decoded at 1/scale of its size."""
+        """Return the bytes of all pixels, for a JPEG decoded at 1/scale of its size."""
         width, height = -(-self.width // scale), -(-self.height // scale)
         return width * height * PIXEL + height * ROW
 
     def taken(self, scale: int = 1) -> int:
-        """These bytes, and those that the decoder needs beside them."""
+        """Return these bytes plus those that the decoder needs besides."""
         return self.decoded(scale) + self.width * self.height * self.working

@@ -1,4 +1,4 @@
-"""What a picture file says of itself, read before a decoder sees it: PNG, JPEG and WebP here, others beside.
+"""Reads the header of a picture file before a decoder sees it: of PNG, JPEG and WebP here, of others in neighbours.
 
 A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
 lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
@@ -25,17 +25,17 @@ RAW_EXIF = b"Raw profile type exif"  # as ImageMagick writes it into a PNG: the 
 _NEEDED = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by a PNG's type of colour
 _PASSES = ((8, 8, 0, 0), (8, 8, 4, 0), (4, 8, 0, 4), (4, 4, 2, 0), (2, 4, 0, 2), (2, 2, 1, 0), (1, 2, 0, 1))
-_MARKERS = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")  # that end a JPEG's numbers: 00 and D0 to D7 are within them
+_MARKERS = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")  # end a JPEG's numbers; 00 and D0 to D7 are within them
 _END, _SCAN = 0xD9, 0xDA
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG's markers that say the size
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG's markers with the size
 
 
 class OtherFormatError(ValueError):
-    """A file of another format."""
+    """The file is of another format."""
 
 
 def look(contents: bytes) -> Picture:
-    """What the file says; ValueError if it breaks off, OtherFormatError if it is of another format."""
+    """Read the file's header; ValueError if it breaks off, OtherFormatError if it is of another format."""
     tiffs = dict.fromkeys((*tiff.STARTS, *tiff.BIG), tiff.read)
     readers = {PNG: _png, SOI: _jpeg, b"RIFF": _webp, gif.START: gif.read, bmp.START: bmp.read, **tiffs}
     read = next((reader for start, reader in readers.items() if contents.startswith(start)), None)
@@ -66,7 +66,7 @@ def _png(contents: bytes) -> Picture:
 
 
 def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
-    """The chunk that names the transparent colour, in the levels that Pillow's pixels have."""
+    """Return the chunk of the transparent colour, in the levels of Pillow's pixels."""
     if colour == 0 and depth < 8:
         levels = struct.pack(">H", struct.unpack(">H", levels)[0] * 255 // ((1 << depth) - 1) & 0xFFFF)
     elif colour == 2 and depth == 16:
@@ -75,7 +75,7 @@ def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
 
 
 def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
-    """The EXIF in a note: three lines, then its bytes in hexadecimal; empty if the note is something else."""
+    """Return the EXIF in a note: three lines, then its bytes in hexadecimal; empty if the note is something else."""
     try:
         note = zlib.decompressobj().decompress(note[1:], PIECE) if packed else note
         return bytes.fromhex("".join(note.decode("ascii").split("\n")[3:]))
@@ -88,7 +88,7 @@ def _jpeg(contents: bytes) -> Picture:
     width = height = 0
     numbers = 0.0
     while not contents.startswith(SCAN, at):
-        at = contents.find(b"\xff", at) % (len(contents) + 1)  # what stands between two segments means nothing
+        at = contents.find(b"\xff", at) % (len(contents) + 1)  # bytes between two segments mean nothing
         marker = contents[at + 1]
         if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:  # filling, and markers without a segment
             at += 1 if marker == 0xFF else 2
@@ -111,14 +111,14 @@ def _jpeg(contents: bytes) -> Picture:
 
 
 def _numbers(frame: bytes) -> float:
-    """How many numbers a JPEG has for a pixel: of colours most have one for two or four pixels."""
+    """Return how many numbers a JPEG has per pixel: most colour components have one for two or four pixels."""
     factors = [(factor >> 4, factor & 15) for factor in frame[11 : 10 + 3 * frame[9] : 3]]
     across, down = (max(1, *lengths) for lengths in zip(*factors, strict=True))
     return sum(wide * high for wide, high in factors) / (across * down)
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:
-    """How many scans a JPEG has from its first one on, and where it ends: phones put a film behind it."""
+    """Return the number of a JPEG's scans, from its first one, and its end: phones put a film behind it."""
     scans = 0
     while found := _MARKERS.search(contents, at):
         at, marker = found.end(), contents[found.end() - 1]
@@ -143,13 +143,13 @@ def _webp(contents: bytes) -> Picture:
         kind, length = struct.unpack_from("<4sI", contents, at)
         if kind == b"EXIF":
             orientation = oriented(contents[at + 8 : at + 8 + length])
-        lossless |= kind in (b"VP8L", b"ANIM")  # in frames of an animation there may be either
+        lossless |= kind in (b"VP8L", b"ANIM")  # frames of an animation may be of either kind
         at += 8 + length + length % 2
     return Picture("WEBP", width, height, orientation or 1, PIXEL if lossless else 0, contents)
 
 
 def oriented(exif: bytes) -> int:
-    """EXIF's orientation, or 0 if there is none. Only the first directory's entries are read."""
+    """Return EXIF's orientation, or 0 if it is missing. Only the first directory's entries are read."""
     exif = exif.removeprefix(b"Exif\0\0")
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     try:
@@ -167,7 +167,7 @@ def oriented(exif: bytes) -> int:
 
 
 def check_rows(picture: Picture) -> None:
-    """ValueError unless a PNG's bytes are all of its rows. They are unpacked piece by piece, and nothing is kept."""
+    """Raise ValueError unless a PNG has all bytes of its rows. They are unpacked piece by piece, and none are kept."""
     depth, colour, _, _, interlaced = struct.unpack_from("5B", picture.contents, 24)
     bits = depth * _CHANNELS.get(colour, 0)
     sizes = [(picture.width, picture.height)]
@@ -178,7 +178,7 @@ def check_rows(picture: Picture) -> None:
         ]
     rows = _Rows(picture.contents)
     for width, height in sizes:
-        length = 1 + (width * bits + 7) // 8  # the first byte says how the row is filtered
+        length = 1 + (width * bits + 7) // 8  # the first byte is the row's filter
         done = height if width <= 0 else 0
         while done < height:
             count = min(height - done, max(1, PIECE // length))
@@ -195,7 +195,7 @@ class _Rows:
         self.rest = b""
 
     def take(self, count: int) -> bytes:
-        """The next bytes, all of them."""
+        """Take exactly the next bytes."""
         parts = [self.rest]
         held = len(self.rest)
         while held < count:

@@ -1,4 +1,4 @@
-"""A TIFF's first page: the file gets a new directory, of the entries alone that the pixels need.
+"""Reads a TIFF's first page: gives the file a new directory with only the entries that the pixels need.
 
 A directory may have 65,535 entries that all point to the same bytes, and strips that lie anywhere. Here each entry is
 read once and each strip must be in the file; then the decoder sees a directory that was written here.
@@ -39,22 +39,22 @@ MOST_PIECES = 1 << 16  # strips or tiles: the decoder keeps a note on each
 
 
 class _Page(NamedTuple):
-    """The entries of a directory, and how the file is written."""
+    """The entries of a directory, and the byte order of the file."""
 
     order: str
     entries: dict[int, tuple[int, Any]]  # type and numbers, by tag
 
     def one(self, tag: int, default: int) -> int:
-        """The number of an entry that has one."""
+        """Return the number of an entry that has one."""
         return int(self.entries[tag][1][0]) if tag in self.entries else default
 
     def all(self, tag: int, default: tuple[int, ...]) -> tuple[int, ...]:
-        """All numbers of an entry."""
+        """Return all numbers of an entry."""
         return tuple(self.entries[tag][1].tolist()) if tag in self.entries else default
 
 
 def read(contents: bytes) -> Picture:
-    """What the first page says; ValueError where it is of a kind that is not read, or lacks pixels."""
+    """Read the first page's entries; ValueError if its kind is not supported, or if it lacks pixels."""
     if contents.startswith(BIG):
         raise ValueError("it is a BigTIFF; expected a TIFF of less than 4 GB, or a PNG")
     page = _page(contents)
@@ -93,7 +93,7 @@ def _page(contents: bytes) -> _Page:
 
 
 def _check_kind(page: _Page) -> tuple[int, int]:
-    """Bits of a number, and numbers of a pixel; ValueError for what is not read."""
+    """Return the bits per number and the numbers per pixel; ValueError for an unsupported kind."""
     compression, colours = page.one(COMPRESSION, _PLAIN), page.one(COLOURS, -1)
     if compression not in _COMPRESSIONS:
         raise ValueError(f"its compression is number {compression}; expected none, LZW, Deflate or PackBits")
@@ -120,7 +120,7 @@ def _check_kind(page: _Page) -> tuple[int, int]:
 def _pieces(
     page: _Page, length: int, width: int, height: int, bits: int, samples: int, compressed: bool
 ) -> dict[int, tuple[int, Any]]:
-    """The entries of strips or tiles, in which each piece lies in the file; `bits` are those of a pixel."""
+    """Return the entries of strips or tiles, each piece of which is in the file; `bits` are those of a pixel."""
     layers = samples if page.one(PLANES, 1) == 2 else 1
     if layers > 1 and bits > 8 * samples:
         raise ValueError("its colours lie apart and have 16 bits; expected them side by side, or 8 bits")
@@ -153,7 +153,7 @@ def _pieces(
 
 
 def _rewritten(contents: bytes, page: _Page) -> bytes:
-    """The file with a directory of these entries, behind everything else."""
+    """Return the file with a directory of these entries at its end."""
     order, start = page.order, len(contents) + len(contents) % 2
     tags = sorted(page.entries)
     directory, lists = [struct.pack(f"{order}H", len(tags))], b""

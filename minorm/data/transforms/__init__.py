@@ -1,4 +1,4 @@
-"""Changes to images, under torchvision's names: `transform(images, generator) -> images` on a whole batch at once.
+"""Transforms of images, under torchvision's names: `transform(images, generator) -> images` on a whole batch at once.
 
 images     an array N x C x H x W, which is never changed in place; or one image C x H x W, or a Tensor
 generator  the np.random.Generator that every random choice is drawn from, a new one for each image: the same state

@@ -1,4 +1,4 @@
-"""Changes that need no choice for a data set: a few of fourteen, drawn for each image, as torchvision has them.
+"""Augmentations without choices for each data set: a few of fourteen changes, drawn for each image, as in torchvision.
 
     Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
     Posterize  Solarize  AutoContrast  Equalize
@@ -29,7 +29,7 @@ MAGNITUDES = WARP | {
 
 
 class AutoAugment(ImageTransform):
-    """Base: a subclass says which operations there are, and draws among them."""
+    """Base: a subclass defines the operations, and draws among them."""
 
     def __init__(self, num_magnitude_bins: int, interpolation: str, fill: Fill | None) -> None:
         name = type(self).__name__
@@ -37,11 +37,11 @@ class AutoAugment(ImageTransform):
         self.interpolation, self.fill = mode(name, interpolation), fill
 
     def space(self, height: int, width: int) -> Space:
-        """The operations and their magnitudes for images of this size."""
+        """Return the operations and their magnitudes for images of this size."""
         raise NotImplementedError(f"{type(self).__name__} has no space")
 
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
-        """One operation drawn for each image, with the magnitude of its bin."""
+        """Apply an operation drawn for each image, with the magnitude of its bin."""
         space = list(self.space(*images.shape[2:]).items())
         which = generator.integers(len(space), size=len(images))
         signs = 1 - 2 * generator.integers(2, size=len(images))
@@ -77,7 +77,7 @@ class AutoAugment(ImageTransform):
     magnitude="how strong they are, from 0 to num_magnitude_bins - 1",
 )
 class RandAugment(AutoAugment):
-    """`num_ops` of fourteen changes for each image, all of one strength: shears, turns, colours, tones and others.
+    """Applies `num_ops` of fourteen changes to each image, all of one strength: shears, turns, colours, tones and more.
 
     Images are floats from 0 to 1 with 1 or 3 channels, so before Normalize: TypeError for integers. ValueError for a
     magnitude that is not among the bins. The operations and their ranges are torchvision's.
@@ -105,21 +105,21 @@ class RandAugment(AutoAugment):
                              f"{num_magnitude_bins}")  # fmt: skip
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """New changes for each image."""
+        """Draw new changes for each image, and apply them."""
         check_floats("RandAugment", images)
         for _ in range(self.num_ops):
             images = self.changed(images, np.full(len(images), self.magnitude), generator)
         return images.copy() if self.num_ops == 0 else images
 
     def space(self, height: int, width: int) -> Space:
-        """The operations and their magnitudes for images of this size."""
+        """Return the operations and their magnitudes for images of this size."""
         far = 150 / 331  # of width and height
         return _space(self.num_magnitude_bins, 0.3, (far * width, far * height), 30, 0.9, 4)
 
 
 @documented(MAGNITUDES)
 class TrivialAugmentWide(AutoAugment):
-    """One of fourteen changes for each image, of a strength drawn for it from a wide range; there is nothing to tune.
+    """Applies one of fourteen changes to each image, with a strength drawn from a wide range; there is nothing to tune.
 
     Images are floats from 0 to 1 with 1 or 3 channels, so before Normalize: TypeError for integers. The operations and
     their ranges are torchvision's: images may move by up to 32 pixels, whatever their size.
@@ -135,18 +135,18 @@ class TrivialAugmentWide(AutoAugment):
         super().__init__(num_magnitude_bins, interpolation, fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new change for each image."""
+        """Draw a new change for each image, and apply it."""
         check_floats("TrivialAugmentWide", images)
         bins = generator.integers(self.num_magnitude_bins, size=len(images))
         return self.changed(images, bins, generator)
 
     def space(self, height: int, width: int) -> Space:  # noqa: ARG002
-        """The operations and their magnitudes, the same for images of any size."""
+        """Return the operations and their magnitudes, the same for images of any size."""
         return _space(self.num_magnitude_bins, 0.99, (32, 32), 135, 0.99, 6)
 
 
 def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, tone: float, bits: int) -> Space:
-    """The operations with magnitudes from 0 to these; `bits` of 8 are lost to the last of Posterize."""
+    """Return the operations with magnitudes from 0 to these; the strongest Posterize drops `bits` of 8 bits."""
 
     def to(most: float) -> Array:
         return np.linspace(0, most, bins)
@@ -164,7 +164,7 @@ def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, to
 
 
 def _each(change: Callable[[Array, float], Array]) -> Callable[[Array, float], Array]:
-    """A change of one image as one of a batch of one, by the factor 1 + value."""
+    """Turn a change of one image into a change of a batch of one, by the factor 1 + value."""
     return lambda images, value: change(images[0], 1 + value)[None]
 
 

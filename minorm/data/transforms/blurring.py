@@ -1,4 +1,4 @@
-"""GaussianBlur: each element becomes a mean of those around it, which count less the farther away they are."""
+"""GaussianBlur replaces each element by a weighted mean of the elements around it; nearer ones weigh more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
     sigma="(a, b) that the standard deviation is drawn from, in pixels, or one number",
 )
 class GaussianBlur(ImageTransform):
-    """Each image blurred along both axes, with weights exp(-d^2 / (2 sigma^2)) at distance d, which sum to one.
+    """Blurs each image along both axes, with weights exp(-d^2 / (2 sigma^2)) at distance d, which sum to one.
 
     sigma is drawn for each image. Images go on mirrored at their outermost elements. ValueError for an even kernel, and
     for one that reaches farther than the image.
@@ -39,7 +39,7 @@ class GaussianBlur(ImageTransform):
         self.sigma = interval("GaussianBlur", "sigma", both, np.finfo(np.float64).tiny)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new sigma for each image."""
+        """Draw a new sigma for each image, and blur it."""
         sigmas = generator.uniform(*self.sigma, len(images))
         for size, length in zip(self.kernel_size, images.shape[:1:-1], strict=True):
             if size // 2 >= length:
@@ -56,14 +56,14 @@ class GaussianBlur(ImageTransform):
 
 
 def weights(sigmas: Array, size: int) -> Array:
-    """The weights of a mean over `size` elements, a row for each sigma."""
+    """Return the weights of a mean over `size` elements, a row for each sigma."""
     distance = np.arange(size) - size // 2
     powers = np.exp(-0.5 * (distance / sigmas[:, None]) ** 2)
     return powers / powers.sum(1, keepdims=True)
 
 
 def along(images: Array, shares: Array, axis: int) -> Array:
-    """The sum of the images' elements around each along an axis, times the shares of its image."""
+    """Return the sums of the elements around each one along an axis, weighted by the shares of its image."""
     size = shares.shape[1]
     around = [(size // 2, size // 2) if i == axis else (0, 0) for i in range(4)]
     wide = np.moveaxis(np.pad(images, around, "reflect"), axis, -1)

@@ -1,4 +1,4 @@
-"""What becomes of the numbers of a pixel: scaled, without colour, or brighter, flatter and of another hue.
+"""Transforms that change a pixel's numbers: scale, grey, brightness, contrast, saturation and hue.
 
 Colours are red, green and blue between 0 and 1; grey is 0.2989 red + 0.587 green + 0.114 blue.
 """
@@ -42,7 +42,7 @@ class Normalize(ImageTransform):
             raise ValueError(f"Normalize: mean={mean}, std={std}; expected finite numbers, and std above 0")
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """The normalized images, in their own float type."""
+        """Return the normalized images, in their own float type."""
         check_floats("Normalize", images)
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, images.shape[1]):
@@ -74,13 +74,13 @@ class Grayscale(ImageTransform):
         self.num_output_channels = num_output_channels
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """The grey images, in their own type; integers are cut, not rounded, as in torchvision."""
+        """Return the grey images, in their own type; integers are truncated, not rounded, as in torchvision."""
         return np.repeat(grey("Grayscale", images), self.num_output_channels, axis=1)
 
 
 @documented(TRANSFORM)
 class RandomGrayscale(ImageTransform):
-    """Each image without its colours with probability p; it keeps its channels.
+    """Turns each image grey with probability p; it keeps its channels.
 
     Example:
         >>> mn.data.transforms.RandomGrayscale(p=1.0)(mn.tensor([[[1.0]], [[0.0]], [[0.0]]])).reshape(-1)
@@ -91,7 +91,7 @@ class RandomGrayscale(ImageTransform):
         self.p = check_probability("RandomGrayscale", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice for each image."""
+        """Turn the images grey that are drawn anew."""
         chosen = generator.random(len(images)) < self.p
         found = images.copy()
         found[chosen] = grey("RandomGrayscale", images[chosen])
@@ -106,14 +106,14 @@ class RandomGrayscale(ImageTransform):
     hue="(a, b) within -0.5 to 0.5 that f is drawn from, or d for (-d, d)",
 )
 class ColorJitter(ImageTransform):
-    """Brightness, contrast, saturation and hue of each image changed by factors drawn for it, in an order drawn for it.
+    """Changes brightness, contrast, saturation and hue of each image by random factors, in a random order.
 
         brightness   images * f
         contrast     f * images + (1 - f) * the mean of their grey
         saturation   f * images + (1 - f) * their grey
         hue          turned by f of the circle of colours
 
-    What leaves 0 to 1 is clipped. Images of one channel have no saturation and no hue. TypeError for integers.
+    Results are clipped to 0 to 1. Images of one channel have no saturation and no hue. TypeError for integers.
 
     Example:
         >>> mn.data.transforms.ColorJitter(brightness=(0.5, 0.5))(mn.ones(1, 1, 1, 2))
@@ -127,7 +127,7 @@ class ColorJitter(ImageTransform):
         self.hue = interval("ColorJitter", "hue", around, -0.5, 0.5)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """New factors for each image."""
+        """Draw new factors for each image, and apply them."""
         check_floats("ColorJitter", images)
         if images.shape[1] not in (1, 3):
             raise ValueError(f"ColorJitter: images have shape {images.shape}; expected 1 or 3 channels")
@@ -179,14 +179,14 @@ CHANGES = (brightened, contrasted, saturated, hued)
 
 
 def grey(name: str, images: Array) -> Array:
-    """N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
+    """Return the grey images, N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
     if images.shape[1] not in (1, 3):
         raise ValueError(f"{name}: images have shape {images.shape}; expected 1 or 3 channels")
     return _grey_of(images).astype(images.dtype, copy=False)
 
 
 def _grey_of(images: Array) -> Array:
-    """One channel, of one image or of several."""
+    """Return the grey channel of one image or of several."""
     if images.shape[-3] == 1:
         return images
     red, green, blue = (images[..., i : i + 1, :, :] for i in range(3))

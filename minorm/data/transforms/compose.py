@@ -1,4 +1,4 @@
-"""Transforms of transforms: one after the other, perhaps, or one of several."""
+"""Combines transforms: in sequence, with a probability, or one chosen at random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(TRANSFORM)
 class Compose(Shown):
-    """One transform after the other, all with the one generator.
+    """Applies transforms one after another, all with the same generator.
 
     Example:
         >>> T = mn.data.transforms
@@ -32,7 +32,7 @@ class Compose(Shown):
         self.transforms = list(transforms)
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
-        """Apply each in turn, with the one generator."""
+        """Apply each in turn, with the same generator."""
         source = generators.source(generator)
         for transform in self.transforms:
             images = applied(transform, images, source)
@@ -44,7 +44,7 @@ class Compose(Shown):
 
 @documented(TRANSFORM, lambd="f(images) -> images")
 class Lambda(Shown):
-    """A function of the images alone.
+    """Applies a function of the images.
 
     Example:
         >>> mn.data.transforms.Lambda(lambda images: images * 2)(mn.ones(1, 1, 1, 1))
@@ -57,13 +57,13 @@ class Lambda(Shown):
         self.lambd = lambd
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """What the function returns."""
+        """Return the function's result."""
         return self.lambd(images)
 
 
 @documented(TRANSFORM)
 class RandomApply(ImageTransform):
-    """All transforms in turn on an image with probability p; it keeps its shape.
+    """Applies all transforms in turn to an image with probability p; the image keeps its shape.
 
     ValueError for a transform that changes the shape.
 
@@ -77,7 +77,7 @@ class RandomApply(ImageTransform):
         self.transforms, self.p = list(transforms), check_probability("RandomApply", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice for each image."""
+        """Draw a new choice for each image, and apply it."""
         chosen = generator.random(len(images)) < self.p
         found = images.copy()
         if chosen.any():
@@ -94,7 +94,7 @@ class RandomApply(ImageTransform):
 
 @documented(TRANSFORM, p="how likely each transform is; None takes all alike")
 class RandomChoice(ImageTransform):
-    """One of the transforms, drawn for each image.
+    """Applies one of the transforms, drawn for each image.
 
     Example:
         >>> T = mn.data.transforms
@@ -112,7 +112,7 @@ class RandomChoice(ImageTransform):
         self._shares = shares / shares.sum()
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice for each image."""
+        """Draw a new choice for each image, and apply it."""
         which = generator.choice(len(self.transforms), len(images), p=self._shares)
         parts = {int(i): applied(self.transforms[i], images[which == i], generator) for i in np.unique(which)}
         shapes = {part.shape[1:] for part in parts.values()}
@@ -128,10 +128,10 @@ class RandomChoice(ImageTransform):
 
 
 def applied(transform: Any, images: Any, generator: Generator) -> Any:
-    """transform(images), as PyTorch's programs write it, with the generator where the transform asks for one.
+    """Return transform(images), with the generator if the transform takes one.
 
-    It asks by an argument called `generator`, or by a second one that must be given. A second argument of another name
-    that has a default, `vertical=False` say, is the function's own.
+    It takes one as an argument called `generator`, or as a second argument without a default. A second argument of
+    another name with a default, such as `vertical=False`, is the function's own.
     """
     if type(transform).__call__ in (ImageTransform.__call__, Compose.__call__):
         return transform(images, generator)
@@ -149,8 +149,8 @@ def applied(transform: Any, images: Any, generator: Generator) -> Any:
 
 
 def _parameters(transform: Any) -> Mapping[str, inspect.Parameter]:
-    """The arguments of a transform: of a Module those of `forward`; none of a function in C that shows no signature."""
-    if isinstance(transform, np.ufunc):  # their second argument is where the result goes
+    """Return the arguments of a transform: for a Module those of `forward`; none for a C function without signature."""
+    if isinstance(transform, np.ufunc):  # their second argument is the output
         return {}
     try:
         return inspect.signature(getattr(transform, "forward", transform)).parameters

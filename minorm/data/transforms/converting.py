@@ -1,4 +1,4 @@
-"""From pictures to Tensors: channels first, and bytes as numbers between 0 and 1."""
+"""Converts pictures to Tensors: channels first, and bytes as numbers between 0 and 1."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class ToImage(Shown):
-    """A picture H x W or H x W x C, an array or what np.asarray takes, as a Tensor C x H x W.
+    """Converts a picture H x W or H x W x C, an array or any argument of np.asarray, to a Tensor C x H x W.
 
-    A Tensor, and an array N x C x H x W, are images already, and stay.
+    A Tensor, and an array N x C x H x W, are images already, and stay as they are.
 
     Example:
         >>> mn.data.transforms.ToImage()(mn.zeros(4, 5, 3).numpy()).shape
@@ -23,7 +23,7 @@ class ToImage(Shown):
     """
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """The Tensor; the batch itself."""
+        """Return the Tensor, or the batch itself."""
         if isinstance(images, Tensor):
             return images
         array = np.asarray(images)
@@ -39,7 +39,7 @@ class ToImage(Shown):
     {}, dtype="the type wanted", scale="True: what fills one integer type, or 0 to 1 in floats, fills the other"
 )
 class ToDtype(Shown):
-    """Images of another type.
+    """Converts images to another type.
 
     Example:
         >>> mn.data.transforms.ToDtype(mn.float32, scale=True)(mn.tensor([[[0, 255]]], dtype=mn.uint8))
@@ -50,7 +50,7 @@ class ToDtype(Shown):
         self.dtype, self.scale = dtypes.check(dtype), scale
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """The converted images, an array for an array, a Tensor for a Tensor."""
+        """Return the converted images, an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         found = self._converted(array)
         return Tensor(found) if isinstance(images, Tensor) else found
@@ -69,7 +69,7 @@ class ToDtype(Shown):
 
 
 class ToTensor(Shown):
-    """A picture, or a batch, as images of floats: bytes divided by 255 as float32, floats as they are.
+    """Converts a picture, or a batch, to images of floats: bytes are divided by 255 as float32, floats stay.
 
     A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
 
@@ -79,6 +79,6 @@ class ToTensor(Shown):
     """
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """The images."""
+        """Return the images."""
         found = ToImage()(images)
         return ToDtype(dtypes.float32, scale=True)(found) if found.dtype == np.uint8 else found

@@ -1,4 +1,4 @@
-"""RandomErasing: a rectangle of an image without its picture."""
+"""RandomErasing overwrites a rectangle of an image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minorm.support.documented import documented
     value='what it becomes: a number, one for each channel, or "random" for draws from the normal distribution',
 )
 class RandomErasing(ImageTransform):
-    """In each image, with probability p, one rectangle becomes `value`.
+    """Sets one rectangle in each image to `value`, with probability p.
 
     Example:
         >>> erase = mn.data.transforms.RandomErasing(p=1.0, scale=(0.25, 0.25), ratio=(1.0, 1.0))
@@ -46,7 +46,7 @@ class RandomErasing(ImageTransform):
         self.value = value
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice, and a new rectangle, for each image."""
+        """Draw a new choice, and a new rectangle, for each image."""
         values = self._values(images)
         found = images.copy()
         for image in found:
@@ -60,7 +60,7 @@ class RandomErasing(ImageTransform):
         return found
 
     def _values(self, images: Array) -> Any:
-        """C or 1 numbers, in a shape that meets an image; None for random ones."""
+        """Return C or 1 numbers, in a shape that broadcasts with an image; None for random ones."""
         if isinstance(self.value, str):
             return None
         values = np.asarray(self.value).reshape(-1, 1, 1)

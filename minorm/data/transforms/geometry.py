@@ -1,4 +1,4 @@
-"""Windows and mirrors: which elements of an image are kept, and where they go."""
+"""Transforms that mirror, pad and crop images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PADDING_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "
 
 @documented(TRANSFORM)
 class RandomHorizontalFlip(ImageTransform):
-    """Each image mirrored left to right with probability p.
+    """Mirrors each image left to right with probability p.
 
     Example:
         >>> mn.data.transforms.RandomHorizontalFlip(p=1.0)(mn.tensor([[[1.0, 2.0]]]))
@@ -28,14 +28,14 @@ class RandomHorizontalFlip(ImageTransform):
         self.p = check_probability("RandomHorizontalFlip", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice for each image."""
+        """Draw a new choice for each image, and apply it."""
         chosen = generator.random(len(images)) < self.p
         return _mirrored(images, images[..., ::-1], chosen)
 
 
 @documented(TRANSFORM)
 class RandomVerticalFlip(ImageTransform):
-    """Each image turned upside down with probability p.
+    """Turns each image upside down with probability p.
 
     Example:
         >>> mn.data.transforms.RandomVerticalFlip(p=1.0)(mn.tensor([[[1.0], [2.0]]]))
@@ -47,14 +47,14 @@ class RandomVerticalFlip(ImageTransform):
         self.p = check_probability("RandomVerticalFlip", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice for each image."""
+        """Draw a new choice for each image, and apply it."""
         chosen = generator.random(len(images)) < self.p
         return _mirrored(images, images[:, :, ::-1], chosen)
 
 
 @documented(TRANSFORM, padding="one number, (left and right, above and below), or (left, above, right, below)")
 class Pad(ImageTransform):
-    """Elements around each image.
+    """Adds elements around each image.
 
     Example:
         >>> mn.data.transforms.Pad((1, 0), fill=9)(mn.tensor([[[1.0, 2.0]]]))
@@ -70,14 +70,14 @@ class Pad(ImageTransform):
         self.padding_mode = _mode("Pad", padding_mode)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """Larger images."""
+        """Return the padded images."""
         left, above, right, below = self.padding
         return padded(images, (above, below), (left, right), self.padding_mode, self.fill)
 
 
 @documented(TRANSFORM)
 class CenterCrop(ImageTransform):
-    """The middle of each image, `size` high and wide; zeros around one that is smaller.
+    """Crops the middle of each image, `size` high and wide; a smaller image gets zeros around it.
 
     Example:
         >>> mn.data.transforms.CenterCrop(2)(mn.ones(3, 5, 5)).shape
@@ -88,7 +88,7 @@ class CenterCrop(ImageTransform):
         self.size = pair("CenterCrop", "size", size, 1)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """The windows."""
+        """Return the windows."""
         missing = [max(want - have, 0) for want, have in zip(self.size, images.shape[2:], strict=True)]
         (above, below), (left, right) = ((n // 2, n - n // 2) for n in missing)
         images = padded(images, (above, below), (left, right), "constant", 0)
@@ -98,7 +98,7 @@ class CenterCrop(ImageTransform):
 
 @documented(TRANSFORM, padding="what is added on each side before, one number or (vertical, horizontal)")
 class RandomCrop(ImageTransform):
-    """A random window of `size` out of each image, after adding `padding` on each side.
+    """Crops a random window of `size` from each image, after adding `padding` on each side.
 
     ValueError for a window that is larger than that.
 
@@ -119,7 +119,7 @@ class RandomCrop(ImageTransform):
         self.fill, self.padding_mode = fill, _mode("RandomCrop", padding_mode)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new window for each image."""
+        """Draw a new window for each image, and crop it."""
         count, (height, width), (top, left) = len(images), self.size, self.padding
         rows, columns = images.shape[2] + 2 * top - height, images.shape[3] + 2 * left - width  # room to move
         if rows < 0 or columns < 0:
@@ -137,7 +137,7 @@ class RandomCrop(ImageTransform):
 
 
 def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode: str, fill: float) -> Array:
-    """The images with rows above and below, and columns left and right."""
+    """Return the images with rows above and below, and columns left and right."""
     if not any((*rows, *columns)):
         return images
     if mode != "constant":
@@ -149,14 +149,14 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
 
 
 def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
-    """Where a window that starts at `first` lies on an axis: which part of the window, and which part of the axis."""
+    """Return the overlap of a window that starts at `first` with an axis: as a part of the window and of the axis."""
     begin = max(first, 0)
     end = max(begin, min(first + count, length))
     return slice(begin - first, end - first), slice(begin, end)
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:
-    """Those of `mirrored` that are chosen, else those of `images`; each is copied once."""
+    """Return the chosen images from `mirrored`, the others from `images`; each is copied once."""
     found = np.empty_like(images)
     for i, which in enumerate(chosen.tolist()):
         found[i] = mirrored[i] if which else images[i]

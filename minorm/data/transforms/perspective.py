@@ -1,7 +1,7 @@
-"""RandomPerspective: images as if they were seen from the side.
+"""RandomPerspective changes images as if they were seen from the side.
 
-An element at (x, y) is read from ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)): the eight
-numbers are those that lead from four drawn corners back to the corners of the image.
+An element at (x, y) is read from ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)). The eight
+numbers map four drawn corners back to the corners of the image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAR = 1e6  # pixels: a place that is no number, on the horizon, is far outside
     distortion_scale="how far the corners may move in, 0 to 1: 1 is half of the image",
 )
 class RandomPerspective(ImageTransform):
-    """Each image with probability p as if seen from the side: its corners move in by what is drawn for each.
+    """Changes each image with probability p as if seen from the side: each corner moves inward by a random distance.
 
     ValueError for a distortion_scale outside of 0 to 1.
 
@@ -41,7 +41,7 @@ class RandomPerspective(ImageTransform):
         self.interpolation, self.fill = mode("RandomPerspective", interpolation), fill
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new choice, and new corners, for each image."""
+        """Draw a new choice, and new corners, for each image."""
         height, width = images.shape[2:]
         chosen = generator.random(len(images)) < self.p
         corners = np.array([self.corners(height, width, generator) for _ in range(int(chosen.sum()))])
@@ -52,7 +52,7 @@ class RandomPerspective(ImageTransform):
         return found
 
     def corners(self, height: int, width: int, generator: Generator) -> list[list[int]]:
-        """Where the corners go, as (x, y): upper left, upper right, lower right, lower left."""
+        """Draw the corners' new places, as (x, y): upper left, upper right, lower right, lower left."""
         right, down = (int(self.distortion_scale * (length // 2)) for length in (width, height))
 
         def drawn(far_right: bool, far_down: bool) -> list[int]:
@@ -64,7 +64,7 @@ class RandomPerspective(ImageTransform):
 
 
 def coefficients(corners: Array, height: int, width: int) -> Array:
-    """a, b, c, d, e, f, g, h of the formula, for the four corners that the image's are moved to."""
+    """Return a, b, c, d, e, f, g, h of the formula, for the new places of the image's four corners."""
     rows = np.zeros((8, 8))
     start = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
     for i, ((x, y), (to_x, to_y)) in enumerate(zip(corners, start, strict=True)):
@@ -74,7 +74,7 @@ def coefficients(corners: Array, height: int, width: int) -> Array:
 
 
 def seen_from(corners: Array, height: int, width: int) -> Array:
-    """Where each element of each image is read, N x H x W x 2, from the upper left corner."""
+    """Return the place at which each element of each image is read, N x H x W x 2, from the upper left corner."""
     a, b, c, d, e, f, g, h = np.stack([coefficients(four, height, width) for four in corners]).T[..., None, None]
     y, x = np.mgrid[:height, :width] + 0.5
     with np.errstate(divide="ignore", invalid="ignore"):

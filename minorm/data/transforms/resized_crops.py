@@ -1,4 +1,4 @@
-"""Images of another size: all of each, or a window drawn for it. The arithmetic is F.interpolate's."""
+"""Resizes images, or a random window of each. The arithmetic is F.interpolate's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.support.documented import documented
 
 
 class InterpolationMode(StrEnum):
-    """How elements between elements are read: a text with a name.
+    """The way to read values between elements: a text with a name.
 
     Example:
         >>> mn.data.transforms.InterpolationMode.BILINEAR == "bilinear"
@@ -35,7 +35,7 @@ class InterpolationMode(StrEnum):
     max_size="the longer side at most, with one size; the shorter one is less then. None is no limit",
 )
 class Resize(ImageTransform):
-    """Images of another size.
+    """Resizes images.
 
     ValueError for a max_size beside two sizes.
 
@@ -63,7 +63,7 @@ class Resize(ImageTransform):
         self.antialias = bool(antialias)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """The resized images, in their own type."""
+        """Return the resized images, in their own type."""
         return resized(images, self._lengths(*images.shape[2:]), self.interpolation, self.antialias)
 
     def _lengths(self, height: int, width: int) -> tuple[int, int]:
@@ -82,7 +82,7 @@ class Resize(ImageTransform):
     ratio="(a, b), which widths over heights, drawn evenly on a logarithmic scale",
 )
 class RandomResizedCrop(ImageTransform):
-    """A window of each image, of an area and of proportions drawn for it, resized to `size`.
+    """Crops a window of random area and proportions from each image, and resizes it to `size`.
 
     Ten windows are drawn; if none fits, it is the middle of the image, as much as the ratios allow. As in torchvision.
 
@@ -107,7 +107,7 @@ class RandomResizedCrop(ImageTransform):
         self.interpolation, self.antialias = _mode("RandomResizedCrop", interpolation), bool(antialias)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new window for each image."""
+        """Draw a new window for each image, and resize it."""
         found = np.empty((*images.shape[:2], *self.size), images.dtype)
         for image, place in zip(images, found, strict=True):
             top, left, height, width = self.window(image.shape[1], image.shape[2], generator)
@@ -116,7 +116,7 @@ class RandomResizedCrop(ImageTransform):
         return found
 
     def window(self, height: int, width: int, generator: Generator) -> tuple[int, int, int, int]:
-        """(top, left, height, width) of a window."""
+        """Draw a window: return (top, left, height, width)."""
         for _ in range(10):
             w, h = drawn_sides(height * width, self.scale, self.ratio, generator)
             if 0 < w <= width and 0 < h <= height:
@@ -127,7 +127,7 @@ class RandomResizedCrop(ImageTransform):
 
 
 def resized(images: Array, size: tuple[int, int], interpolation: str, antialias: bool) -> Array:
-    """The images with these lengths."""
+    """Return the images resized to these lengths."""
     if tuple(images.shape[2:]) == size:
         return images.copy()
     smooth = interpolation in ("bilinear", "bicubic")

@@ -1,6 +1,6 @@
-"""What RandAugment and TrivialAugmentWide do with the tones of images of floats from 0 to 1, a batch at a time.
+"""The changes of tones in RandAugment and TrivialAugmentWide, for batches of images of floats from 0 to 1.
 
-Posterizing and equalizing are steps of bytes: an image is taken as its nearest bytes, as Pillow does it.
+Posterizing and equalizing work on bytes: an image is rounded to its nearest bytes, as in Pillow.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from minorm.data.dataset import Array
 
 
 def posterized(images: Array, bits: int) -> Array:
-    """The highest `bits` of each byte; the others are 0."""
+    """Keep the highest `bits` of each byte; set the others to 0."""
     kept = _bytes(images) & (256 - (1 << (8 - bits)))
     return (kept / 255).astype(images.dtype)
 
 
 def solarized(images: Array, threshold: float) -> Array:
-    """1 - x from the threshold on."""
+    """Return 1 - x for x from the threshold on, else x."""
     return np.where(images >= images.dtype.type(threshold), 1 - images, images)
 
 
 def autocontrasted(images: Array) -> Array:
-    """Each channel stretched to 0 and 1; one of a single tone stays."""
+    """Stretch each channel to 0 and 1; a channel of a single tone stays."""
     low, high = images.min((2, 3), keepdims=True), images.max((2, 3), keepdims=True)
     span = high - low
     flat = span <= 0
@@ -30,7 +30,7 @@ def autocontrasted(images: Array) -> Array:
 
 
 def equalized(images: Array) -> Array:
-    """Each channel with its tones spread so that each stands for as many elements; one of a single tone stays."""
+    """Spread each channel's tones so that each has about as many elements; a channel of a single tone stays."""
     found = _bytes(images)
     for channel in found.reshape(-1, *found.shape[2:]):
         counts = np.bincount(channel.ravel(), minlength=256)

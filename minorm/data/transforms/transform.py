@@ -1,4 +1,4 @@
-"""What every transform of images shares: a batch or one image, arrays or Tensors, and the generator it draws from."""
+"""The base of image transforms: it handles a batch or one image, arrays or Tensors, and the generator."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Generator: TypeAlias = np.random.Generator
 
 
 class ImageTransform(Shown):
-    """Base: a subclass says in `apply` what becomes of an array N x C x H x W, which it must not change in place."""
+    """Base: a subclass defines `apply` for an array N x C x H x W, which it must not change in place."""
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
-        """The images changed: N x C x H x W, or one C x H x W; an array for an array, a Tensor for a Tensor."""
+        """Return the changed images: N x C x H x W, or one C x H x W; an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not devices.is_host(array):
             raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(array)}, and transforms compute "
@@ -36,26 +36,26 @@ class ImageTransform(Shown):
         return Tensor(np.ascontiguousarray(found)) if isinstance(images, Tensor) else found
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """The transform of a batch."""
+        """Return the transformed batch."""
         raise NotImplementedError(f"{type(self).__name__} has no apply")
 
 
 def check_floats(name: str, images: Array) -> None:
-    """Raise TypeError for integers, which arithmetic of brightness has no room in."""
+    """Raise TypeError for integers, which cannot hold the results of changes in brightness."""
     if images.dtype.kind in "iub":
         raise TypeError(f"{name}: the images are {images.dtype}; expected floats: "
                         "ArrayDataset(images, labels, scale=255), or ToTensor before it")  # fmt: skip
 
 
 def check_probability(name: str, p: Any) -> float:
-    """p as a float; ValueError unless it is from 0 to 1."""
+    """Return p as a float; ValueError unless it is from 0 to 1."""
     if not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
         raise ValueError(f"{name}: p={p}; expected a probability from 0 to 1")
     return float(p)
 
 
 def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
-    """One int, or (vertical, horizontal), as two."""
+    """Return one int, or (vertical, horizontal), as two ints."""
     both = (value, value) if isinstance(value, (int, np.integer)) else tuple(value)
     if len(both) != 2 or not all(isinstance(item, (int, np.integer)) and item >= least for item in both):
         raise ValueError(f"{name}: {argument}={value}; expected an int of at least {least}, or two of them")
@@ -63,7 +63,7 @@ def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
-    """Two numbers low <= a <= b <= high, as floats."""
+    """Return two numbers low <= a <= b <= high, as floats."""
     both = tuple(value) if isinstance(value, (Sequence, np.ndarray)) else ()
     if len(both) != 2 or not low <= both[0] <= both[1] <= high:
         raise ValueError(f"{name}: {argument}={value}; expected two numbers, {low:g} <= first <= second <= {high:g}")
@@ -73,14 +73,14 @@ def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: f
 def drawn_sides(
     area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
 ) -> tuple[int, int]:
-    """The sides of a window: its share of the area is drawn from `scale`, first over second side from `ratio`."""
+    """Draw the sides of a window: its share of the area from `scale`, first over second side from `ratio`."""
     area_drawn = area * generator.uniform(scale[0], scale[1])
     proportion = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
     return round(math.sqrt(area_drawn * proportion)), round(math.sqrt(area_drawn / proportion))
 
 
 def in_floats(images: Array, change: Callable[[Tensor], Tensor]) -> Array:
-    """change(images), computed in float32 or float64; integers are rounded, to what their type can hold."""
+    """Return change(images), computed in float32 or float64; integers are rounded and clipped to their own type."""
     kind = images.dtype
     if dtypes.is_float(kind):
         return change(Tensor(images)).array

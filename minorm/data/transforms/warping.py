@@ -1,4 +1,4 @@
-"""Images turned, moved, scaled and sheared: each element is read where the inverse of the map says (F.grid_sample).
+"""Turns, moves, scales and shears images: each element is read at its place under the inverse map (F.grid_sample).
 
 With (x, y) measured from the centre c in pixels, y downwards, an element goes to  A (x, y) + t + c,
 
@@ -29,7 +29,7 @@ Fill: TypeAlias = float | Sequence[float]  # one number, or one a channel
     expand="True is a ValueError: the images of a batch keep one size",
 )
 class RandomRotation(ImageTransform):
-    """Each image turned about its centre by an angle drawn for it, against the clock.
+    """Turns each image about its centre by a random angle, counterclockwise.
 
     Example:
         >>> mn.data.transforms.RandomRotation((90, 90))(mn.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -51,7 +51,7 @@ class RandomRotation(ImageTransform):
         self.interpolation, self.center, self.fill = mode("RandomRotation", interpolation), center, fill
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new angle for each image."""
+        """Draw a new angle for each image, and turn it."""
         angles = generator.uniform(*self.degrees, len(images))
         maps = np.stack([linear(-angle) for angle in angles]) if len(images) else np.empty((0, 2, 2))
         return warped(images, maps, np.zeros((len(images), 2)), self.center, self.interpolation, self.fill)
@@ -64,7 +64,7 @@ class RandomRotation(ImageTransform):
     shear="(a, b) degrees that the shear along x is drawn from, or d for (-d, d); four numbers: along y, too",
 )
 class RandomAffine(ImageTransform):
-    """Each image turned (with the clock), moved, scaled and sheared by what is drawn for it.
+    """Turns (clockwise), moves, scales and shears each image by random amounts.
 
     ValueError for shares outside of 0 to 1.
 
@@ -97,7 +97,7 @@ class RandomAffine(ImageTransform):
         self.interpolation, self.fill, self.center = mode(name, interpolation), fill, center
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """A new map for each image."""
+        """Draw a new map for each image, and apply it."""
         count, (height, width) = len(images), images.shape[2:]
         maps, moves = np.empty((count, 2, 2)), np.zeros((count, 2))
         for i in range(count):
@@ -112,7 +112,7 @@ class RandomAffine(ImageTransform):
 
 
 def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: float = 0.0) -> Array:
-    """A of the formula above, of angles in degrees."""
+    """Return A of the formula above, for angles in degrees."""
     a, r, s = map(math.radians, (angle, shear_x, shear_y))
     return scale / math.cos(s) * np.array(
         [[math.cos(a - s), -math.cos(a - s) * math.tan(r) - math.sin(a) * math.cos(s)],
@@ -123,7 +123,7 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 def warped(
     images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Fill
 ) -> Array:
-    """The images read where the inverse of each map leads; as if they went on with `fill` outside."""
+    """Return the images read at their places under each inverse map, as if they continued with `fill` outside."""
     height, width = images.shape[2:]
     middle = np.array([(width - 1) / 2, (height - 1) / 2] if center is None else [x - 0.5 for x in center])
     y, x = np.mgrid[:height, :width]
@@ -136,7 +136,7 @@ def warped(
 
 
 def read_at(images: Array, places: Array, interpolation: str, fill: Fill) -> Array:
-    """The images read at places N x H x W x 2, (x, y) from the upper left corner; outside is `fill`."""
+    """Return the images read at places N x H x W x 2, (x, y) from the upper left corner; outside is `fill`."""
     height, width = images.shape[2:]
     grid = 2 * places / [width, height] - 1  # -1 and 1 are the outer edges
     around = np.asarray(fill, np.float64).reshape(1, -1, 1, 1)
@@ -164,7 +164,7 @@ def _around_zero(name: str, argument: str, value: Any) -> tuple[float, float]:
 
 
 def mode(name: str, interpolation: Any) -> str:
-    """How elements between elements are read, as a plain text; ValueError for another way."""
+    """Return the interpolation as a plain text; ValueError unless it is "nearest" or "bilinear"."""
     if interpolation not in ("nearest", "bilinear"):
         raise ValueError(f"{name}: interpolation={interpolation!r}; expected 'nearest' or 'bilinear'")
     return str(getattr(interpolation, "value", interpolation))
