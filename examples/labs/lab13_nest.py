@@ -254,7 +254,8 @@ panel.set(
 panel.legend()
 show(
     figure,
-    "The loss falls, with ups and downs, over 12 training steps: rings of the library's kernels, and through "
+    "The loss falls, with ups and downs, over 12 training steps: rings of "
+    "the library's kernels, and through "
     "them the dashed line of your backend.",
 )
 assert np.allclose(mine, library, rtol=1e-6)

@@ -438,7 +438,7 @@ points, target = moons(300, 0)
 losses, trained = train(points, target, start(16, 1), 400, 0.05)
 side = 120
 across, up = np.meshgrid(np.linspace(-1.6, 2.6, side), np.linspace(-1.1, 1.6, side))
-# with the grid behind them, the points would have other statistics: keep those of the points
+# the grid behind them would change the statistics: keep those of the points
 w1, s, b, w2, c = trained
 hidden = points @ w1
 grid = np.stack([across.ravel(), up.ravel()], axis=1) @ w1

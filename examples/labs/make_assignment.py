@@ -136,7 +136,7 @@ def _rows(lab: Lab) -> list[tuple[str, float, bool]]:
         if isinstance(item, Check):
             rows.append((item.title, item.points, not item.visible))
         else:
-            titles = [mutation.RIGHT, *(f"bug: {bug}" for bug in item.planted)]
+            titles = [mutation.RIGHT, *(f"bug: {bug}" for bug in item.bugs)]
             rows += [(title, 1.0, not item.visible) for title in titles]
     return rows
 

@@ -351,7 +351,7 @@ def test_the_message_says_the_line_to_write(habit: Habit) -> None:
 
 PROBABILITIES = {
     "cross_entropy": (lambda x: F.softmax(x, 1), labels, "the softmax out of the model", lambda x: x),
-    "nll_loss": (lambda x: F.softmax(x, 1), labels, "as log_softmax gives them", lambda x: F.log_softmax(x, 1)),
+    "nll_loss": (lambda x: F.softmax(x, 1), labels, "the output of log_softmax", lambda x: F.log_softmax(x, 1)),
     "binary_cross_entropy_with_logits": (
         F.sigmoid,
         lambda: mn.ones(5, 10),

@@ -124,7 +124,7 @@ DIFFER: dict[str, tuple[str, str]] = {
     "nn.Parameter data": ("has no default", "a parameter holds a Tensor"),
     "nn.RNNBase mode": ("absent", "LSTM, GRU and RNN are the modes"),
     "nn.RNNCellBase num_chunks": ("absent", "as RNNBase"),
-    "Module.modules remove_duplicate": ("absent", "what is shared comes once"),
+    "Module.modules remove_duplicate": ("absent", "a shared one comes once"),
     "Module.named_buffers remove_duplicate": ("absent", "as above"),
     "Module.named_modules memo": ("absent", "PyTorch's own"),
     "Module.named_modules remove_duplicate": ("absent", "as above"),

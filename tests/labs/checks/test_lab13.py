@@ -13,7 +13,7 @@ from minorm.labs import catalogue
 from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from tests.labs.conftest import changed
-from tests.labs.test_zeros import zeros_for
+from tests.labs.test_zeros import instead_of
 
 STEPS = {"steps in elements, in the order of memory", "a refusal of gaps, steps of 0 and negative steps"}
 REFUSED = "a refusal of gaps, steps of 0 and negative steps"
@@ -98,7 +98,7 @@ def test_zeros_earn_nothing() -> None:
     module, _ = submission.load(changed(13), "mine.py")
     for name, value in list(vars(module).items()):
         if inspect.isfunction(value) and value.__code__.co_filename == "mine.py":
-            setattr(module, name, (lambda _: None) if name.startswith("test_") else zeros_for(value))
+            setattr(module, name, (lambda _: None) if name.startswith("test_") else instead_of(value, "zeros"))
     module.inner = lambda keep, reduce: ""
     module.forward = lambda nest, x, s, b, equation: (0 * x, Statistics(np.zeros((4, nest.rows))))
     with np.errstate(all="ignore"):

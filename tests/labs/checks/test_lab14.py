@@ -11,7 +11,7 @@ from minorm.labs import catalogue
 from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from tests.labs.conftest import changed
-from tests.labs.test_zeros import zeros_for
+from tests.labs.test_zeros import instead_of
 
 SHAPES = {"rows, columns and single numbers", "new axes and lengths of 1 at once"}
 ODD = "other shapes, axes and powers"
@@ -146,7 +146,7 @@ def test_zeros_earn_nothing() -> None:
     module.order_of = lambda graph, root: []
     names = ("unbroadcast", "one_step", "gradients", "through", "three_terms", "slopes", "train")
     for name in names:
-        setattr(module, name, zeros_for(getattr(module, name)))
+        setattr(module, name, instead_of(getattr(module, name), "zeros"))
 
     def backward(root: Any, dy: Any = 1.0) -> None:
         for node in module.order(root):

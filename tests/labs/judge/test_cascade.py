@@ -91,7 +91,7 @@ DDOF = ("np.square(x - mean).mean(axis=axes, keepdims=True)", "x.var(axis=axes, 
         (10, ("return defaults | said", "return said | defaults"), "10.2", {"10.3", "10.7"}),
         (10, ('not found["is_test"]', 'found["is_test"]'), "10.3", {"10.7"}),
         (10, ("range(1 + len(scale_shape), len(x_shape))", "range(2, len(x_shape))"), "10.4", {"10.5", "10.7"}),
-        (10, ("wide.var(axes))", "wide.var(axes, ddof=1))"), "10.5", {"10.7"}),
+        (10, ("wide.var(axes)", "wide.var(axes, ddof=1)"), "10.5", {"10.7"}),
         (10, ("groups if version == 18 else channels", "channels"), "10.6", {"10.7"}),
         # steps in bytes; merged across a broadcast scale; one scale a row
         (13, ("strides[i] // itemsize)", "strides[i])"), "13.1", {"13.2", "13.5"}),
@@ -176,7 +176,7 @@ def test_two_wrong_functions_cost_two_tasks_and_both_are_named() -> None:
 
 
 def test_a_mistake_of_ones_own_stays_one_beside_a_right_function() -> None:
-    found = rows(1, DDOF, ("centered=False), s, None, first)", "centered=True), s, None, first)"))
+    found = rows(1, DDOF, ("eps, centered=False)", "eps, centered=True)"))
     assert tasks_lost(found) == {"1.1", "1.4"}
 
 
