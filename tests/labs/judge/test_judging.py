@@ -20,7 +20,7 @@ WRONG = ("return sum(1 << axis for axis in set(axes))", "print('secret'); return
 
 def test_the_table_tells_what_was_expected_and_got(judge_changed: Any) -> None:
     text = str(judge_changed(0, WRONG))
-    assert "0.2   a mask of axes                    0 of 1    wrong" in text
+    assert re.search(r"0\.2   a mask of axes +0 of 1    wrong", text)
     assert "to_mask((0, 2, 3))" in text
     assert "expected  13" in text
     assert "got       12" in text
