@@ -69,7 +69,8 @@ def test_through_the_command_a_wrong_version_costs_its_own_task(tmp_path: Path) 
         (row,) = csv.DictReader(file)
     assert (row["score"], row["points"]) == ("24", "26")
     assert row["failed"] == (
-        "10.1 the newest version published before: wrong; 10.1 other domains, and the long name: wrong"
+        "10.1 the newest version at or before the opset: wrong; "
+        "10.1 other domains, and the long name of ONNX's own: wrong"
     )
     (page,) = (tmp_path / "pages").iterdir()
     assert page.read_text().count("passes with 10.1 right") == 3
