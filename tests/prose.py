@@ -35,7 +35,7 @@ RULES = {
     "one's own": (r"\b[Oo]ne's own\b", "your own"),
     "is none": (r"\b(?:is|are|was|were|be) none\b(?! of)", "'there is no x', 'x is missing'"),
     "what": (
-        r"^What\b[^?]*[.:;]$|[:;,] what (?:[\w'`-]+ ){0,7}(?:is|are|was|were|stays|goes|comes)\b[^?]*$",
+        r"^What(?: [^\s?]+){3,}[.:;]$|[:;,] what (?:[\w'`-]+ ){0,7}(?:is|are|was|were|stays|goes|comes)\b[^?]*$",
         "name the thing",
     ),
     "where there is": (r"\b[Ww]here there (?:is|are) (?:none|one)\b", "'if there is no x', 'if x exists'"),

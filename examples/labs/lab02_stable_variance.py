@@ -40,9 +40,10 @@ plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 # %% [markdown]
 # ## The rules
 #
-# Each function takes `x` with n values along axis 0. There may be further axes: columns, each with a variance of its
-# own, so that many experiments run at once. **All arithmetic is in the type of x**, and so is the answer: no float64
-# on the way when x is float32. The variance divides by n.
+# Each function takes `x` with n values along axis 0. There may be further axes: columns,
+# each with its own variance, so that many experiments run at once. **All arithmetic is in
+# the type of x**, and so is the answer: no float64 on the way when x is float32. The
+# variance divides by n.
 #
 # Careful with Python's own numbers: `float32_array / 7` stays float32, but `np.float64(7)` and float64 arrays do not.
 #

@@ -19,9 +19,9 @@
 # why do two frameworks disagree about them, although both see the same batches and the
 # same `momentum=0.1`?
 #
-# Four conventions are in use. Models have broken because somebody mixed them up. In this
-# lab you implement all four, convert between them, and write tests that find out which
-# convention a piece of code follows.
+# Four conventions are in use. Models have broken because their authors mixed them up. In
+# this lab you implement all four, convert between them, and write tests that find out
+# which convention a piece of code follows.
 #
 # You need lab 1. Time: about 75 minutes.
 
@@ -352,7 +352,7 @@ check("4.6")
 # %% [markdown]
 # ## To think about
 #
-# 1. Somebody takes PyTorch's `momentum=0.1` and passes it to a library in which momentum
+# 1. A user takes PyTorch's `momentum=0.1` and passes it to a library in which momentum
 #    is the share of the old value. What happens to the running statistics? How does this
 #    show in the accuracy on the test set? Does it show in the training loss?
 # 2. With momentum 0.99, how many batches does it take until less than 1 % of the initial

@@ -211,7 +211,7 @@ check("5.3")
 # ### The gap against the batch size
 #
 # The next cell draws two plots. On the left, a good model was trained with batches of 64.
-# It is then *used* in training mode with smaller batches. This happens if somebody
+# It is then *used* in training mode with smaller batches. This happens if a program
 # forgets `eval()`. On the right, models were *trained* with small batches. Each is
 # measured in training mode, in evaluation mode, and in evaluation mode after
 # recalibration.

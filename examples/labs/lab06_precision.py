@@ -17,8 +17,9 @@
 # spends most of its time. What may a kernel do with such numbers, and in which type must it compute, so that its
 # result is as good as 16 bits can show?
 #
-# You measure errors in units of the last place, round to bfloat16 by hand, keep squares from overflowing, write a
-# LayerNorm that loses half a unit and no more, and then tests that find precision bugs in somebody else's.
+# You measure errors in units of the last place, round to bfloat16 by hand, keep squares
+# from overflowing, write a LayerNorm that loses half a unit and no more, and then tests
+# that find precision bugs in another one.
 #
 # You need labs 1 and 2. Time: about 75 minutes.
 
@@ -41,7 +42,8 @@ plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 # %% [markdown]
 # ## Three formats
 #
-# A number is 1.significand times a power of two. What differs is how many bits each part has:
+# A number is 1.significand times a power of two. They differ in the number of bits of
+# each part:
 #
 # | | significand, with the leading 1 | smallest normal exponent | largest number | stored in |
 # |---|---|---|---|---|

@@ -345,7 +345,7 @@ for step in (0, 2, 5):
 assert np.allclose(mine, library, rtol=1e-2)
 
 # %% [markdown]
-# ## On a GPU, where there is one
+# ## On a GPU, if you have one
 #
 # CuPy compiles the same text for the GPU. The next cell compares the results with those from the CPU. Then it measures
 # your moments kernel on rows of different lengths, beside copying, which is the roof. A byte counts once for each time

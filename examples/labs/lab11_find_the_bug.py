@@ -96,9 +96,9 @@ check("11.1")
 # %% [markdown]
 # ## Task 11.2: your own formula
 #
-# If two oracles disagree, somebody must decide. A majority vote is not enough, because
-# one tool may have copied from another. A formula in float64 is better, if it is short
-# enough to compare with the specification line by line.
+# If two oracles disagree, you must find out which is right. A majority vote is not enough,
+# because one tool may have copied from another. A formula in float64 is better, if it is
+# short enough to compare with the specification line by line.
 #
 # - **LpNormalization** (axis -1, p 2): y = x / norm with norm = (sum |x|^p)^(1/p) along
 #   the axis. If norm is 0, y is 0.
@@ -123,9 +123,10 @@ check("11.2")
 # %% [markdown]
 # ## Task 11.3: make it small
 #
-# Nobody reads a bug report with 180 numbers. `smallest(case, fails)` gets a case with one
-# input for which `fails(case)` is true. It looks for a smaller case that fails as well.
-# Try a change, and keep it if the case still fails. Continue until no change helps:
+# Maintainers do not read a bug report with 180 numbers. `smallest(case, fails)` gets a
+# case with one input for which `fails(case)` is true. It looks for a smaller case that
+# fails as well. Try a change, and keep it if the case still fails. Continue until no
+# change helps:
 #
 # - *Fewer elements*: keep one half of an axis, or remove one index of an axis.
 # - *Simpler numbers*: replace an element by 0, by 1, or by a whole number.
@@ -386,7 +387,7 @@ show(
 # 1. If two oracles agree and the third does not, is the third one wrong? Find the row in
 #    the picture that answers this.
 # 2. minorm agrees in every row of this picture, because its authors knew these defects
-#    before they tested. How would you choose cases that nobody has thought of? What can a
+#    before they tested. How would you choose cases that are in no test yet? What can a
 #    formula in float64 not find?
 # 3. Take one of your six cases and write a bug report: a title, the model, the expected
 #    and the actual result, and the versions. What would you want to read if you had to

@@ -14,13 +14,13 @@
 # # Lab 12: Capstone
 #
 # **The question.** You train a network, stop in the middle and continue later. You export
-# it as an ONNX file. Somebody else reads the file and continues to train, on images that
+# it as an ONNX file. Another person reads the file and continues to train, on images that
 # you have never seen. What must not get lost on the way? And how do you know that nothing
 # got lost?
 #
 # This lab combines the others: your own normalization kernel, a training loop, a
-# checkpoint, an ONNX file, and fine-tuning. What must be equal is compared bit for bit.
-# What must be good is measured on images that were not used for training.
+# checkpoint, an ONNX file, and fine-tuning. Results that must be equal are compared bit
+# for bit. Accuracy is measured on images that were not used for training.
 #
 # You need labs 1, 3 and 5, and `pip install onnx onnxruntime`. Lab 10 helps. Time: about
 # 90 minutes.
@@ -219,9 +219,9 @@ show(
 # ## Task 12.4: a file for others
 #
 # `write(path, model)` exports an ONNX file. `read(path)` loads such a file as a module
-# that can continue to learn. If somebody reads your file and trains with the same seed,
-# the losses must have the same bits as yours. The answers in evaluation mode must be the
-# same as well. `write` must leave the model in its mode.
+# that can continue to learn. If another person reads your file and trains with the same
+# seed, the losses must have the same bits as yours. The answers in evaluation mode must
+# be the same as well. `write` must leave the model in its mode.
 #
 # `mn.onnx.export(model, x, path)` runs the model on an example x: some images of shape
 # (N, 1, 8, 8). The file then works for any batch size. By default, export writes the form
@@ -247,8 +247,8 @@ check("12.4")
 # %% [markdown]
 # ## Task 12.5: fine-tune
 #
-# Somebody reads your file and has 400 labelled digits that are mirrored. The network
-# reads about half of them correctly.
+# Another person reads your file and has 400 labelled digits that are mirrored. The
+# network reads about half of them correctly.
 #
 # `fine_tune(model, images, labels)` trains the model on these images for at most ten
 # seconds and leaves it in evaluation mode. Afterwards it must classify at least 85 % of

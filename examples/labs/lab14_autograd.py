@@ -16,9 +16,10 @@
 # **The question.** What does `loss.backward()` do, and where do the three terms of a normalization's gradient come
 # from?
 #
-# You write a small autograd: arrays that remember how they were computed, and a walk back over that memory. Then you
-# cut the graph of a normalization in three places and *measure* the gradient that comes through each path. What you
-# measure becomes three formulas, and at the end your autograd trains a network with BatchNorm.
+# You write a small autograd: arrays that remember how they were computed, and a walk back
+# over that memory. Then you cut the graph of a normalization in three places and
+# *measure* the gradient that comes through each path. Your measurements become three
+# formulas, and at the end your autograd trains a network with BatchNorm.
 #
 # This lab comes before lab 3, which starts from the three formulas. You need lab 1, broadcasting in NumPy and the
 # chain rule. Time: about 90 minutes.
@@ -47,10 +48,11 @@ plt.rcParams.update(STYLE)
 #
 # ## Task 14.1: undo broadcasting
 #
-# In `a + b` with a of shape (3, 4) and b of shape (4,), NumPy uses each number of b three times. So each number of b
-# acts on the loss in three ways, and its gradient is the *sum* of three numbers of dy. Every operation on two arrays
-# needs this, so it gets a function of its own. Broadcasting does two things: it puts new axes in front, and it
-# repeats axes of length 1. Undo both.
+# In `a + b` with a of shape (3, 4) and b of shape (4,), NumPy uses each number of b three
+# times. So each number of b acts on the loss in three ways, and its gradient is the *sum*
+# of three numbers of dy. Every operation on two arrays needs this, so it gets its own
+# function. Broadcasting does two things: it puts new axes in front, and it repeats axes
+# of length 1. Undo both.
 
 
 # %%

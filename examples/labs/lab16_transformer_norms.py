@@ -329,10 +329,12 @@ show(
 #
 # Write both. x and s have the same 16-bit type, and y has it too. Everything before the cast is float32, s included.
 #
-# Then be a detective: given x, s and the y of somebody's model, which convention does it follow? Its statistics may
-# differ from yours in float32's last bit, which rounds a stray element of y the other way. So compare *how many*
-# elements differ in their bits from each of your two. A convention fits if at most 2 % of the elements differ.
-# Answer `"scale, then cast"` or `"cast, then scale"` if one alone fits, else `"both"` or `"neither"`.
+# Then be a detective: given x, s and the y of an unknown model, which convention does it
+# follow? Its statistics may differ from yours in float32's last bit, which rounds a stray
+# element of y the other way. So compare *how many* elements differ in their bits from
+# each of your two. A convention fits if at most 2 % of the elements differ. Answer
+# `"scale, then cast"` or `"cast, then scale"` if one alone fits, else `"both"` or
+# `"neither"`.
 
 
 # %%
@@ -446,10 +448,10 @@ show(
     "(right), and most of that comes from the first five padded positions.",
 )
 
-# %% [markdown]
-# With the mask the sentence keeps its result, whoever stands beside it. Without, a class can change because somebody
-# else wrote more. In BatchNorm a neighbour's *real* tokens do belong to the statistics: that is what a BatchNorm is.
-# But how much padding there is must not matter.
+# %% [markdown] With the mask the sentence keeps its result, whatever its neighbours are.
+# Without, a class can change because another sentence is longer. In BatchNorm a
+# neighbour's *real* tokens do belong to the statistics: that is what a BatchNorm is. But
+# how much padding there is must not matter.
 #
 # ## Task 16.6: tests that find bugs
 #
@@ -465,14 +467,14 @@ show(
 
 # %%
 def test_formula(norm):
-    """What y must be."""
+    """The properties of y."""
     raise NotImplementedError(
         "Task 16.6: compare with the real tokens, taken out one by one"
     )
 
 
 def test_padding(norm):
-    """What padding must not do."""
+    """The harm that padding must not do."""
     raise NotImplementedError(
         "Task 16.6: padding is 0 in y, and its values do not matter"
     )

@@ -48,7 +48,7 @@ plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 #
 # ## Task 3.1: the graph
 #
-# Forward, one operation per line. What is kept for backward has a name:
+# Forward, one operation per line. Each value that backward needs has a name:
 #
 #     mean = 1/m sum(x)      c = x - mean      var = 1/m sum(c^2)      rstd = (var + eps)^(-1/2)      xhat = c * rstd
 #
@@ -290,15 +290,17 @@ assert np.allclose(mine, library, rtol=1e-6)
 # property that must hold, a finite difference ((f(x + h) - f(x - h)) / 2h, with f a weighted sum of y). Note that
 # some bugs show only where the variance is small, or where there are positions.
 #
-# **What counts as honest.** Your own functions of this file do, such as `three_terms` or your backward from task 3.4:
-# you wrote them. A comparison with somebody else's normalization does not: it finds every bug, and you have tested
-# nothing that you know. So `minorm.functional`, the layers of `minorm.nn`, minorm's backends, torch, onnxruntime and
-# the like are closed while your tests run, and a test that calls them fails with a message.
+# **Honest tests.** Your own functions of this file do, such as `three_terms` or
+# your backward from task 3.4: you wrote them. A comparison with another person's
+# normalization does not: it finds every bug, but you have not tested what you know. So
+# `minorm.functional`, the layers of `minorm.nn`, minorm's backends, torch, onnxruntime
+# and the like are closed while your tests run, and a test that calls them fails with a
+# message.
 
 
 # %%
 def test_forward(norm):
-    """What y must be."""
+    """The properties of y."""
     # SOLUTION 3.5: a test of norm.forward
     rng = np.random.default_rng(0)
     for shape in ((4, 3), (3, 2, 5)):
@@ -314,7 +316,7 @@ def test_forward(norm):
 
 
 def test_backward(norm):
-    """What dx, ds and db must be."""
+    """The properties of dx, ds and db."""
     # SOLUTION 3.5: a test of norm.backward
     rng = np.random.default_rng(1)
     x, dy = rng.standard_normal((2, 3, 2, 4))
@@ -339,6 +341,6 @@ check("3.5")
 #
 # 1. With eps > 0 the sum of dx * xhat is not quite 0. What is it? Look at the mean of xhat^2, which is not quite 1.
 # 2. In evaluation mean and var are constants. What is dx then, and what goes wrong in fine-tuning when the forward
-#    pass uses one mode and somebody's backward the other?
+#    pass uses one mode and backward the other?
 # 3. A row of two elements: what can xhat be, and what does that leave of dx? What does it say about BatchNorm with a
 #    batch of two?

@@ -42,7 +42,7 @@ plt.rcParams.update(STYLE)
 # ## Cython in one minute
 #
 # Your functions return *pieces*, text in Cython. `build(piece, piece, ...)` makes a module of them: Cython translates
-# to C, the C compiler (-O3, OpenMP) to machine code. What you need to know:
+# to C, the C compiler (-O3, OpenMP) to machine code. You need to know this:
 #
 # - `cdef Py_ssize_t i` declares a C integer, `cdef float[32] a` an array of 32 floats;
 # - `def` is a function that Python can call, `cdef double f(...) noexcept nogil` one of C, without Python inside;

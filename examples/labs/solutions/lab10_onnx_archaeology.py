@@ -79,8 +79,8 @@ print("operator sets:      ", [(o.domain, o.version) for o in model.opset_import
 # The node does not contain its version. The *model* lists the operator sets it was
 # written for: one number (the opset) for each domain. An operator then means its newest
 # version that was published at or before that opset. For example, BatchNormalization in a
-# model of opset 13 is BatchNormalization 9, because nobody changed it in the opsets 10 to
-# 13.
+# model of opset 13 is BatchNormalization 9, because the opsets 10 to 13 did not change
+# it.
 #
 # `node.domain` is the domain of a node. ONNX's own domain has two names, `""` and
 # `"ai.onnx"`. Both may occur in the node and in the model, and both mean the same.
@@ -126,7 +126,7 @@ check("10.1")
 # `attributes(node, version)` returns all attributes of this version: the values in the
 # file, and the defaults for the rest. Raise a ValueError in two cases:
 #
-# - The file has an attribute that this version does not know. Somebody who wrote
+# - The file has an attribute that this version does not know. An author who wrote
 #   `is_test=1` into a model of opset 7 meant something. A reader that ignores the
 #   attribute reads a different model.
 # - An attribute without a default is missing.
@@ -343,8 +343,8 @@ check("10.5")
 # A row is one group of one sample: C / num_groups channels with all their positions.
 # Version 18 has one scale and one bias for each *group*, of shape (num_groups). That was
 # a mistake, and version 18 was withdrawn. Version 21 has one scale and one bias for each
-# *channel*, of shape (C). Files with version 18 still exist. If num_groups equals C,
-# nobody notices the difference.
+# *channel*, of shape (C). Files with version 18 still exist. If num_groups equals C, both
+# give the same result.
 #
 # `stash_type` gives the type in which mean and variance are computed: 1 means float32 and
 # 11 means float64. It exists in version 21 only; for version 18 take 1. This matters:
@@ -492,7 +492,7 @@ show(
 #    instead?
 # 2. A model of opset 14 with momentum 0.1 and a PyTorch model with momentum 0.1 are
 #    trained for a hundred steps. Whose running mean is noisier? How could you see from a
-#    file alone that somebody mixed up the two momentums?
+#    file alone that its author mixed up the two momentums?
 # 3. GroupNormalization 18 was withdrawn, but its files still exist. Would you read them,
 #    refuse them, or convert them? What do you do with a file in which num_groups equals
 #    C?

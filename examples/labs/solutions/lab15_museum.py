@@ -48,7 +48,7 @@ plt.rcParams.update(STYLE)
 #     y = layer_norm(x, s, b, axis=-1, eps=1e-5)
 #     y = lp_norm(x, p=2, axis=-1)
 #
-# What each should compute, with xhat = (x - mean) / sqrt(var + eps) and y = xhat * s + b:
+# Each should compute this, with xhat = (x - mean) / sqrt(var + eps) and y = xhat * s + b:
 #
 # - **batch_norm** is training. mean and var (divided by m) are the batch's, for each channel of x (N, C, ...). The new
 #   running statistics are running * momentum + batch * (1 - momentum). With one value a channel, var is 0 and y is b.
@@ -87,7 +87,8 @@ for letter in "ABC":
 #
 # ## Task 15.1: reproduce
 #
-# Nobody mends what nobody can repeat. Write a recipe for each exhibit: a case on which it is more than 0.01 off.
+# A fault that cannot be repeated cannot be mended. Write a recipe for each exhibit: a
+# case on which it is more than 0.01 off.
 #
 # - x has at least 6 elements and comes from the generator, so each seed gives another x, and *every* seed shows the
 #   fault. A bug that shows only sometimes is a recipe that is not ready.
@@ -125,9 +126,10 @@ check("15.1")
 # %% [markdown]
 # ## Task 15.2: shrink
 #
-# The report is read by somebody with ten minutes. Give each exhibit's smallest case: the fewest elements of x on
-# which it is still more than 0.01 off. What counts is x alone. Its numbers must be short as well: at most 6 characters
-# each as `f"{v:g}"` prints them, such as 10002, -0.5 or 1e+20.
+# A maintainer has ten minutes for your report. Give each exhibit's smallest case: the
+# fewest elements of x on which it is still more than 0.01 off. Only x counts.
+# Its numbers must be short as well: at most 6 characters each as `f"{v:g}"` prints them,
+# such as 10002, -0.5 or 1e+20.
 #
 # Start from a case of yours and leave out axes and places as long as the fault shows (lab 11 has a machine for that).
 # Or think: how many numbers does the fault need at least?
@@ -337,7 +339,7 @@ print(museum.guide(causes=True))
 #
 # Write the four functions as they should be, with NumPy alone. Calling minorm, PyTorch or another library is seen and
 # refused: you are the one who writes it. The checks try what broke the exhibits: batches of one, large offsets,
-# numbers of 1e20, float16, several axes, scales of groups, rows of zeros, and shapes that nobody thought of.
+# numbers of 1e20, float16, several axes, scales of groups, rows of zeros, and odd shapes.
 
 
 # %%
@@ -436,8 +438,9 @@ show(
 # %% [markdown]
 # ## Task 15.5: the test that stays
 #
-# The faults come back in other clothes: somebody makes the variance faster, somebody converts a model. Write the
-# tests that stay in the repository. Each test gets `norm`, which has all four functions:
+# The faults come back in other clothes: a developer makes the variance faster, another
+# converts a model. Write the tests that stay in the repository. Each test gets `norm`,
+# which has all four functions:
 #
 #     y, new_mean, new_var = norm.batch_norm(x, s, b, running_mean, running_var, momentum=0.9, eps=1e-5)
 #     norm.group_norm(...)     norm.layer_norm(...)     norm.lp_norm(...)
@@ -449,7 +452,7 @@ show(
 
 # %%
 def test_batch_norm(norm):
-    """What training must give."""
+    """The right results of training."""
     # SOLUTION 15.5: a regression test of batch_norm
     x = np.array([[1.0, 2.0], [3.0, 6.0]])
     s, b = np.array([1.0, 2.0]), np.array([0.0, 1.0])

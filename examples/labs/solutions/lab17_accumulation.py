@@ -328,10 +328,9 @@ def gradients(sums, s, total, eps=1e-5):
 # %% tags=["check"]
 check("17.4")
 
-# %% [markdown]
-# A batch of 66 in micro-batches of 8, so that the last has 2 samples. Its gradient in three ways, and how far each is
-# from that of the whole batch. **Guess before you run it:** how much do the weights help, if each micro-batch has
-# statistics of its own?
+# %% [markdown] A batch of 66 in micro-batches of 8, so that the last has 2 samples. Its
+# gradient in three ways, and how far each is from that of the whole batch. **Guess before
+# you run it:** how much do the weights help, if each micro-batch has separate statistics?
 
 
 # %%
@@ -348,7 +347,7 @@ def two_passes(x, t, w, s, b, size):
 
 
 def one_pass(x, t, w, s, b, size):
-    """The gradients of micro-batches with statistics of their own, and their sizes."""
+    """The gradients of micro-batches with separate statistics, and their sizes."""
     pieces = [(x[i : i + size], t[i : i + size]) for i in range(0, len(x), size)]
     parts = [batch_gradients(*piece, w, s, b, 0) for piece in pieces]
     return parts, [len(piece[0]) for piece in pieces]
@@ -501,5 +500,5 @@ check("17.6")
 #    the accumulated gradient still that of the batch?
 # 3. A loss over tokens divides by the number of tokens, and micro-batches have sentences of unequal length. Which
 #    n_i belong in your weights, and what do people get who divide by the number of sentences?
-# 4. Somebody accumulates over 8 micro-batches and sets momentum to 0.1 / 8. How far off is that from your momentum,
-#    for 0.1 and for 0.9?
+# 4. A user accumulates over 8 micro-batches and sets momentum to 0.1 / 8. How far off is
+#    that from your momentum, for 0.1 and for 0.9?

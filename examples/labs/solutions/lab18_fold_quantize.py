@@ -85,9 +85,10 @@ check("18.1")
 #
 #     gamma(k) = k u / (1 - k u)
 #
-# In z = sum x_i W_i + c, with n terms, each product passes through at most n + 1 roundings, in whatever order they are
-# added. What comes after (subtract, add eps, root, divide, multiply, add) makes it n + 7, and the folded way has no
-# more. So each way is within gamma(n + 7) times the sum of the *absolute values* of its terms,
+# In z = sum x_i W_i + c, with n terms, each product passes through at most n + 1
+# roundings, in whatever order they are added. The following operations (subtract, add
+# eps, root, divide, multiply, add) make it n + 7, and the folded way has no more. So each
+# way is within gamma(n + 7) times the sum of the *absolute values* of its terms,
 #
 #     |a| * (sum |x_i| |W_i| + |c| + |mean|) + |b|
 #
@@ -356,10 +357,12 @@ show(
 #
 # ## Task 18.6: training for int8
 #
-# *Quantization-aware training* (QAT) rounds the folded weights in each step, so that the network learns to live with
-# it. While the statistics are the batch's, a = s / sqrt(var + eps) changes from batch to batch, and with it the folded
-# weights a W: some jump from one integer to the next although W has not changed, and the loss shakes. Two cures are in
-# use: a scale for each channel, and *frozen* statistics for the last epochs, when BatchNorm is what will be folded.
+# *Quantization-aware training* (QAT) rounds the folded weights in each step, so that the
+# network learns to live with it. While the statistics are the batch's, a = s / sqrt(var +
+# eps) changes from batch to batch, and with it the folded weights a W. Some jump from one
+# integer to the next although W has not changed, and the loss shakes. Two cures are in
+# use: a scale for each channel, and *frozen* statistics for the last epochs, when
+# BatchNorm is what will be folded.
 #
 # `jumps` counts: W is (C, ...), `slopes` is (batches, C), the a of each batch. How many integers of a W change from
 # each batch to the next? An array of batches - 1 numbers.

@@ -71,7 +71,7 @@ def any_half_life(student: Any, rng: np.random.Generator) -> None:
 
 
 def _states(kind: str, rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
-    """States of a network: every number of its own, variances positive, counters whole."""
+    """States of a network: random numbers, positive variances, counters whole."""
     found = []
     for number in range(count):
         values = state(network(kind))
@@ -117,7 +117,7 @@ def buffers(student: Any, rng: np.random.Generator) -> None:
         close(found["average"][name], states[-2][name], f"{name} of the average after 3 updates", 0, 0)
 
 
-@LAB.check("20.3", "two networks with numbers of their own")
+@LAB.check("20.3", "two networks with random numbers")
 def apart(student: Any, rng: np.random.Generator) -> None:
     states, found = _asked(student, "images", rng, 0.9)
     for values, model in zip(states[1:-1], found["models"], strict=True):

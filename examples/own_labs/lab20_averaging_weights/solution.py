@@ -13,12 +13,12 @@
 # %% [markdown]
 # # Lab 20: Averaging weights
 #
-# **The question.** Training with small batches never comes to rest: each step overshoots a little, in a direction of
-# its own. Which of the last thousand sets of weights should a model keep?
+# **The question.** Training with small batches never comes to rest: each step overshoots a little, in a random
+# direction. Which of the last thousand sets of weights should a model keep?
 #
 # All of them, a little. An exponential moving average of the weights costs one line a step, and the averaged model is
 # often better than any that training went through. You will write the average, find out how long it remembers, and
-# keep one of a network, where BatchNorm asks a question of its own.
+# keep one of a network, where BatchNorm needs special care.
 #
 # You need to know what a training step does; lab 4 helps. Time: about 60 minutes.
 
@@ -157,7 +157,7 @@ show(
 # - Each *parameter* of the average moves towards the model's by your `step`.
 # - *Buffers* are BatchNorm's running statistics and its counter of batches. They are averages already, and the counter
 #   is a whole number: the average takes over the newest as they are, as PyTorch's `AveragedModel` does.
-# - The model is not changed, and the average keeps numbers of its own: training goes on in the model's.
+# - The model is not changed, and the average keeps separate numbers: training goes on in the model's.
 #
 # `zip(average.parameters(), model.parameters())` goes through both at once, and `.buffers()` likewise. `p.numpy()` is
 # the array of a parameter, and `p.copy_(mn.tensor(array))` writes into it, inside `with mn.no_grad():`.
