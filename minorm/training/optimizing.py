@@ -1,4 +1,4 @@
-"""What moves the weights: the optimizer, the learning rate's way, their average, and rounding to int8 (`qat`)."""
+"""Make the parts that change the weights: optimizer, learning rate schedule, average, and rounding to int8 (`qat`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None =
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
     """The learning rate as a function of the steps done, of `steps` in all; None for a constant one.
 
-    It rises over the warm-up's epochs; where there are none, onecycle rises for a quarter of the run. The epochs in
+    It rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
     which all but the head is frozen, and those after them, have a schedule each, as two runs would.
     """
     epoch, frozen = steps // settings.epochs, settings.frozen_epochs
@@ -108,5 +108,5 @@ def first_frozen(epochs: int) -> int:
 
 
 def is_ready(model: Any) -> bool:
-    """Whether `convert` can make integers of it."""
+    """Return whether `convert` can make an int8 model of it."""
     return isinstance(model, QATModel) and model.has_scales

@@ -10,8 +10,8 @@ Each file is replaced in one step, after every epoch, so whenever the run ends t
 last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short. While a run
 trains, its folder is locked: a second one there is an error.
 
-With `settings.ranks` above 1 every rank has a Run of its own and all do the same at the same time: each trains on its
-part of every batch, and rank 0 writes the files.
+With `settings.ranks` above 1 every rank has its own Run, and all do the same at the same time: each trains on its part
+of every batch, and rank 0 writes the files.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class Run:
         )
 
     def _evaluated(self) -> Any:
-        """The model whose scores count: the averaged one where there is one."""
+        """Return the model whose scores count: the averaged one if the run has one."""
         if self.average is None:
             return self._trained
         model = self.average.module
@@ -358,14 +358,14 @@ class Run:
             file.write(log(self.history).encode())
 
     def _objects(self) -> dict[str, Any]:
-        """What has a state_dict."""
+        """Return the parts of the run that have a state_dict."""
         parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.train_loader}
         others = {"scheduler": self.scheduler, "average": self.average}
         return parts | {name: part for name, part in others.items() if part is not None}
 
     @functools.cached_property
     def known_images(self) -> Known:
-        """What a checkpoint says of the images."""
+        """The description of the images in a checkpoint."""
         return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:

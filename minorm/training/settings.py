@@ -79,7 +79,8 @@ ALL = "all"  # of `freeze`: to the end
 )
 @dataclass(frozen=True)
 class Settings:
-    """What to train, and how; the defaults train the digits in a second. `choose_settings` has defaults by the images.
+    """The settings of a training run; the defaults train the digits in a second. `choose_settings` chooses defaults
+    that fit the images.
 
     ValueError for a setting of another type or outside its range, which it names.
 

@@ -1,4 +1,4 @@
-"""What BatchNorm saw: the statistics of every training batch beside the running ones, for a picture or a question.
+"""Record the statistics that BatchNorm computed of every training batch beside the running ones, to plot or examine.
 
 A layer keeps only its running statistics, but those give the batch's away: after
 

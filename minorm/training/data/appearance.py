@@ -1,4 +1,4 @@
-"""What the pictures of a folder look like: their size, whether they have colours, whether a mirror changes their class.
+"""Find out about a folder's pictures: their size, whether they have colours, whether a mirror changes their class.
 
 A sample is looked at, spread evenly over the training pictures. A picture that is broken is passed over here, and named
 when it is read to train.
@@ -33,7 +33,7 @@ def shorter_side(train: Subset) -> int | None:
 
 
 def why_no_mirror(train: Subset) -> str:
-    """Why a mirrored picture may not be of its class any more; "" where nothing speaks against it.
+    """Return why a mirrored picture may no longer belong to its class; "" if nothing speaks against mirroring.
 
     Writing reads from left to right, and grey pictures are often writing, drawings or scans.
     """
@@ -49,7 +49,7 @@ def why_no_mirror(train: Subset) -> str:
 
 
 def _spreads(train: Subset) -> Iterator[float]:
-    """By how much the channels of a picture differ, in the mean of its pixels."""
+    """Return by how much the channels of a picture differ, in the mean of its pixels."""
     folder: ImageFolder = train.dataset
     for index in _sample(train, DECODED):
         try:

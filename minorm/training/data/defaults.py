@@ -1,4 +1,4 @@
-"""Settings for your own images: what you do not set is chosen by the images, and each choice has a reason.
+"""Choose the settings that you leave open to fit your own images, and give the reason for each choice.
 
     epochs       so many that there are STEPS steps: few images are seen more often
     batch size   smaller for few images
@@ -89,7 +89,7 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 
 
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that a file of weights says; a model that is code is for the user to name."""
+    """Return the settings that a file of weights contains; a model that is code is for the user to name."""
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
     return {**model, **found.form(given.get("data", USUAL_DATA))}

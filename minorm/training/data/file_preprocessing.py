@@ -1,4 +1,4 @@
-"""What an ONNX file's metadata says of classes and of the scaling of pixels.
+"""Read and write the classes and the scaling of pixels in an ONNX file's metadata.
 
 Files of Ultralytics are read as well: `names`, as `{0: 'cat', 1: 'dog'}`, and `imgsz`, as `[224, 224]`.
 """
@@ -27,7 +27,7 @@ def description(found: Preprocessing) -> dict[str, str]:
 
 
 def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
-    """What `description` wrote; None where there is nothing, or something else."""
+    """Read the text that `description` wrote; None if it is missing, or something else."""
     try:
         found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
         Normalize(found.mean, found.std)

@@ -1,4 +1,6 @@
-"""What an accuracy is worth: always guessing the largest class of the same images is right for that class's share."""
+"""Compare an accuracy with always guessing the largest class of the same images, which is right for that class's
+share.
+"""
 
 from __future__ import annotations
 

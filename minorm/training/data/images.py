@@ -3,8 +3,8 @@
 Of arrays the digest is that of their bytes; of a folder of pictures that of names, labels and sizes of the files, as
 decoding 100,000 pictures would take minutes. A dataset of another kind has a number alone.
 
-By the names a run goes on with its own split when its folder has grown: pictures that were there stay where they were,
-and of the new ones of each class a fifth is drawn for validation, as at the start.
+With the names, a run keeps its own split when its folder has grown: old pictures stay in their part. A fifth of the new
+pictures of each class is drawn for validation, as at the start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMED = 3  # files, in a sentence
 
 
 def known(sets: Any, path: str | None = None) -> Known:
-    """What there is to say of the images to train on, and of those to validate on; `path` is where they are."""
+    """Describe the images to train on and those to validate on; `path` is where they are."""
     found: Known = {part: _known(images) for part, images in zip(PARTS, sets, strict=True)}
     return found if path is None else {**found, PATH: path}
 
@@ -70,7 +70,9 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """What a checkpoint says; an older one has the number in its loader's state, and nothing of validation."""
+    """Read the images' description in a checkpoint; an older one has the number in its loader's state, without
+    validation.
+    """
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -78,7 +80,7 @@ def known_before(found: Mapping[str, Any], now: Known) -> Known:
 
 
 def entry(images: Mapping[str, Any], part: str) -> Any:
-    """What a checkpoint says of a part, None where it says nothing."""
+    """Return a checkpoint's description of a part, None if it has none."""
     return images.get(part, images.get(OLD_NAMES.get(part, part)))
 
 
@@ -108,7 +110,9 @@ def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """What is different, a sentence a part: `1,438 training images then, 1,500 now`; with names where there are any."""
+    """Say what has changed, one sentence for each part: `1,438 training images then, 1,500 now`; with names if
+    known.
+    """
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]

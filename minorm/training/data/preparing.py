@@ -1,7 +1,7 @@
-"""From a data set's name to batches: what is read, how it is scaled, what is changed at random.
+"""Make batches from a data set's name: read the images, scale them, change them at random.
 
 automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels are mixed.
-What validates is scaled alone.
+Validation images are only scaled.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What a model's numbers mean outside: pixels are scaled by (p - mean) / std, outputs are named by `classes`."""
+    """How to scale a model's inputs, (p - mean) / std for each pixel p, and the names of its outputs, `classes`."""
 
     classes: list[str]
     mean: list[float]
@@ -112,7 +112,9 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Of the training images; those of arrays of one's own are measured. Mean and std that the settings say count."""
+    """Return the Preprocessing of the training images; mean and std of your own arrays are measured, unless the
+    settings say them.
+    """
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
@@ -173,7 +175,7 @@ def loaders(
 
 
 def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
-    """What needs pixels from 0 to 1; what is drawn in is the mean."""
+    """Return the transforms that need pixels from 0 to 1; they fill empty places with the mean."""
     x, mean = settings.color_jitter, form.mean
     number, strength = changes_of(settings.rand_augment) or (0, 0)
     found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
@@ -183,7 +185,7 @@ def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
 
 
 def _after(settings: Settings, size: int) -> list[Transform]:
-    """What needs numbers around 0: what is drawn in is then the mean."""
+    """Return the transforms that need numbers around 0: they fill empty places with 0, which is then the mean."""
     found: list[Transform] = []
     if settings.crop_padding:
         found.append(RandomCrop(size, padding=settings.crop_padding))
@@ -213,7 +215,7 @@ def _narrow(images: Array, generator: Any) -> Array:  # noqa: ARG001
 
 
 class Mixed:
-    """The batches of a loader, with images and labels mixed. What is drawn for a batch is drawn for it alone."""
+    """The batches of a loader, with images and labels mixed. Each batch has its own random draws."""
 
     def __init__(self, loader: DataLoader, mixing: Mixing) -> None:
         self.loader, self.mixing = loader, mixing
@@ -249,7 +251,7 @@ def labels_of(dataset: Any) -> Array:
 
 
 def balanced(labels: Array, classes: int) -> Array:
-    """weight_c = N / (classes * n_c): every class counts alike; 0 where there is none of it."""
+    """weight_c = N / (classes * n_c): every class counts alike; 0 for a class without images."""
     counts = np.bincount(labels, minlength=classes)
     return np.where(counts, len(labels) / (classes * np.maximum(counts, 1)), 0).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""What a model gets right and wrong: a confusion matrix, and the images it is most wrong about.
+"""Collect a model's right and wrong answers: a confusion matrix, and the images it is most wrong about.
 
 confusion[i, j]   images of class i that were taken for class j
 loss of an image  -log of the probability that its own class was given

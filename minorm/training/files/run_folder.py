@@ -52,7 +52,7 @@ def weights_file(given: str) -> str:
 
 @contextmanager
 def locked(out: str) -> Iterator[None]:
-    """Inside the block no other run trains in the folder, which is made if it is missing.
+    """Lock the folder inside the block, so that no other run trains there; make it if it is missing.
 
     BlockingIOError where another run has the lock. A thread that has it may ask again.
     """
@@ -72,14 +72,14 @@ def locked(out: str) -> Iterator[None]:
             _folders().discard(place)
             if descriptor in _held:  # else this is a child of the process that has the lock
                 with suppress(OSError):
-                    os.unlink(path)  # before the lock ends: what is removed is still ours
+                    os.unlink(path)  # before the lock ends: the file is still ours
                 _close(descriptor)
     finally:
         atomic.remove_empty(made)  # of a run that wrote nothing
 
 
 def _folders() -> set[str]:
-    """Those that this thread has locked."""
+    """The folders that this thread has locked."""
     found: set[str] = _mine.__dict__.setdefault("folders", set())
     return found
 

@@ -1,4 +1,4 @@
-"""What a run's checkpoint says, checked before it is used: a damaged one raises a ValueError that names the part.
+"""Read and check a run's checkpoint before it is used: a damaged one raises a ValueError that names the part.
 
 All of it is checked before a model is built or an object is changed.
 """
@@ -82,7 +82,7 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
 
 
 def initial(saved: Mapping[str, Any]) -> Initial | None:
-    """What the run's model began with, if that came from a file."""
+    """Return the initial weights' origin, if the run's model began with a file."""
     return Initial(**saved["initial"]) if "initial" in saved else None
 
 

@@ -33,8 +33,8 @@ def precision_recall_fscore_support(
 ) -> tuple[Any, Any, Any, Any]:
     """precision = right / predicted, recall = right / support, fscore = 2 right / (predicted + support).
 
-    Returns these and support, the number of samples of each class. What would be divided by 0 is 0: the precision of a
-    class that is never predicted. With an average the last one is None.
+    Returns these and support, the number of samples of each class. A quotient with a divisor of 0 is 0, such as the
+    precision of a class that is never predicted. With an average the last one is None.
 
     Example:
         >>> precision, recall, fscore, support = mn.training.precision_recall_fscore_support([0, 0, 1, 1], [0, 1, 1, 1])

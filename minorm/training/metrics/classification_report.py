@@ -114,7 +114,7 @@ class ClassificationReport:
         return sorted(known, key=lambda row: row.f1)[:LINES]
 
     def sentences(self) -> list[str]:
-        """What there is to say beside the table."""
+        """Return the sentences to print beside the table."""
         said = []
         if (more := len(self.classes) - len(self.shown())) > 0:
             said.append(f"these are the {len(self.shown())} classes with the lowest f1, and there are {more:,} more")

@@ -30,7 +30,7 @@ PARTS = ("model", "state_dict", "model_state_dict")  # what a checkpoint calls t
 
 @dataclass(frozen=True)
 class Initial:
-    """What a model began with: the file and its SHA-256, how many tensors it gave, and the names of the others.
+    """A model's initial weights: the file and its SHA-256, how many tensors came from it, and the names of the others.
 
     reshaped  of tensors that the model has in another shape
     missing   of tensors of the model that the file lacks
@@ -47,7 +47,7 @@ class Initial:
     notes: list[str] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
-        """What to tell the user, a line each."""
+        """Return the messages to the user, a line each."""
         lines = [f"begins with {self.taken:,} tensors of {self.file}", *self.notes]
         for said, names in (
             ("drawn anew, as the file has another shape", self.reshaped),

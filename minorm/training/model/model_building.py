@@ -65,7 +65,7 @@ def read(model: str) -> Code | Graph | None:
 def facts(
     model: str, channels: int, size: int, classes: int, code: Code | Graph | None = None, keeps_head: bool = False
 ) -> dict[str, Any]:
-    """What a checkpoint says about a model.
+    """Return the description of a model that a checkpoint contains.
 
     code        the file that `model` names, where it was read already
     keeps_head  whether the head of a graph stays as the file has it

@@ -60,7 +60,7 @@ class Graph:
 
     @property
     def name(self) -> str:
-        """What a checkpoint calls the model: the copy in its folder."""
+        """The model's name in a checkpoint: the copy in its folder."""
         return self.file
 
     @cached_property

@@ -76,7 +76,7 @@ class Code:
     def loaded(self) -> Callable[..., Any]:
         """Run the file, and return the function; a file of the user's may import what lies beside it.
 
-        Beside a copy may lie anything, a `json.py` say, that nobody agreed to run.
+        A copy may not: any file may lie beside it, such as a `json.py`, without the user's consent to run it.
         """
         module = types.ModuleType(os.path.splitext(self.file)[0])
         module.__file__ = self.path
@@ -132,7 +132,7 @@ def _called(named: str, function: Callable[..., Any], channels: int, size: int, 
 
 
 def _check(named: str, model: Module, channels: int, size: int, classes: int) -> None:
-    """One pass over two black images: what does not fit is said before the training begins."""
+    """Run the model on two black images, so that a misfit is an error before the training begins."""
     try:
         with evaluating(model):
             outputs = model(zeros(2, channels, size, size))
@@ -153,7 +153,7 @@ class ImagesNeeded(ValueError):
 
 @dataclass(frozen=True)
 class Built:
-    """What the function gave. batches: of images, and labels, where it returned (model, batches)."""
+    """The function's result. batches: of images, and labels, if it returned (model, batches)."""
 
     model: Any
     batches: Any = None

@@ -1,7 +1,7 @@
-"""What a file that a run begins with says: which model its weights are of, and how that takes pictures.
+"""Read from a file of initial weights which model they belong to, and how that model takes pictures.
 
-A run of ours says all of it. An ONNX file is its own model; how pixels are scaled its metadata may say, and its input
-has a size. Other files of weights say nothing.
+A run of ours contains both. An ONNX file is itself the model; its metadata may say how pixels are scaled, and its input
+has a size. Other files of weights contain neither.
 """
 
 from __future__ import annotations

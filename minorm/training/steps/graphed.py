@@ -17,7 +17,7 @@ from minorm.training.steps.score import Score, judged
 
 
 class GraphedLoop:
-    """What a loop does with a batch, the same from epoch to epoch.
+    """Runs a loop's step on a batch as CUDA graphs, the same ones from epoch to epoch.
 
     model          on a GPU
     loss_function  gives a number for (outputs, targets)

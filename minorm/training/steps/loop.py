@@ -148,11 +148,11 @@ def _step(
 def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
     """The Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
 
-    The loss is that of all data at once, however they are cut into batches, see `train_epoch`.
-    The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
-    that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
-    ranks call this together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is
-    no part but the whole: what each rank then gets is its own score, and rank 0 may call this alone.
+    The loss is that of all data at once, however they are cut into batches, see `train_epoch`. The accuracy is the
+    share of targets that are the largest logit's class, each pixel's where targets are masks, those that are the loss's
+    `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all ranks call this
+    together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is not a part but
+    the whole: each rank then gets its own score, and rank 0 may call this alone.
 
     Example:
         >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
@@ -227,7 +227,7 @@ def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Bat
 
 
 def _shares(divisors: Any, summed: bool) -> Any:
-    """What each part's loss weighs in the loss of the whole; zeros where nothing counts."""
+    """Return the weight of each part's loss in the loss of the whole; zeros if nothing counts."""
     return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
 
 
