@@ -1,4 +1,4 @@
-"""What this installation can do and how many threads it uses: the first thing to send with a report of a problem.
+"""Show this installation's features, and set the number of threads. Send `show_config()` with a report of a problem.
 
 The number of threads is the only setting. No result depends on it; docs/threads.md has the rules.
 """
@@ -49,14 +49,14 @@ def set_num_threads(n: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The variables by which a process that is started with an environment of its own computes as this one does."""
+    """Return the environment variables that make another process compute as this one does."""
     return minorm_ext.environment()
 
 
 @documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')
 @checked
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
-    """What this installation was built for and found, as `numpy.show_config` prints it.
+    """Show how this installation was built and what it found, in the form of `numpy.show_config`.
 
     ValueError for another mode.
 
@@ -94,7 +94,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _cuda() -> str:
-    """The GPUs and what drives them, or why there are none."""
+    """Describe the GPUs and their driver, or say why none can be used."""
     try:
         cupy = devices.library()
     except RuntimeError as error:

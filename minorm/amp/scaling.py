@@ -149,7 +149,7 @@ class GradScaler(Checked):
         return self._scale if self.asked else 1.0
 
     def is_enabled(self) -> bool:
-        """What was given as `enabled`."""
+        """Return the argument `enabled`."""
         return self.asked
 
     def get_growth_factor(self) -> float:

@@ -1,6 +1,6 @@
 """PyTorch's switches of its backends, so that programs that set them run; most change nothing here.
 
-What does, on a GPU: `backends.cuda.matmul.allow_tf32`, and `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
+These do, on a GPU: `backends.cuda.matmul.allow_tf32`, and `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
 """
 
 from __future__ import annotations

@@ -24,5 +24,5 @@ def switch(name: str, public: str) -> Any:
 
 
 def with_switches(module: str, **properties: Any) -> None:
-    """Give a module these properties: a module has none of its own, but its type may have."""
+    """Give a module these properties, through its type: a module itself cannot have properties."""
     sys.modules[module].__class__ = type("module", (types.ModuleType,), properties)

@@ -139,7 +139,9 @@ def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
 
 
 def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> AbstractContextManager[Any]:
-    """Inside, what the layer returns is appended to `seen`; names of a loaded graph's parts stand for its nodes."""
+    """Append each result of the layer to `seen` inside the block; names of a loaded graph's parts stand for its
+    nodes.
+    """
     prefix, graph = next(((name, part) for name, part in named.items() if hasattr(part, "watching")), ("", None))
     parts = set() if graph is None else {id(part) for part in graph.modules() if part is not graph}
     module = named.get(layer) if isinstance(layer, str) else layer

@@ -148,7 +148,9 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _block(alike: list[Finding]) -> str:
-    """Findings of one name and severity together: what was seen in each layer, then why and what to do, once."""
+    """Show findings of one name and severity together: the numbers of each layer, then once the reason and the
+    remedy.
+    """
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]

@@ -1,4 +1,4 @@
-"""What a convolution will do, without doing it: which way each of its three sums goes, and how it is cut."""
+"""Explain a convolution without running it: which way each of its three sums is computed, and how it is cut."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a normalization will do, without doing it: its loops, the plan of the kernels, and the memory it must move.
+"""Explain a normalization without running it: its loops, the plan of the kernels, and the memory it must move.
 
     print(mn.explain(F.group_norm, (8, 64, 56, 56), 8))
 
-The functional itself runs, on arrays of the right shape whose memory nobody touches, with a backend that computes
-nothing and writes down what it is asked for. So what is shown is what the kernels would get, and cannot drift from it.
+The functional itself runs, on arrays of the right shape whose memory is never touched, with a backend that computes
+nothing and notes each request. So the explanation shows the kernels' actual arguments, and cannot drift from them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Explanation:
     stored        the type of x
     computed      the type computed in
     copied        why x is copied first, or None
-    saved         the passes that an activation, and the addition of a residual, would take as operations of their own
+    saved         the passes that an activation, and the addition of a residual, would take as separate operations
     """
 
     title: str
@@ -247,7 +247,7 @@ def _strategy(plan: dict[str, Any]) -> str:
 
 
 def _cut(plan: dict[str, Any]) -> str:
-    """How the work is cut: what goes together, or the parts that threads may share."""
+    """Say how the work is cut: how many statistics go together, or the parts that threads may share."""
     if plan["strategy"] == "columns":
         fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""
         wide = f", {plan['rows_at_once']} rows as one" if plan["rows_at_once"] > 1 else ""
@@ -351,7 +351,7 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """What is read for an activation in the same pass, and the phases of one that is not."""
+        """Return the arrays read for an activation in the same pass, and the phases of a separate one."""
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):

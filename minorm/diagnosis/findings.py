@@ -1,6 +1,6 @@
-"""From symptoms to findings: what the modes make of the outputs, how severe each finding is, and what is whose cause.
+"""Turn symptoms into findings: compare the outputs of both modes, rate each finding, and find causes and consequences.
 
-A finding about running statistics stands above a note only where evaluation suffers. What lies behind a layer that
+A finding about running statistics stands above a note only where evaluation suffers. A finding behind a layer that
 destroys its input is a consequence, and a note. The gap between the modes is a symptom too: where a layer explains it,
 that layer is what to mend.
 """
@@ -37,7 +37,7 @@ OWN = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Evaluation against the reference: E and R of passes.py. What needs labels is None without."""
+    """Evaluation against the reference: E and R of passes.py. Loss and accuracy are None without labels."""
 
     changed: float | None  # share of predictions; None where outputs are no classes
     moved: float  # RMS of the difference over the outputs' deviation
@@ -48,7 +48,7 @@ class Gap:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What there is to say, by name."""
+        """The numbers that are known, by name."""
         numbers: dict[str, Any] = {} if self.changed is None else {"changed": self.changed}
         numbers["moved"] = self.moved
         if self.loss and self.accuracy:
@@ -85,7 +85,7 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Of what hurts evaluation."""
+    """Return the severity of a symptom that hurts evaluation."""
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING
@@ -115,7 +115,7 @@ def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
 
 
 def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
-    """Behind a layer that destroys its input, what was found is its consequence."""
+    """Mark each finding behind a layer that destroys its input as that layer's consequence."""
     order: dict[str | None, int] = {name: place for place, name in enumerate(measured.order)}
     sources = [found.symptom.layer for found in judged if found.symptom.name in DESTROYING and found.severity != NOTE]
     if not sources:
@@ -133,7 +133,7 @@ def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
 
 
 def gap_of(measured: Measured) -> Gap:
-    """What changes between R and E, in the outputs and, with labels, in the loss."""
+    """Compare the outputs of R and E and, with labels, their losses."""
     e, r = measured.logits["E"].astype(np.float64), measured.logits["R"].astype(np.float64)
     count, noise = len(e), measured.noise
     moved = layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)

@@ -1,4 +1,4 @@
-"""Why a loss is no number: the first thing that is none, in the order in which it passes through the loop.
+"""Find the origin of a non-finite loss: the first non-finite value in the order of the training loop.
 
 The data come before the learning rate: a NaN in an image makes the same loss as a step that was too long, and no
 learning rate cures it.

@@ -1,6 +1,6 @@
-"""What is computed of one layer: moments a sample, how far running statistics are off, what a batch size costs.
+"""Compute one layer's statistics: moments of each sample, the error of running statistics, the cost of a batch size.
 
-With m_i and v_i the mean and variance of a channel in sample i, all else follows: the moments of the data are
+All follow from m_i and v_i, the mean and variance of a channel in sample i. The moments of the data are
 mu = mean(m), s^2 = mean(v + (m - mu)^2), and the error that a batch of B samples makes
 
     e = sqrt((tau + kappa/4) / B),  tau = Var(m) / s^2,  kappa = Var(v + (m - mu)^2) / s^4,

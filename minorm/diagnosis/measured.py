@@ -46,7 +46,7 @@ class Norm:
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
-        """What came in, (N, C) each: mean and variance a sample and channel."""
+        """Return mean and variance of the layer's input for each sample and channel, (N, C) each."""
         return np.concatenate(self.means), np.concatenate(self.variances)
 
     def whole(self) -> tuple[Any, Any]:

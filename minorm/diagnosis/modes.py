@@ -15,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 
 @contextmanager
 def borrowed(model: Module) -> Iterator[None]:
-    """Inside, the model may be put into any mode and run; afterwards it is as before, also where something raised."""
+    """Let the block put the model into any mode and run it; restore the model afterwards, also after an exception."""
     modes = [(module, module.training, module.frozen) for module in model.modules()]
     groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
     buffers = [(buffer, buffer.cpu().array.copy()) for buffer in model.buffers()]

@@ -78,7 +78,9 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """Of a layer that changes nothing in evaluation, behind a bias, what tells whether it was folded into it."""
+        """For a layer behind a bias that changes nothing in evaluation, record the numbers that show whether it was
+        folded into the bias.
+        """
         if norm.running is None:
             return
         if self.first:

@@ -21,7 +21,7 @@ class Subject(Protocol):
     framework: str
 
     def borrowed(self) -> AbstractContextManager[None]:
-        """Inside, the model may be put into any mode and run; afterwards it is as before."""
+        """Let the block put the model into any mode and run it; restore the model afterwards."""
 
     def evaluation(self) -> None:
         """Running statistics, no dropout."""
@@ -30,7 +30,7 @@ class Subject(Protocol):
         """The same, but layers with running statistics take those of the batch; not the layers `kept`."""
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """Inside, `see` is told of every step that the model runs."""
+        """Call `see` for every step that the model runs inside the block."""
 
     def run(self, x: Tensor) -> Tensor:
         """The model's output."""

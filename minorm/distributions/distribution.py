@@ -1,6 +1,6 @@
-"""What all distributions share: shapes, the check of arguments and samples, and how a batch of them is expanded.
+"""Base of all distributions: shapes, the check of arguments and samples, and the expansion of a batch.
 
-sample_shape   how often is drawn        batch_shape   distributions with parameters of their own
+sample_shape   how often is drawn        batch_shape   distributions with separate parameters
 event_shape    one draw                  a sample has the shape sample_shape + batch_shape + event_shape
 """
 

@@ -1,4 +1,4 @@
-"""What the networks with torchvision's keys share: a convolution with its norm, how weights begin, checks."""
+"""Parts that the networks with torchvision's keys share: a convolution with its norm, initial weights, checks."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class StepLR(LRScheduler):
 
 @schedule("optimizer, milestones=[1, 4]", "[1.0, 0.1, 0.1, 0.1, 0.01]")
 class MultiStepLR(LRScheduler):
-    """lr = initial * gamma^(number of milestones <= t): a stair with steps of one's own."""
+    """lr = initial * gamma^(number of milestones <= t): a stair with the steps that you choose."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1

@@ -34,7 +34,7 @@ BELOW = 10  # by how much a rate stays under that of the smallest loss, after wh
 )
 @dataclass(frozen=True)
 class RangeTest:
-    """What `lr_finder` found: the curve, and two rates to train with.
+    """The result of `lr_finder`: the curve, and two rates to train with.
 
     Example:
         >>> test = mn.optim.RangeTest([0.125, 0.5, 2.0], [3.0, 1.0, 9.0], [3.0, 1.0, 9.0])
@@ -167,7 +167,7 @@ def _check(start_lr: float, end_lr: float, num_iter: int, smoothing: float, dive
 
 
 def _shares(optimizer: Optimizer) -> list[float]:
-    """What of the largest rate each group has; 1 for all where every rate is 0."""
+    """Return each group's rate divided by the largest one; 1 for all if every rate is 0."""
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     return [rate / max(rates) if max(rates) else 1.0 for rate in rates]
 
@@ -186,7 +186,7 @@ def _again(loader: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
-    """Inside, the model may be trained; afterwards everything is as before, also where something raised."""
+    """Let the block train the model; restore everything afterwards, also after an exception."""
     modes = [(module, module.training) for module in model.modules()]
     tensors = {id(x): x for x in [*model.parameters(), *model.buffers()]}
     tensors |= {id(p): p for group in optimizer.param_groups for p in group["params"]}

@@ -127,7 +127,7 @@ class LRScheduler(Checked):
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:
-        """What an override of get_lr says: it reads `last_epoch`, and the rates in force in the groups."""
+        """Return the rates from an override of get_lr, which reads `last_epoch` and the current rates of the groups."""
         before, place = self.get_last_lr(), self.last_epoch
         self.last_epoch = t
         self._set_rates(rates)
@@ -167,7 +167,7 @@ class LRScheduler(Checked):
             set_rate(group, rate)
 
     def _set_others(self) -> None:
-        """What moves with the rates, such as the momentum."""
+        """Set the values that change with the rates, such as the momentum."""
 
     @documented({}, epoch="the t to go to; None is the next one")
     def step(self, epoch: float | None = None) -> None:
@@ -209,7 +209,7 @@ class LRScheduler(Checked):
         return {**self._settings(), "last_lrs": self.get_last_lr()}
 
     def _settings(self) -> dict[str, Any]:
-        """What makes up the state, but for the rates in force."""
+        """Return the state without the current rates."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

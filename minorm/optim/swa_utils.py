@@ -73,7 +73,7 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model computes."""
+        """Return the averaged model's result."""
         return self.module(*args, **kwargs)
 
     @documented({}, model="whose weights are taken in, the first time as they are")

@@ -55,7 +55,7 @@ class FunctionEventAvg:
 
 
 class EventList(list[FunctionEventAvg]):
-    """What `key_averages` returns: the sums, and their table.
+    """The result of `key_averages`: the sums, and their table.
 
     total    the time of the whole profile in microseconds, which the percentages are of
     """
@@ -218,7 +218,7 @@ def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
 
 
 def _outside(found: Any, total: int) -> FunctionEventAvg:
-    """What is left of the whole time."""
+    """Return a row for the time outside all rows."""
     rest = total / 1000 - sum(row.self_cpu_time_total for row in found)
     return FunctionEventAvg(OUTSIDE, 1, rest, rest)
 

@@ -1,4 +1,4 @@
-"""What a profile writes down: events with a beginning and an end, each inside another or outside of all."""
+"""The events of a profile: each has a beginning and an end, and lies inside another event or outside of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a profile listens: a few methods that all work goes through, exchanged while a profile is open.
+"""Replace a few methods that all work goes through while a profile is open, so that it sees that work.
 
 While none is open they are the methods themselves, so a profile that is off costs nothing. While one is, those of other
 threads go on after one look.
@@ -30,7 +30,7 @@ _originals: list[tuple[Any, str, Any]] = []  # (owner, name, what stood there)
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Inside, operations, layers, optimizers and loaders tell the profile of their thread."""
+    """Let operations, layers, optimizers and loaders report to the profile of their thread inside the block."""
     global _open  # noqa: PLW0603  the classes are there once, too
     with _lock:
         if not _open:

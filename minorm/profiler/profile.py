@@ -1,4 +1,4 @@
-"""What users see of the profiler: `profile`, `record_function`."""
+"""The profiler's public interface: `profile`, `record_function`."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _checked(activities: Any) -> set[ProfilerActivity]:
 
 @documented({}, name="what the range is called in tables and traces")
 class record_function(Block):  # noqa: N801  PyTorch's name
-    """`with mn.profiler.record_function("augment"):` is a range of its own in a profile, and nothing outside of one.
+    """`with mn.profiler.record_function("augment"):` names a range in a profile, and does nothing outside of one.
 
     It is a decorator as well.
 

@@ -32,7 +32,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Grid:
-    """What the integers of one activation stand for: x = (q - zero) * scale."""
+    """x = (q - zero) * scale: the numbers x that the integers q of one activation stand for."""
 
     scale: Any
     zero: Any
@@ -50,7 +50,7 @@ class Grid:
 
 
 class Steps(Interception):
-    """What both ways share: the plan, and the integers of a QuantizedModel."""
+    """Base of Written and Integers: the plan, and the integers of a QuantizedModel."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)

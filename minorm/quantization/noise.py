@@ -38,7 +38,7 @@ from minorm.tensor.tensor import Tensor
 )
 @dataclass(frozen=True)
 class LayerNoise:
-    """What rounding does to one layer.
+    """The noise that rounding adds to one layer.
 
     Example:
         >>> mn.quantization.LayerNoise("0.weight", 42.0, 38.0, None).output
@@ -106,7 +106,7 @@ def measure_noise(
 
 
 def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
-    """The batches as a list, to run on more than once; ValueError if there are none."""
+    """Return the batches as a list, to run on more than once; ValueError if the list is empty."""
     check(name, model, batches)
     found = list(batches)
     if not found:
@@ -115,7 +115,7 @@ def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
 
 
 def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
-    """What the model returns with these FakeQuantize layers rounding; None: all of them."""
+    """Return the model's results while these FakeQuantize layers round; None: all of them."""
     with rounding(model, keys):
         return [model(batch) for batch in batches]
 

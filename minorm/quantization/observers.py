@@ -42,7 +42,7 @@ OPTIONS = {
 
 @documented(OPTIONS)
 class ObserverBase(Module):
-    """What all observers have in common: the integers that are there, and scale and zero point from two ends.
+    """Base of the observers: the range of the integers, and scale and zero point from two ends.
 
     A subclass writes `observe(array)`, which takes one batch.
 

@@ -2,11 +2,11 @@
 
     weighted    convolutions and linear maps: int8 weights, int32 bias, and integers in and out
     joining     sums, concatenations, averages: integers in and out
-    passing     max pooling, reshaping and the like choose among numbers: what goes in as integers comes out as such
+    passing     max pooling, reshaping and the like choose among numbers: integers in, integers out
     others      norms by themselves, hardswish, softmax ...: floats, rounded where an operation on integers reads them
 
-A BatchNorm behind a convolution is folded into it; a ReLU or ReLU6 behind either, or behind a sum, is part of it. What
-they hand to each other is not rounded: only what the last of them returns.
+A BatchNorm behind a convolution is folded into it; a ReLU or ReLU6 behind either, or behind a sum, is part of it.
+Values inside such a chain are not rounded, only the result of its last operation.
 """
 
 from __future__ import annotations

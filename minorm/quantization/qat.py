@@ -51,11 +51,11 @@ class Interception:
         """Nothing is left to do for a change in place: the tensor has taken the rounded value."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """What a step gives before it is rounded."""
+        """Compute the step's result before it is rounded."""
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """What a step gives: the result, rounded where the plan says so."""
+        """Return the step's result, rounded where the plan says so."""
         return round_parts(result, step.outputs, self.rounded)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
@@ -141,7 +141,7 @@ def rounded_bias(bias: Tensor, step: Any) -> Tensor:
     example="the arguments that it was prepared with",
 )
 class QATModel(Module):
-    """What `prepare_qat` returns: the model, and a FakeQuantize for each weight and activation that becomes integers.
+    """The result of `prepare_qat`: the model, and a FakeQuantize for each weight and activation that becomes integers.
 
     `model` is the model itself, whose parameters are trained; its state_dict is what it was. `fake_quant` holds the
     FakeQuantize layers: a weight's is called as the weight is, an activation's as the layer behind which it is rounded,
@@ -207,8 +207,7 @@ def prepare_qat(
     inplace: bool = False,
     exclude: Sequence[str] = (),
 ) -> QATModel:
-    """The model, rounding as its int8 form will: weights, what goes into convolutions and linear layers, and what
-    comes out of them.
+    """Let the model round as its int8 form will: weights, and the inputs and outputs of convolutions and linear layers.
 
     Train what it returns as any model, in training mode; `convert` makes integers of it. ValueError for a layer that
     has no int8 form, by its path, unless `exclude` names it.

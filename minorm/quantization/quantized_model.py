@@ -30,7 +30,7 @@ CPU = "cpu"
 
 @documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
 class QuantizedModel(Module):
-    """What `convert` returns: it computes in integers, in evaluation only.
+    """The result of `convert`: a model that computes in integers, in evaluation only.
 
     Buffers are called as the layers are, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
     `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.

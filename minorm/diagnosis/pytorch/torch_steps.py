@@ -155,7 +155,7 @@ class Watcher:
         return 1 if before is None else before.axis
 
     def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the layer's module says beside the call. In evaluation the call has momentum 0 for an average."""
+        """Return the layer's facts from its module, as the call has momentum 0 for an average in evaluation."""
         if given.get("running_mean") is None:
             return {}
         module = self.modules.get(name)
