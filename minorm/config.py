@@ -22,7 +22,7 @@ __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 
 
 def get_num_threads() -> int:
-    """How many threads the kernels use.
+    """Return the number of threads that the kernels use.
 
     At first, as many as there are processors this process may use (its affinity), or OMP_NUM_THREADS where that was
     less at import; afterwards what `set_num_threads` was told.
@@ -107,7 +107,7 @@ def _cuda() -> str:
 
 
 def _memory() -> str:
-    """How the pool of buffers stands: what tensors use, what lies idle, and how often a request was served from it."""
+    """Describe the pool of buffers: the memory in use, the idle memory, and how often a request was served from it."""
     if not (now := memory.statistics()):
         return "no pool: NumPy allocates"
     used, idle, limit = (f"{now[name] / 1e6:,.1f} MB" for name in ("used_bytes", "idle_bytes", "limit_bytes"))

@@ -88,7 +88,7 @@ def _in(x: Any, wanted: Type, cast: Any) -> Any:
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
-    """Inside, operations get their inputs in the type that suits them; `minorm.amp.casting` lists which.
+    """Give operations inside the block their inputs in the type that suits them; `minorm.amp.casting` lists which.
 
     Args:
         device_type (str): "cuda" or "cpu": whose tensors are cast

@@ -153,15 +153,15 @@ class GradScaler(Checked):
         return self.asked
 
     def get_growth_factor(self) -> float:
-        """By what the scale grows."""
+        """Return the factor by which the scale grows."""
         return self.growth_factor
 
     def get_backoff_factor(self) -> float:
-        """By what it shrinks."""
+        """Return the factor by which the scale shrinks."""
         return self.backoff_factor
 
     def get_growth_interval(self) -> int:
-        """After how many good steps it grows."""
+        """Return the number of good steps after which the scale grows."""
         return self.growth_interval
 
     def state_dict(self) -> dict[str, Any]:

@@ -111,14 +111,16 @@ def _last_maps(calls: list[Call]) -> Tensor:
 
 
 def _flat(calls: list[Call]) -> Iterator[Call]:
-    """In the order in which the results were there."""
+    """Yield the calls in the order in which they returned."""
     for call in calls:
         yield from _flat(call.children)
         yield call
 
 
 def _are_maps(y: Tensor) -> bool:
-    """More than one place, and a graph behind it: not the averages of a squeeze, and not weights."""
+    """Return whether y is feature maps: with more than one place, unlike a squeeze's averages, and a graph, unlike
+    weights.
+    """
     return y.ndim == 4 and y.shape[2] * y.shape[3] > 1 and y.requires_grad
 
 

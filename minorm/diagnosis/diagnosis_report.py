@@ -87,7 +87,7 @@ class Diagnosis:
         return all(finding.severity == "note" for finding in self.findings)
 
     def plain(self) -> dict[str, Any]:
-        """Of dicts, lists, numbers and texts alone."""
+        """Return the diagnosis as dicts, lists, numbers and texts."""
         return {
             "images": self.images,
             "batch_size": self.batch_size,

@@ -144,7 +144,7 @@ class Explanation:
     __repr__ = __str__
 
     def _cache(self) -> str:
-        """Where a second phase finds its numbers, and why."""
+        """Say where a second phase finds its numbers, and why."""
         if self.strategy == "reference":
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"

@@ -92,7 +92,7 @@ def _severity(gap: Gap | None) -> str:
 
 
 def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
-    """In a layer a vanished scale comes before dead channels, and these before saturated ones."""
+    """Keep only the first of these in a layer: a vanished scale, dead channels, saturated channels."""
     order = ("vanished_scale", "dead_channel", "saturated_channel")
     first: dict[str | None, int] = {}
     for symptom in symptoms:

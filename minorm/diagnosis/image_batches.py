@@ -85,7 +85,7 @@ def random(inputs: Sequence[Any]) -> Images:
 
 
 def _is_batch(given: Any) -> bool:
-    """Whether it is a batch and no loader: an array, or a tuple of an array and the labels of its samples."""
+    """Return whether this is a batch, not a loader: an array, or a tuple of an array and the labels of its samples."""
     if not isinstance(given, tuple):
         return isinstance(given, np.ndarray) or _array(given) is not None
     x, y = (_array(part) for part in given) if len(given) == 2 else (None, None)

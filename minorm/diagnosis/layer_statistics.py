@@ -92,7 +92,7 @@ def _weighted(values: Any, weights: Any) -> Any:
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:
-    """Where all values are equal but for rounding, `step` of 1."""
+    """Return where all values are equal but for rounding; `step` is the rounding step at 1."""
     return var <= (2 * step * mean) ** 2
 
 
@@ -155,7 +155,7 @@ def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] |
 
 
 def cancels(size: float, slope: float, correlation: float) -> bool:
-    """Whether a bias cancels the mean, as folding leaves it."""
+    """Return whether a bias cancels the mean, as folding leaves it."""
     return size > 0.3 and 0.5 <= slope <= 1.5 and correlation > 0.8
 
 

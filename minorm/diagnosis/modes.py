@@ -35,12 +35,14 @@ def borrowed(model: Module) -> Iterator[None]:
 
 
 def evaluation(model: Module) -> None:
-    """Running statistics, no dropout."""
+    """Switch to running statistics, without dropout."""
     model.eval()
 
 
 def reference(model: Module, kept: Collection[str] = ()) -> None:
-    """The same, but normalizations that have running statistics take those of the batch; not the layers `kept`."""
+    """Do the same, but let normalizations with running statistics take those of the batch, except in the layers
+    `kept`.
+    """
     model.eval()
     for name, module in model.named_modules():
         if name not in kept and holds_statistics(module):

@@ -218,7 +218,7 @@ class _Watcher:
         return 1 if before is None else before.axis
 
     def _place(self, function: str) -> str:
-        """Of a function that no tensor names: the module that calls it, or its own name in the model itself."""
+        """Name a call without a named tensor: by the module that calls it, or by the function in the model itself."""
         return self.places[-1][0] or function if self.places else function
 
     def _name(self, given: Mapping[str, Any], otherwise: str) -> str:

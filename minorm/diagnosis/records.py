@@ -23,7 +23,7 @@ def array_of(x: Any) -> Any:
 
 
 class Records:
-    """Told of every step by `see`. which: the pass, E or R; first: whether it is the first batch."""
+    """Records each step that `see` gets. which: the pass, E or R; first: whether it is the first batch."""
 
     def __init__(self, ranks: dict[str, int], drifting: set[str], in_training: set[str]) -> None:
         self.ranks, self.drifting, self.in_training = ranks, drifting, in_training
@@ -166,7 +166,7 @@ def _both(mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _undone(step: Step) -> tuple[str, float] | None:
-    """How much a normalization's output changes if the one before it, with nothing but pooling between, is left out."""
+    """Return how much a normalization's output changes without the one before it, with nothing but pooling between."""
     between: list[Step] = []
     before = step.before
     while before is not None and before.kind == "passing":

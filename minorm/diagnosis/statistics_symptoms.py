@@ -15,7 +15,9 @@ USUAL_BATCH = 32  # where it is not known with which one a model trains
 
 
 def untouched(norm: Norm, measured: Measured) -> Symptom | None:
-    """Mean 0 and variance 1. On random images no harm can be seen: a scale that has been trained tells instead."""
+    """Find running statistics that are still 0 and 1. On random images no harm can be seen: a trained scale tells
+    instead.
+    """
     if norm.running is None:
         return None
     mean, var = norm.running
@@ -30,7 +32,7 @@ def untouched(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def convention(norm: Norm, framework: str) -> Symptom | None:
-    """A step keeps less than half of the old statistics."""
+    """Find a momentum with which a step keeps less than half of the old statistics."""
     kept = norm.momentum
     if norm.running is None or kept is None or kept >= 0.5 or norm.frozen:
         return None
@@ -46,7 +48,7 @@ def _as_written(kept: float, framework: str) -> float:
 
 
 def drifts(norm: Norm, framework: str) -> Symptom | None:
-    """A layer that was frozen by its parameters alone.
+    """Find a layer that was frozen by its parameters alone.
 
     Half of its statistics are new after so many batches; an average over all batches takes as many as it has seen.
     """
@@ -59,7 +61,7 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
 
 
 def in_training(norm: Norm) -> Symptom | None:
-    """A node of a file that normalizes by the batch."""
+    """Find a node of a file that normalizes by the batch."""
     if not norm.in_training or norm.running is None:
         return None
     return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
@@ -130,7 +132,7 @@ def _noise_kept(norm: Norm) -> float:
 
 
 def _samples(norm: Norm, batch: int) -> int:
-    """How many samples a layer takes its statistics over."""
+    """Return the number of samples that a layer takes its statistics over."""
     return min(batch * norm.ranks, norm.virtual or batch * norm.ranks)
 
 

@@ -99,7 +99,7 @@ class OurModel:
         return first
 
     def drifting(self) -> set[str]:
-        """Those in training mode that are not frozen, with parameters that require no grad."""
+        """Return the layers in training mode that are not frozen, with parameters that require no grad."""
         fixed = fixed_layers(self.model)
         return {
             name
@@ -108,13 +108,13 @@ class OurModel:
         }
 
     def saved_in_training(self) -> set[str]:
-        """Of a loaded graph, the layers in training mode: `export` writes them so, and `load` reads them so."""
+        """Return the layers of a loaded graph in training mode: `export` writes them so, and `load` reads them so."""
         if not hasattr(self.model, "input_names"):
             return set()
         modules = self.model.named_modules()
         return {name for name, m in modules if holds_statistics(m) and m.training and not m.frozen}
 
     def ranks(self) -> dict[str, int]:
-        """Of each layer with a process group, its size."""
+        """Return the size of each layer's process group, by layer."""
         groups = {name: getattr(module, "process_group", None) for name, module in self.model.named_modules()}
         return {name: int(group.size) for name, group in groups.items() if group is not None}

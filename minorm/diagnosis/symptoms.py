@@ -21,7 +21,7 @@ DYING = frozenset(("relu", "relu6", "gelu", "silu", "mish", "hardswish"))  # act
 
 
 def of(measured: Measured) -> Iterator[Symptom]:
-    """All that the statistics of single layers show, layer by layer."""
+    """Yield the symptoms of single layers, layer by layer."""
     for norm in measured.norms:
         if norm.folded is not None:
             yield _folded(norm.name, norm.folded)

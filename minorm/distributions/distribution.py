@@ -124,11 +124,11 @@ class Distribution(Checked):
         return self.entropy().exp()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values that a draw can have, along a first axis."""
+        """Return all values that a draw can have, along a first axis."""
         raise NotImplementedError(f"{self._name} has no enumerate_support; its values cannot be counted")
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
-        """The same distribution with its parameters repeated to another batch shape, without a copy."""
+        """Return the distribution with its parameters repeated to another batch shape, without a copy."""
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         other._batch_shape = tuple(batch_shape)

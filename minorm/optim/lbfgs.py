@@ -160,7 +160,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _gradient(self, group: dict[str, Any], parameters: list[Tensor]) -> Any:
-        """All gradients as one vector; zeros where a parameter has none."""
+        """Return all gradients as one vector; zeros for a parameter without a gradient."""
         chosen = [p for p in parameters if p.grad is not None]
         self._check_gradients(chosen, [p.grad.array for p in chosen if p.grad is not None])
         self._follow(group, parameters)

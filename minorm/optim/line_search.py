@@ -81,7 +81,9 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Where the cubic through both points with their slopes is lowest, within bounds; their middle if nowhere."""
+    """Return the lowest place, within bounds, of the cubic through both points with their slopes; the middle of the
+    bounds if it has none.
+    """
     left, right = (a, b) if a.t <= b.t else (b, a)
     low, high = bounds
     middle = (low + high) / 2

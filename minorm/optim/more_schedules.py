@@ -144,7 +144,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     scale_mode='what scale_fn is a function of: "cycle" or "iterations"',
 )
 class CyclicLR(LRScheduler):
-    """Between base_lr and max_lr, up in step_size_up steps and down in step_size_down, again and again.
+    """lr cycles between base_lr and max_lr, up in step_size_up steps and down in step_size_down.
 
     ValueError for another mode, and where the optimizer has no momentum to cycle.
     """
@@ -199,7 +199,7 @@ class CyclicLR(LRScheduler):
         return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1)}.get(self.mode, self.gamma**x)
 
     def _height(self, t: int) -> float:
-        """Where between the lowest rate, 0, and the highest, 1, step t is."""
+        """Return the height of step t between the lowest rate, 0, and the highest, 1."""
         cycle = math.floor(1 + t / self.total_size)
         x = 1 + t / self.total_size - cycle
         up = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)

@@ -87,7 +87,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def is_better(self, a: float, best: float) -> bool:
-        """Whether a is better than the best, by the threshold."""
+        """Return whether a is better than the best, by the threshold."""
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "rel":
             return (

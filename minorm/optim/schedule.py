@@ -123,7 +123,7 @@ class LRScheduler(Checked):
 
     @property
     def _is_asked(self) -> bool:
-        """Whether a subclass overrides get_lr."""
+        """True if a subclass overrides get_lr."""
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:

@@ -193,7 +193,9 @@ def _summed(
 
 
 def _begins(event: Event) -> bool:
-    """Whether it is a call of its layer, or an operation of a backward pass, which has no calls of layers."""
+    """Return whether an event is a call of its layer, or an operation of a backward pass, which has no calls of
+    layers.
+    """
     return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
 
 
@@ -208,7 +210,7 @@ def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
 
 
 def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
-    """Whether it ran inside another event of its name, whose total has its time already."""
+    """Return whether an event ran inside another one of its name, whose total has its time already."""
     own, around = keys(event), event.parent
     while around is not None:
         if keys(around) == own:

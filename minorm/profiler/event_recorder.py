@@ -113,7 +113,7 @@ class Recorder:
 
     @contextmanager
     def block(self, name: str, kind: str, backward: bool | None = None) -> Iterator[Event]:
-        """Inside, an event is open."""
+        """Open an event for the block, and close it afterwards."""
         event = self.begin(name, kind, backward=backward)
         try:
             yield event
@@ -158,7 +158,7 @@ class Recorder:
         return event
 
     def planned(self, name: str, arrays: list[Any]) -> Event:
-        """The same of what a plan applies to arrays alone."""
+        """Open the event of an operation that a plan applies to arrays."""
         event = self.begin(name, OPERATION)
         if event.layers:
             inner = event.layers[-1]

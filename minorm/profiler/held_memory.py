@@ -1,4 +1,4 @@
-"""How many bytes the arrays hold that were seen, now and at the worst moment.
+"""Count the bytes that the arrays seen so far hold, now and at the peak.
 
 An array counts once, as the one that owns the memory, from when it is seen until it is gone.
 """

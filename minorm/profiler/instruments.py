@@ -105,7 +105,7 @@ def _applying(plain: Any) -> Any:
 
 
 def _applying_static(plain: Any) -> Any:
-    """Of a Function of the user's; one in the form of this library arrives in `Function.apply`."""
+    """Wrap the apply of a user's Function; a Function in this library's form arrives in `Function.apply`."""
 
     def apply(cls: Any, *inputs: Any, **options: Any) -> Any:
         recorder = here.recorder
@@ -146,7 +146,7 @@ def _walking(plain: Any) -> Any:
 
 
 def _running(plain: Any) -> Any:
-    """Of what a plan applies to arrays."""
+    """Wrap the operations that a plan applies to arrays."""
 
     def run(application: Any, registers: list[Any]) -> None:
         recorder = here.recorder
@@ -198,6 +198,6 @@ def _loading(plain: Any) -> Any:
 
 
 def _reading() -> AbstractContextManager[Any]:
-    """Around each batch of a loader, which may go on after the profile."""
+    """Open an event around each batch of a loader, which may go on after the profile."""
     recorder = here.recorder
     return nullcontext() if recorder is None else recorder.block("DataLoader.__next__", DATA)

@@ -18,7 +18,7 @@ from minorm.support.documented import documented
 
 
 class ProfilerActivity(enum.Enum):
-    """Where time is taken: on the CPU, on GPUs.
+    """The devices whose time is taken: the CPU, GPUs.
 
     Example:
         >>> mn.profiler.ProfilerActivity.CUDA.name
@@ -108,7 +108,7 @@ class profile:  # noqa: N801  PyTorch's name
         return self._done.memory.peak
 
     def events(self) -> list[Event]:
-        """All that was written down, in the order in which it began; times are nanoseconds."""
+        """All recorded events, in the order in which they began; times are nanoseconds."""
         return list(self._done.events)
 
     @documented(

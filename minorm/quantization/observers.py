@@ -139,7 +139,7 @@ class ObserverBase(Module):
 
 
 def is_finite(array: Any) -> bool:
-    """Whether there is no NaN, which its least and its largest number would be, and no infinity."""
+    """Return whether all numbers are finite: the least or the largest one would be NaN or infinite otherwise."""
     return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 

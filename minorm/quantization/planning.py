@@ -156,7 +156,9 @@ class _Planner:
         return self._is_computed(step.arguments["x"], step)
 
     def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
-        """Whether a tensor is an input, or some step's result but that of one that passes on something else."""
+        """Return whether a tensor is an input or a computed result; the result of a passing step counts as its argument
+        does.
+        """
         if id(tensor) not in reader.makers:
             return id(tensor) in self.inputs
         step = self.steps[reader.makers[id(tensor)]]
@@ -166,7 +168,7 @@ class _Planner:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
 
     def _joins(self, step: Step) -> bool:
-        """Whether all that goes in was computed: a sum with a Parameter is a bias."""
+        """Return whether all arguments were computed: a sum with a Parameter is a bias."""
         found = self._floats_of(step)
         made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
@@ -180,7 +182,7 @@ class _Planner:
         return readers[0] if wanted(self.steps[readers[0]]) else None
 
     def _folds(self, step: Step) -> bool:
-        """Whether a step is a BatchNorm, with running statistics, over the output channels of what it reads.
+        """Return whether a step is a BatchNorm with running statistics over the output channels of its input.
 
         They lie along axis 1 behind a convolution of a batch, and behind a linear layer of N x C alone.
         """
@@ -191,7 +193,7 @@ class _Planner:
         return bool(x.ndim == weight.ndim)
 
     def _round(self, tensor: Tensor, reader: Step) -> Site | None:
-        """See to it that a tensor is rounded, at the step where it got its numbers."""
+        """Mark a tensor for rounding, at the step where it got its numbers."""
         if id(tensor) not in reader.makers:
             number = self.inputs.get(id(tensor))
             if number is None:
@@ -263,7 +265,7 @@ class _Planner:
         return found
 
     def _is_beside(self, readers: list[int]) -> bool:
-        """Whether steps add a Parameter to activations, multiply them by it, or put it beside them, and no more.
+        """Return whether steps only add a Parameter to activations, multiply them by it, or put it beside them.
 
         So do a layer's scale, positions and a class token, perhaps in another shape. Such numbers are few.
         """

@@ -48,7 +48,7 @@ class Interception:
         return self.finish(self._next(function), result)
 
     def changed(self, tensor: Tensor) -> None:
-        """Nothing is left to do for a change in place: the tensor has taken the rounded value."""
+        """Do nothing for a change in place: the tensor has taken the rounded value."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Compute the step's result before it is rounded."""
@@ -188,7 +188,7 @@ class QATModel(Module):
             self.fake_quant[site.key].disable_observer()
 
     def extra_repr(self) -> str:
-        """Whether the statistics of folded BatchNorms are frozen."""
+        """Say whether the statistics of folded BatchNorms are frozen."""
         return f"bn_frozen={bool(self.bn_frozen.item())}"
 
 
@@ -259,7 +259,7 @@ def prepared(
 
 @documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
 def freeze_bn_stats(module: Module) -> None:
-    """From now on folded BatchNorms normalize with their running statistics, in training too, and keep them.
+    """Let folded BatchNorms normalize with their running statistics from now on, in training too, and keep them.
 
     Their weight and bias go on training. So the last epochs train what the device will compute.
 

@@ -94,8 +94,8 @@ def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> 
 
 
 def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
-    """Before an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` will have it:
-    BatchNorm normalizes with its running statistics, which stay, and so do the scales of activations.
+    """Prepare the model for an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` needs
+    it: BatchNorm normalizes with its running statistics, which stay, and so do the scales of activations.
     """
     if isinstance(model, QATModel) and epoch >= first_frozen(epochs):
         freeze_bn_stats(model)

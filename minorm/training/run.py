@@ -231,7 +231,7 @@ class Run:
             told.tell("on_save_checkpoint", path=os.path.join(self.out, CHECKPOINT))
 
     def _any_stops(self) -> bool:
-        """Whether a callback of any rank wants the training to end."""
+        """Return whether a callback of any rank wants the training to end."""
         if self.group is None or self.group.size == 1:
             return self.should_stop
         return any(self.group.all_gather_text("stop" if self.should_stop else "", "whether a callback ends it"))
@@ -265,7 +265,7 @@ class Run:
 
     @property
     def _steps_done(self) -> int:
-        """Of the finished epochs."""
+        """The number of steps in the finished epochs."""
         return self.epoch * self.steps_per_epoch
 
     def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:

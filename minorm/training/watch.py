@@ -62,7 +62,7 @@ class BatchNormWatch(Callback):
             self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU it waits for nothing
 
     def on_train_batch_end(self, state: CallbackState) -> None:  # noqa: ARG002  it looks at the buffers
-        """The same, as a callback."""
+        """Call `step`, as a callback."""
         self.step()
 
     def running(self, name: str) -> tuple[Any, Any]:

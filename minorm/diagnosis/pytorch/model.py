@@ -53,12 +53,12 @@ class TorchModel:
                         buffer.copy_(before)
 
     def evaluation(self) -> None:
-        """Running statistics, no dropout."""
+        """Switch to running statistics, without dropout."""
         self._leave_training()
         self.batch_statistics = False
 
     def reference(self, kept: Collection[str]) -> None:
-        """The same modes; the watcher takes the statistics of the batch, but in the layers `kept`."""
+        """Set the same modes; the watcher takes the statistics of the batch, except in the layers `kept`."""
         self._leave_training()
         self.batch_statistics, self.kept = True, kept
 
@@ -89,12 +89,14 @@ class TorchModel:
         return Tensor(arrays.array(y))
 
     def drifting(self) -> set[str]:
-        """Those in training mode with a momentum that is not 0, and with parameters that require no grad."""
+        """Return the layers in training mode with a momentum that is not 0, and with parameters that require no
+        grad.
+        """
         modules = dict(self.model.named_modules())
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 
     def saved_in_training(self) -> set[str]:
-        """No layers: a module is no file."""
+        """Return no layers: a module is not a file."""
         return set()
 
     def ranks(self) -> dict[str, int]:
@@ -110,7 +112,7 @@ class TorchModel:
 
 
 def _has_mode(module: Any) -> bool:
-    """Whether it does something else in training: it keeps running statistics, or drops out."""
+    """Return whether the module behaves differently in training: it keeps running statistics, or drops out."""
     return arrays.is_tensor(getattr(module, "running_mean", None)) or "Dropout" in type(module).__name__
 
 

@@ -69,7 +69,7 @@ class Watcher:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, everything that the model runs is seen."""
+        """Watch everything that the model runs inside the block."""
         visit = self._visit
 
         class Mode(self.torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
@@ -194,7 +194,7 @@ def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) 
 
 @functools.cache
 def _parameters(function: Any) -> tuple[str, ...]:
-    """Empty where Python does not know them."""
+    """Return the names of a function's parameters; empty if Python does not know them."""
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -209,6 +209,6 @@ def _holds_statistics(module: Any) -> bool:
 
 
 def _ours(value: Any) -> Any:
-    """A tensor of PyTorch, or the first of several, as one of ours; all else as it is."""
+    """Return a tensor of PyTorch, or the first of several, as one of ours; other values as they are."""
     value = value[0] if isinstance(value, tuple) and value and arrays.is_tensor(value[0]) else value
     return Tensor(arrays.array(value)) if arrays.is_tensor(value) else value

@@ -96,7 +96,7 @@ def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """So many that there are STEPS steps, between LEAST_EPOCHS and MOST_EPOCHS."""
+    """Return the number of epochs for STEPS steps, between LEAST_EPOCHS and MOST_EPOCHS, and the steps in words."""
     steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch, of whole batches alone
     epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, -(-STEPS // steps)))
     return epochs, f"{epochs * steps:,} steps"

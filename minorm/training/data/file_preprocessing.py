@@ -39,7 +39,8 @@ def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
 
 
 def of_input(model: Any) -> Preprocessing | None:
-    """Of a model that does not say it: pixels from 0 to 1, the size and channels of its input, classes by number.
+    """Return defaults for a model without a description: pixels from 0 to 1, its input's size and channels, numbered
+    classes.
 
     Classes that it names have their names, and where height and width are free, `imgsz` may say them.
     """

@@ -85,7 +85,7 @@ def entry(images: Mapping[str, Any], part: str) -> Any:
 
 
 def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> str | None:
-    """Where the images of the run are, as `file` says; FileNotFoundError where they are needed and nothing is there."""
+    """Return the path of the run's images from `file`; FileNotFoundError if they are needed and nothing is there."""
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
         raise FileNotFoundError(f"{file} is of a run on the images in {quoted(path)}, and there is nothing any more; "

@@ -244,7 +244,7 @@ def folder_of(dataset: Any) -> ImageFolder | None:
 
 
 def labels_of(dataset: Any) -> Array:
-    """All labels, without reading an image."""
+    """Return all labels, without reading an image."""
     if isinstance(dataset, Subset):
         return labels_of(dataset.dataset)[dataset.indices]
     return dataset.labels if isinstance(dataset, ImageFolder) else dataset.arrays[1]

@@ -24,7 +24,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of each image that could be read: its place in the dataset, its label, all probabilities."""
+    """A model's answers: the place in the dataset, the label and all probabilities of each image that could be read."""
 
     indices: Array
     labels: Array
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def outcome(model: Module, loader: DataLoader) -> Outcome:
-    """Of the images of a loader in order, of a model that gives one number a class."""
+    """Return the Outcome of a model that gives one number a class, on a loader's images in order."""
     labels, found = [], []
     for images, targets in loader:
         if not targets.shape[0]:

@@ -1,4 +1,4 @@
-"""Whether a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
+"""Check that a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
 
 Each check raises, with what is different, before anything of the checkpoint is taken.
 """

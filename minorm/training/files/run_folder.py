@@ -140,7 +140,7 @@ def _close(descriptor: int) -> None:
 
 
 def _in_child() -> None:
-    """After a fork: the child of a run is no run."""
+    """Release the locks in a forked child: the child of a run is not a run."""
     for descriptor in [*_held]:
         with suppress(OSError):
             _close(descriptor)

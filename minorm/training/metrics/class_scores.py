@@ -65,7 +65,8 @@ def precision_recall_fscore_support(
 )
 @checked
 def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -> Any:
-    """How probable it is that a sample of a class scores higher for it than one of another class; a tie counts half.
+    """Return the probability that a sample of a class scores higher for it than one of another class; a tie counts
+    half.
 
     That is the area under the ROC curve, of each class against the rest. It is NaN for a class that no sample or every
     sample has; such a class is left out of the averages, and with no other class they are NaN.
@@ -150,7 +151,8 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 )
 @checked
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
-    """How far probabilities are from the shares that are right: sum over bins of n_b / N * |prob_true - prob_pred|.
+    """Return the distance of probabilities from the shares that are right: sum over bins of n_b / N * |prob_true -
+    prob_pred|.
 
     Example:
         >>> round(mn.training.expected_calibration_error([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2), 3)
@@ -163,7 +165,7 @@ def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) ->
 
 
 def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Array, Array, Array]:
-    """Of each bin: how many samples it has, how many of these are 1, the sum of their probabilities."""
+    """Return for each bin its number of samples, how many of these are 1, and the sum of their probabilities."""
     true, probability = _labels(operation, "y_true", y_true), _numbers(operation, "y_prob", y_prob)
     if probability.ndim != 1 or not len(probability):
         raise ValueError(f"{operation}: y_prob.shape is {probability.shape}; expected a number for each sample")

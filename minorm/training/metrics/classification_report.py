@@ -93,7 +93,7 @@ class ClassificationReport:
         return [row.name for row in self.classes if not row.support]
 
     def as_dict(self) -> dict[str, Any]:
-        """All numbers, under the names above."""
+        """Return all numbers, under the names above."""
         return {
             "classes": [vars(row) for row in self.classes],
             "macro": self.macro,

@@ -1,4 +1,4 @@
-"""Weights to begin with, out of a file: a tensor whose name and shape the model has is taken, and all else is named.
+"""Load initial weights from a file: take each tensor whose name and shape the model has, and list the others.
 
 The last layer of a model for another number of classes has other shapes, so it stays as it was drawn. Only arrays are
 read: neither the file nor the model that it names runs any code.

@@ -51,12 +51,12 @@ class UntrustedCode(ValueError):
 
 
 def said(code: Code) -> str:
-    """Where the code lies, and the beginning of its digest."""
+    """Name the function, its file, and the beginning of the file's digest."""
     return f"{code.function!r} in {quoted(code.path)}, SHA-256 {code.sha256[:12]}"
 
 
 def read(model: str) -> Code | Graph | None:
-    """The file that a model is said by; None for one of `minorm.models`."""
+    """Read the file that names a model; None for one of `minorm.models`."""
     if is_graph(model):
         return Graph.read(model)
     return Code.read(model) if is_file(model) else None
@@ -181,7 +181,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Of code: a function's name; of a graph: a file without a folder. Both have a digest."""
+    """Check a model's file: code needs a function's name, a graph a file without a folder, and both a digest."""
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

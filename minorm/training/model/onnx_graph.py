@@ -28,7 +28,7 @@ NAME = re.compile(r"[^/\\:\0]+\.onnx", re.IGNORECASE)  # of a copy, without a fo
 
 @dataclass(frozen=True)
 class Graph:
-    """A file that was read, with all its weights.
+    """The contents of an ONNX file, with all its weights.
 
     path       where
     contents   its bytes; where weights lay in other files, those of a file that holds them too
@@ -65,7 +65,7 @@ class Graph:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the contents, in hexadecimal digits."""
+        """The SHA-256 of the contents, in hexadecimal digits."""
         return hashlib.sha256(self.contents).hexdigest()
 
     @cached_property
@@ -77,7 +77,7 @@ class Graph:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """How the file says that pixels are scaled; None where it says nothing that a run understands."""
+        """The scaling of pixels from the file's metadata; None if a run does not understand it."""
         return file_preprocessing.read(self.classifier.metadata)
 
     @property
@@ -90,7 +90,7 @@ class Graph:
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
-        """Whether these are its own classes: as many, and of the same names where it says names."""
+        """Return whether these are the file's own classes: as many, and with the same names if it has names."""
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 

@@ -27,7 +27,7 @@ from minorm.tensor.creation import zeros
 
 @dataclass(frozen=True)
 class Code:
-    """A function in a file of Python that was read, and has not been run."""
+    """A function in a Python file: the file has been read, but not run."""
 
     path: str
     function: str
@@ -59,7 +59,7 @@ class Code:
 
     @property
     def sha256(self) -> str:
-        """Of the file's bytes, in hexadecimal digits."""
+        """The SHA-256 of the file's bytes, in hexadecimal digits."""
         return hashlib.sha256(self.contents).hexdigest()
 
     def build(self, channels: int, size: int, classes: int) -> Module:
@@ -96,7 +96,7 @@ class Code:
 
 @contextmanager
 def _importable(folder: str) -> Iterator[None]:
-    """Inside, modules in the folder can be imported."""
+    """Let the block import modules from the folder."""
     sys.path.insert(0, folder)
     try:
         yield
@@ -105,12 +105,12 @@ def _importable(folder: str) -> Iterator[None]:
 
 
 def is_file(model: str) -> bool:
-    """Whether a model is said as FILE.py:FUNCTION."""
+    """Return whether a model's name has the form FILE.py:FUNCTION."""
     return ".py:" in model
 
 
 def is_graph(model: str) -> bool:
-    """Whether a model is said as FILE.onnx, the graph of an ONNX file."""
+    """Return whether a model's name has the form FILE.onnx, the graph of an ONNX file."""
     return model.lower().endswith(".onnx")
 
 
@@ -186,7 +186,7 @@ def _with_images(function: Any, given: str, images: tuple[int, int, int] | None)
 
 
 def _needed(function: Any) -> int:
-    """How many arguments have no default."""
+    """Return the number of arguments without a default."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return sum(p.kind in positional and p.default is p.empty for p in parameters)

@@ -21,7 +21,7 @@ from minorm.training.model.own_code import is_graph
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A file that was looked at.
+    """A file of initial weights: its model, and how that takes pictures.
 
     path           of the file that was taken; of a run's folder the best weights
     facts          of the model, where a run says them
@@ -63,7 +63,7 @@ class Pretrained:
         return {**sides, "mean": said(found.mean), "std": said(found.std)}
 
     def sentence(self, found: Preprocessing, given: Mapping[str, Any]) -> str:
-        """How a run takes pictures, and who says so. given: the settings that the user has said."""
+        """Say how a run takes pictures, and where that comes from. given: the user's settings."""
         source = "the file" if self.facts is None else "its run"
         size = "--image-size" if "image_size" in given else source if self._size is not None else "the images"
         scaling = f"{source}'s"
@@ -82,10 +82,10 @@ class Pretrained:
         return None if self.graph is None else self.graph.classifier.input.size
 
     def _fits(self, data: str) -> bool:
-        """Whether a folder is read in the channels of the file."""
+        """Return whether a folder is read in the channels of the file."""
         return data == "folder" and self.graph is not None
 
 
 def said(numbers: list[float]) -> str:
-    """Numbers as a setting has them: "0.485,0.456,0.406"."""
+    """Return numbers as a setting has them: "0.485,0.456,0.406"."""
     return ",".join(f"{number:g}" if float(f"{number:g}") == number else repr(number) for number in numbers)

@@ -1,4 +1,4 @@
-"""How many parameters a model of `minorm.models` would have: counted without making them.
+"""Count the parameters that a model of `minorm.models` would have, without making them.
 
 A checkpoint says the sizes of its model, and its weights must be in the file: a model that needs more than the file
 has is refused before any of it is made.
@@ -79,7 +79,7 @@ POSITIONS = {"vit_tiny": (16, 192)}  # the side of a patch, and the features of 
 
 
 def parameters(name: str, channels: int, size: int, classes: int) -> int:
-    """How many the model that `models.build` makes of these has."""
+    """Return the number of parameters of the model that `models.build` makes from these arguments."""
     if name in PUBLISHED:
         count, each_channel, features = PUBLISHED[name]
         count += (channels - 3) * each_channel + (classes - 1000) * (features + 1)

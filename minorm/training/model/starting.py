@@ -1,4 +1,4 @@
-"""How a new run begins: with the weights of a file, with which head, and with which layers frozen."""
+"""Begin a new run: load the weights of a file, choose the head, and freeze layers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def count(score: Score, model: Module, loss_function: Any, batch: Batch, loss: T
 
 
 def device_of(model: Module) -> str:
-    """Where its parameters are; "cpu" where it has none."""
+    """Return the device of the model's parameters; "cpu" for a model without parameters."""
     return next((p.device for p in model.parameters()), "cpu")
 
 

@@ -178,7 +178,9 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
 
 
 def _is_a_part(loader: Iterable[Any]) -> bool:
-    """Whether each rank's loader holds a part of the data. A rank that reads all of it needs no other's score."""
+    """Return whether each rank's loader holds a part of the data. A rank that reads all of it needs no other rank's
+    score.
+    """
     if not isinstance(loader, DataLoader):
         return True
     return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
@@ -251,7 +253,7 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
 def _backward_together(
     model: DistributedDataParallel, loss_function: Any, optimizer: Any, group: list[Batch], score: Score
 ) -> bool:
-    """The same where each rank has a part of every batch. Gradients travel once, with the last batch."""
+    """Do the same if each rank has a part of every batch. Gradients travel once, with the last batch."""
     shares = np.ones(1)
     if len(group) > 1:
         mine = np.array([1.0 if batch.divisor is None else batch.divisor for batch in group])
