@@ -115,7 +115,7 @@ def _memory() -> str:
 
 
 def _blas() -> str:
-    """The BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
+    """Describe the BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
     try:
         import threadpoolctl  # only this report needs it, and `import minorm` should be quick
     except ModuleNotFoundError:

@@ -10,7 +10,7 @@ from minorm.kernels import switches
 
 
 def switch(name: str, public: str) -> Any:
-    """A property that holds a bool; setting it to anything else is a TypeError that names it."""
+    """Return a property that holds a bool; setting it to anything else is a TypeError that names it."""
 
     def get(self: Any) -> bool:  # noqa: ARG001
         return bool(getattr(switches, name))

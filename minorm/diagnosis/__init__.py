@@ -51,8 +51,7 @@ FROM_LOADER: Any = _FromLoader()
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
-    """Find faults in a model's normalizations: findings with numbers, and a row for each layer. The model stays as it
-    is.
+    """Find faults in a model's normalizations: findings with numbers, and a row for each layer. Changes nothing.
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
@@ -97,7 +96,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 
 
 def _inputs(model: Any) -> Any:
-    """The inputs that an ONNX graph declares; TypeError for any other model."""
+    """Return the inputs that an ONNX graph declares; TypeError for any other model."""
     if not hasattr(model, "input_names"):
         raise TypeError("diagnose: loader is None; expected batches, as only an ONNX graph says what its input is")
     return model.inputs

@@ -148,9 +148,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _block(alike: list[Finding]) -> str:
-    """Show findings of one name and severity together: the numbers of each layer, then once the reason and the
-    remedy.
-    """
+    """Show findings of one name and severity together: the numbers of each layer, then reason and remedy once."""
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]

@@ -184,7 +184,7 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
 
 
 def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
-    """The texts of a finding, filled in; framework: whose model is to be mended."""
+    """Return the texts of a finding, filled in; framework: whose model is to be mended."""
     text = WORDS[name]
     if framework == "pytorch" and name in PYTORCH:
         why, fix = PYTORCH[name]

@@ -171,7 +171,7 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation | explain_convolution.ConvolutionExplanation:
-    """The loops, the plan of the CPU kernels and the memory floor of function(x, *args, **options) for x of this shape.
+    """Return the loops, plan of the CPU kernels and memory floor of function(x, *args, **options) for x of this shape.
 
     Of a convolution: which way each of its sums goes, `winograd` among them, and how it is cut. Nothing is computed,
     and the memory is only reserved. TypeError for another function, errors for what is no shape, and whatever the
@@ -238,7 +238,7 @@ def amount(count: int) -> str:
 
 
 def _strategy(plan: dict[str, Any]) -> str:
-    """Strategy, and the kind of rows."""
+    """Return the strategy, and the kind of rows."""
     if plan["strategy"] == "reference":
         return "reference: there are no kernels, NumPy takes each operation over all of x"
     if plan["strategy"] == "columns":
@@ -269,7 +269,7 @@ def _count(number: int, unit: str) -> str:
 def _arguments(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The function's arguments by name, with tensors of the given shapes, or of the usual ones."""
+    """Return the function's arguments by name, with tensors of the given shapes, or of the usual ones."""
     signature = inspect.signature(function)
     given = signature.bind_partial(x, *args, **options).arguments
     if function is family.batch_norm:
@@ -309,7 +309,7 @@ class _Watch:
         self.phases: list[Phase] = []
 
     def take(self) -> tuple[Phase, ...]:
-        """The phases since the last call."""
+        """Return the phases since the last call."""
         phases, self.phases = tuple(self.phases), []
         return phases
 

@@ -68,7 +68,7 @@ class Judged:
 
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
-    """The findings, the most severe first, in the order of the layers; the gap is None without running statistics."""
+    """Return the findings, the most severe first, in the order of the layers; no gap without running statistics."""
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
@@ -154,7 +154,7 @@ def gap_of(measured: Measured) -> Gap:
 
 
 def _losses(logits: Any, labels: Any) -> Any:
-    """Cross entropy of each sample; outputs that are probabilities already count as such."""
+    """Return the cross entropy of each sample; outputs that are probabilities already count as such."""
     if logits.min() >= 0 and np.allclose(logits.sum(1), 1, atol=1e-3):
         logs = np.log(np.maximum(logits, 1e-30))
     else:
@@ -169,5 +169,5 @@ def _per_sample(values: Any) -> Any:
 
 
 def _is_significant(difference: Any) -> bool:
-    """More than 3 standard errors of a difference in pairs."""
+    """Return whether a difference in pairs is more than 3 standard errors."""
     return float(difference.mean()) > 3 * float(difference.std(ddof=1)) / math.sqrt(len(difference))

@@ -21,7 +21,7 @@ STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-
 
 
 def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
-    """Mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
+    """Return mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
 
     mask (x's shape): the elements that count
     """
@@ -30,7 +30,7 @@ def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
 
 
 def by_set(x: Any, what: str, options: Any, mask: Any = None) -> tuple[Any, Any]:
-    """Mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
+    """Return mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
     mean, var, count = _moments(_sets(x, what, options), None if mask is None else _sets(mask, what, options))
     mean, var = mean[count > 0], var[count > 0]
     return (np.zeros_like(mean), var + mean**2) if what in UNCENTRED else (mean, var)
@@ -55,7 +55,7 @@ def _sets(x: Any, what: str, options: Any) -> Any:
 
 
 def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Mean, variance and count over the last axis, centred before squaring; of no element 0.
+    """Return mean, variance and count over the last axis, centred before squaring; of no element 0.
 
     A few rows at a time: in float64 all of a layer's output would take several times its memory.
     """
@@ -81,7 +81,7 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Mean and variance (C) of all samples together; counts (N, C): of elements in each, alike unless given."""
+    """Return mean and variance (C) of all samples together; counts (N, C): of elements in each, alike unless given."""
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)
@@ -126,7 +126,7 @@ def output_error(spread: float, batch: float) -> float:
 
 
 def mean_and_variance_error(means: Any, variances: Any, batch: float) -> tuple[float, float]:
-    """The error of the mean in standard deviations, and of the variance, relatively; of the median channel."""
+    """Return the error of the mean in standard deviations, and of the variance, relatively; of the median channel."""
     tau, kappa, c = (float(np.median(v)) for v in draws(means, variances))
     return math.sqrt(tau / batch), math.sqrt(max(0.0, kappa / batch + (3 * tau**2 - 2 * c) / batch**2))
 
@@ -160,5 +160,5 @@ def cancels(size: float, slope: float, correlation: float) -> bool:
 
 
 def rms(values: Any) -> float:
-    """The root of the mean square; 0 of nothing."""
+    """Return the root of the mean square; 0 of nothing."""
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if np.size(values) else 0.0

@@ -42,7 +42,7 @@ class Norm:
     folded: tuple[float, float, float] | None = None  # an identity that was folded: see layer_statistics.cancellation
 
     def sampled(self, which: str) -> Any:
-        """The outputs that were kept, in one row."""
+        """Return the outputs that were kept, in one row."""
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
@@ -50,11 +50,11 @@ class Norm:
         return np.concatenate(self.means), np.concatenate(self.variances)
 
     def whole(self) -> tuple[Any, Any]:
-        """Mean and variance (C) of all that came in."""
+        """Return mean and variance (C) of all the layer's inputs."""
         return layer_statistics.merged(*self.moments(), np.concatenate(self.counts) if self.counts else None)
 
     def gap(self) -> float | None:
-        """RMS of (output in E - output in R) over the output's deviation in R; None without running statistics."""
+        """Return the RMS of (output in E - output in R) over the deviation in R; None without running statistics."""
         if self.running is None:
             return None
         e, r = self.sampled("E"), self.sampled("R")

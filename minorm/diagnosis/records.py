@@ -17,7 +17,7 @@ SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that ar
 
 
 def array_of(x: Any) -> Any:
-    """On the CPU, in float32 at least."""
+    """Return x as an array on the CPU, in float32 at least."""
     array = x.detach().cpu().array
     return array if array.dtype in (np.float32, np.float64) else np.asarray(array, np.float32)
 
@@ -78,9 +78,7 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """For a layer behind a bias that changes nothing in evaluation, record the numbers that show whether it was
-        folded into the bias.
-        """
+        """Record whether a layer that changes nothing in evaluation may have been folded into the bias before it."""
         if norm.running is None:
             return
         if self.first:
@@ -91,7 +89,7 @@ class Records:
             self._affine(before, self.before_identities.setdefault(step.name, _affine_of(before)))
 
     def folded(self) -> set[str]:
-        """The normalizations that were folded into what is before them, by what E has shown.
+        """Return the normalizations that were folded into what is before them, by what E has shown.
 
         An export folds all that it can: where one was, the other identities were too, though their means be near 0.
         """
@@ -131,7 +129,7 @@ def _affine_of(step: Step) -> Affine:
 
 
 def _described(step: Step) -> Norm:
-    """The layer of a step: its options from the call, its running statistics from the module that holds them."""
+    """Return the layer of a step: its options from the call, its running statistics from the module that holds them."""
     given, holder = step.options, step.holder
     weight = given.get("weight", given.get("scale"))
     eps, mean, var = given.get("eps"), given.get("running_mean"), given.get("running_var")

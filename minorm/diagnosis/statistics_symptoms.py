@@ -43,7 +43,7 @@ def convention(norm: Norm, framework: str) -> Symptom | None:
 
 
 def _as_written(kept: float, framework: str) -> float:
-    """The momentum that keeps this share of the old statistics."""
+    """Return the momentum that keeps this share of the old statistics."""
     return round(float(1 - kept if framework == "pytorch" else kept), 6)
 
 
@@ -68,7 +68,7 @@ def in_training(norm: Norm) -> Symptom | None:
 
 
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
-    """The running variance of a few values is n / (n - 1) times what the batches were divided by, where N - 1 made it.
+    """Find a running variance of few values, n / (n - 1) times what the batches were divided by, where N - 1 made it.
 
     Var of a batch of B samples is s^2 (1 - tau/B) in the mean: known from the samples, so what the layer holds can be
     told from n / (n - 1) times that, unless the error of the images is too large.
@@ -123,7 +123,7 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
 
 
 def _noise_kept(norm: Norm) -> float:
-    """The variance of an average with this momentum, over that of a batch; 0 in a frozen layer."""
+    """Return the variance of an average with this momentum, over that of a batch; 0 in a frozen layer."""
     if norm.frozen:
         return 0.0
     if norm.momentum is None:
@@ -147,7 +147,7 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """The error of the output; None where no batch has a part in it, or its size is not known."""
+    """Return the error of the output; None where no batch has a part in it, or its size is not known."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))

@@ -188,7 +188,7 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """A copy of an entry of a state: the vectors hold all parameters."""
+        """Return a copy of an entry of a state: the vectors hold all parameters."""
         operation = "LBFGS.load_state_dict"
         if name in _COUNTS:
             check_number(operation, name, value, 0, whole=True)

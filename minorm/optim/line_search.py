@@ -27,7 +27,7 @@ def strong_wolfe(
     at: Callable[[float], Point], start: Point, t: float, *, most: int, reach: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[Point, int]:  # fmt: skip
-    """The point found, and how often `at` was asked: at most `most` times more than once, with t as the first guess.
+    """Return the point found, and how often `at` was called: at most `most` + 1 times, with t as the first guess.
 
     A bracket whose points lie closer than tolerance / reach is not divided, reach the direction's largest number.
     """

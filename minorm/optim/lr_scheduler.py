@@ -217,7 +217,7 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def _at(self, t: int, low: float, high: float, last: float) -> float:
-        """The value at step t of a quantity that has these values at heights 0, 1 and -1."""
+        """Return the value at step t of a quantity that has these values at heights 0, 1 and -1."""
         value = {0: low, 1: high, -1: last}
         start = 0.0
         for phase, end in enumerate(self.ends):

@@ -35,7 +35,7 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; not the functions."""
+        """Return the settings that are numbers or lists of numbers; not the functions."""
         return {name: value for name, value in super()._settings().items() if name not in ("lr_lambdas", "factors")}
 
 
@@ -71,7 +71,7 @@ class MultiplicativeLR(_ByFunction):
         return self._next(t, rates)  # type: ignore[arg-type]
 
     def _factor(self, group: int, t: int) -> float:
-        """The product of the group's function at 1 to t."""
+        """Return the product of the group's function at 1 to t."""
         known = self.factors.setdefault(group, [1.0])
         while len(known) <= t:
             known.append(known[-1] * self.lr_lambdas[group](len(known)))
@@ -190,7 +190,7 @@ class CyclicLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; not scale_fn."""
+        """Return the settings that are numbers or lists of numbers; not scale_fn."""
         return {name: value for name, value in super()._settings().items() if name != "scale_fn"}
 
     def _scale(self, x: float) -> float:

@@ -258,9 +258,7 @@ class Optimizer(Checked):
         return check
 
     def _form(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the facts that must not change after a capture: the number of trained parameters, and the switches of
-        each group.
-        """
+        """Return facts that must not change after a capture: how many parameters train, and the groups' switches."""
         trained = [sum(p.requires_grad for p in each["params"]) for each in self.param_groups]
         return (*trained, *(bool(group.get(name)) for name in ("momentum", "nesterov", "amsgrad")))
 
@@ -293,7 +291,7 @@ class Optimizer(Checked):
         self._places[id(group["params"])] = places
 
     def _plain(self, group: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a group as numbers: a rate that is a Tensor is read."""
+        """Return the settings of a group as numbers: a rate that is a Tensor is read."""
         rate = group.get("lr")
         if not isinstance(rate, Tensor):
             return group
@@ -412,13 +410,13 @@ class Optimizer(Checked):
         completed(take)
 
     def _index(self, key: Any) -> int:
-        """The number of a parameter; a text format has it as a text."""
+        """Return the number of a parameter; a text format has it as a text."""
         if isinstance(key, bool) or not isinstance(key, (int, str, np.integer)) or not str(key).isdecimal():
             raise ValueError(f"{self._name}.load_state_dict: {shown(key)} is no number of a parameter; expected an int")
         return int(key)
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """A copy of a state array in the parameter's type, or the number."""
+        """Return a copy of a state array in the parameter's type, or the number."""
         array = value.array if isinstance(value, Tensor) else value
         if name in _NUMBERS:  # which PyTorch keeps as tensors of one float
             array = array.item() if select.is_array(array) and array.size == 1 else array

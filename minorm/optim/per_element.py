@@ -34,7 +34,7 @@ class Elementwise(Optimizer):
         raise NotImplementedError(f"{self._name} has no move")
 
     def kept(self, group: dict[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
-        """The names of the arrays that a group's settings ask for."""
+        """Return the names of the arrays that a group's settings ask for."""
         return self.names
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:

@@ -63,7 +63,7 @@ class ReduceLROnPlateau(LRScheduler):
         super().__init__(optimizer)
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:  # noqa: ARG002
-        """The rates are what `step` made them."""
+        """Return the rates as `step` has set them."""
         return self.get_last_lr()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]

@@ -70,12 +70,12 @@ class RangeTest:
         return None if self.steepest is None else self.minimum
 
     def plot(self) -> Any:
-        """A figure of matplotlib: loss by learning rate, with the suggestions. ImportError without matplotlib."""
+        """Return a matplotlib figure: loss by learning rate, with the suggestions. ImportError without matplotlib."""
         plots = importlib.import_module("minorm.plots")  # it stands above this room, and needs an extra
         return plots.learning_rates(self)
 
     def _searched(self) -> tuple[int, int]:
-        """The first and the last step between which the loss falls."""
+        """Return the first and the last step between which the loss falls."""
         return math.ceil(FIRST * len(self.rates)), int(np.argmin(self.smoothed))
 
 
@@ -173,7 +173,7 @@ def _shares(optimizer: Optimizer) -> list[float]:
 
 
 def _again(loader: Iterable[Any]) -> Iterator[Any]:
-    """The batches, again and again; those of an iterator, which cannot begin anew, once."""
+    """Yield the batches, again and again; those of an iterator, which cannot begin anew, once."""
     for times in itertools.count():
         batch = None
         for batch in loader:

@@ -74,15 +74,15 @@ class LRScheduler(Checked):
         raise NotImplementedError(f"{self._name} has no _rate")
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
-        """The rate of each group at t, where nothing else changes them."""
+        """Return the rate of each group at t, where nothing else changes them."""
         return [self._rate(t, rate) for rate in initial]
 
     def _follow(self, t: int, rates: list[float]) -> list[float]:
-        """The rates of t, after those in force."""
+        """Return the rates of t, after those in force."""
         return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
-        """The rates of t, where `rates` are in force since t - 1.
+        """Return the rates of t, where `rates` are in force since t - 1.
 
         Where nothing else has set a rate, t and start_lrs decide it, to the same bits after any resuming. Where
         something has, start_lrs becomes what would have led to it.
@@ -100,7 +100,7 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """The first rates that lead to `rates` at t, and which of them are lost.
+        """Return the first rates that lead to `rates` at t, and which of them are lost.
 
         Every schedule is a line in its first rate: rate(t) = offset + slope * start. Where it has come down to eta_min
         the slope is 0, and as in PyTorch it goes on with the rate that the group began with.
@@ -116,7 +116,7 @@ class LRScheduler(Checked):
         return starts, lost
 
     def get_lr(self) -> list[float]:
-        """The rate of each group at `last_epoch`, which a step sets; a subclass may override it."""
+        """Return the rate of each group at `last_epoch`, which a step sets; a subclass may override it."""
         if self.last_epoch == 0:
             return self._rates(0, self.start_lrs)
         return self._follow(self.last_epoch, self.get_last_lr())
@@ -147,12 +147,12 @@ class LRScheduler(Checked):
         return self._asked(t, rates) if self._is_asked else self._next(t, rates)
 
     def _start(self, rates: list[float]) -> list[float]:
-        """The rates of t = 0, where this schedule follows another one that leaves `rates`."""
+        """Return the rates of t = 0, where this schedule follows another one that leaves `rates`."""
         self.start_lrs = list(rates if self._takes_over else self.base_lrs)
         return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
 
     def _after(self, t: int, rates: list[float]) -> list[float]:
-        """The rates of t, after those in force, as step() sets them."""
+        """Return the rates of t, after those in force, as step() sets them."""
         return self._asked(t, rates) if self._is_asked else self._follow(t, rates)
 
     def _go(self, t: int) -> None:
@@ -197,15 +197,15 @@ class LRScheduler(Checked):
         self._put(rates)
 
     def _at_once(self, t: float, rates: list[float]) -> list[float]:
-        """The rates of any t; `rates` are in force."""
+        """Return the rates of any t; `rates` are in force."""
         return self._asked(t, rates) if self._is_asked else self._rates(t, self.base_lrs)  # type: ignore[arg-type]
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group now."""
+        """Return the rate of each group now."""
         return [as_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; everything but the optimizer. `last_lrs` are the rates in force."""
+        """Return the state as numbers and lists of numbers, without the optimizer; `last_lrs`: the rates in force."""
         return {**self._settings(), "last_lrs": self.get_last_lr()}
 
     def _settings(self) -> dict[str, Any]:

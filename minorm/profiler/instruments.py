@@ -83,7 +83,7 @@ def _below(kind: Any) -> Iterator[Any]:
 
 
 def _timed(recorder: Recorder, event: Event, array: Any, work: Callable[[], Any]) -> Any:
-    """What `work` returns; the event ends with it, and has its time on the GPU where the array lies on one."""
+    """Run `work`, and return its result; the event ends with it, and has its GPU time if the array lies on a GPU."""
     start = recorder.mark(array)
     try:
         return work()

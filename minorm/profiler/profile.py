@@ -117,7 +117,7 @@ class profile:  # noqa: N801  PyTorch's name
         group_by_layer="True sums by layer, forward and backward, in place of operations",
     )
     def key_averages(self, group_by_input_shape: bool = False, group_by_layer: bool = False) -> EventList:
-        """The sums by operation, or by layer; `print(prof.key_averages().table(sort_by="self_cpu_time_total"))`.
+        """Return the sums by operation, or by layer; `print(prof.key_averages().table(sort_by="self_cpu_time_total"))`.
 
         The self times of all rows add up to the time of the profile.
         """
@@ -132,7 +132,7 @@ class profile:  # noqa: N801  PyTorch's name
         return EventList(found, recorder.ended / 1000, gpu, self.profile_memory)
 
     def summary(self) -> str:
-        """One sentence about the largest: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
+        """Return one sentence about the largest: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
         rows = self.key_averages(group_by_layer=True)
         name = "self_device_time_total" if rows.gpu else "self_cpu_time_total"
         whole = sum(getattr(row, name) for row in rows) or 1.0
@@ -154,7 +154,7 @@ class profile:  # noqa: N801  PyTorch's name
 
 
 def _checked(activities: Any) -> set[ProfilerActivity]:
-    """The activities as a set; TypeError for others, RuntimeError for a GPU that is not there."""
+    """Return the activities as a set; TypeError for others, RuntimeError for a GPU that is not there."""
     there = cuda.is_available()
     if activities is None:
         return {*ProfilerActivity} if there else {ProfilerActivity.CPU}

@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def check(name: str, model: Any, batches: Any) -> None:
-    """TypeError unless these are a model of prepare_qat and several batches."""
+    """Raise TypeError unless these are a model of prepare_qat and several batches."""
     if not isinstance(model, QATModel):
         raise TypeError(f"{name}: model is a {type(model).__name__}; expected what prepare_qat returns")
     if isinstance(batches, Tensor):

@@ -78,7 +78,7 @@ class _Powers:
 def measure_noise(
     model: QATModel, batches: Sequence[Tensor], score: Callable[[list[Tensor]], float] | None = None
 ) -> list[LayerNoise]:
-    """A row a convolution or linear layer, in the order in which they run.
+    """Return a row for each convolution or linear layer, in the order in which they run.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -158,7 +158,7 @@ class _Gaps(Interception):
 
 @documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
-    """The relative error between the two forms of each folded BatchNorm, in floats, by its path:
+    """Return the relative error between the two forms of each folded BatchNorm, in floats, by its path:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 

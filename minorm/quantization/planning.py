@@ -85,7 +85,7 @@ def _check_paths(model: Module, exclude: tuple[str, ...]) -> None:
 
 
 def bounds(step: Step) -> tuple[float | None, float | None]:
-    """The bounds of a step that clips."""
+    """Return the bounds of a step that clips."""
     given = step.arguments
     if step.target is elementwise.Clip:
         return given["low"], given["high"]
@@ -95,7 +95,7 @@ def bounds(step: Step) -> tuple[float | None, float | None]:
 
 
 def numbered(wish: str, is_taken: Callable[[str], bool]) -> str:
-    """The name, or the first of name_2, name_3 ... that is not taken."""
+    """Return the name, or the first of name_2, name_3 ... that is not taken."""
     names = itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(2)))
     return next(name for name in names if not is_taken(name))
 
@@ -156,9 +156,7 @@ class _Planner:
         return self._is_computed(step.arguments["x"], step)
 
     def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
-        """Return whether a tensor is an input or a computed result; the result of a passing step counts as its argument
-        does.
-        """
+        """Return whether a tensor is an input or a computed result; a passing step's result counts as its argument."""
         if id(tensor) not in reader.makers:
             return id(tensor) in self.inputs
         step = self.steps[reader.makers[id(tensor)]]
@@ -175,7 +173,7 @@ class _Planner:
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """The step that reads the result of step i, if it is of the wanted kind and nothing else has that result."""
+        """Return the step that reads the result of step i, if it is of the wanted kind and the only reader."""
         readers = self.readers.get(i, [])
         if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None
@@ -209,7 +207,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """The site behind step i, at that Tensor of its result; a new one if it has none yet."""
+        """Return the site behind step i, at that Tensor of its result; a new one if it has none yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
@@ -219,7 +217,7 @@ class _Planner:
         return step.outputs[place]
 
     def _weight_key(self, name: str) -> str:
-        """The key of a weight: its name with _ for each dot, and another number where two names become one."""
+        """Return the key of a weight: its name with _ for each dot, and another number where two names become one."""
         known = next((key for key, other in self.plan.weights.items() if other == name), None)
         if known is not None:
             return known

@@ -39,12 +39,12 @@ class Interception:
         self.plan, self.place = plan, 0
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """A public function of the model."""
+        """Compute a public function of the model, and round its result."""
         step = self._next(function)
         return self.finish(step, self.compute(step, function, arguments))
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:  # noqa: ARG002
-        """An operator of the model."""
+        """Round the result of an operator of the model."""
         return self.finish(self._next(function), result)
 
     def changed(self, tensor: Tensor) -> None:
@@ -59,7 +59,7 @@ class Interception:
         return round_parts(result, step.outputs, self.rounded)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """An activation, rounded."""
+        """Return an activation, rounded."""
         raise NotImplementedError
 
     def _next(self, target: Any) -> Step:
@@ -85,7 +85,7 @@ class Rounded(Interception):
         self.waiting: dict[int, tuple[Tensor | None, Any]] = {}
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Convolutions with rounded weights; a folded BatchNorm."""
+        """Compute convolutions with rounded weights, and folded BatchNorms."""
         if step.weight:
             return self._weighted(step, function, arguments)
         if step.folded and (self.running or not arguments["training"]):
@@ -125,7 +125,7 @@ class Rounded(Interception):
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """A bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if it needs them."""
+    """Return a bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if needed."""
     if step is None:
         return bias
     scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)
@@ -174,7 +174,7 @@ class QATModel(Module):
         return self.plan.weights
 
     def weight_of(self, step: Step) -> Parameter:
-        """The weight that a step reads."""
+        """Return the weight that a step reads."""
         return self.model.get_parameter(self.names[str(step.weight)])
 
     @property

@@ -102,7 +102,7 @@ class QuantizedModel(Module):
 
 
 def _moved(value: Any, device: Any) -> Any:
-    """A Tensor, or those in a tuple, list or dict, on another device."""
+    """Return a Tensor, or those in a tuple, list or dict, on another device."""
     return mapped(value, Tensor, lambda tensor: tensor.to(device))
 
 
@@ -127,7 +127,7 @@ class _Folds(Interception):
 
 @documented({}, model="a model of `prepare_qat`, trained; it stays as it is")
 def convert(model: QATModel) -> QuantizedModel:
-    """The int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
+    """Return the int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
 
     It computes in integers, equal to those of onnxruntime where that runs its integer kernels, and `minorm.onnx.export`
     writes it with QuantizeLinear and DequantizeLinear. RuntimeError where no batch has passed in training, for

@@ -83,7 +83,7 @@ class _Watcher:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """The Tensors in a result or in arguments."""
+    """Return the Tensors in a result or in arguments."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):
@@ -92,7 +92,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """A Tensor, or what holds several, with those rounded whose places `sites` names; tensors_of has their order."""
+    """Return a Tensor, or several, with those rounded whose places `sites` names, in the order of tensors_of."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
 def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
-    """The optimizer; weights decay, but not biases and the scales and biases of normalizations.
+    """Return the optimizer; weights decay, but not biases and the scales and biases of normalizations.
 
     With `layer_decay` the first group is the head's, and the rate of those behind it falls with the distance.
     """
@@ -36,7 +36,7 @@ def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None =
 
 
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
-    """The learning rate as a function of the steps done, of `steps` in all; None for a constant one.
+    """Return the learning rate as a function of the steps done, of `steps` in all; None for a constant one.
 
     It rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
     which all but the head is frozen, and those after them, have a schedule each, as two runs would.
@@ -52,7 +52,7 @@ def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
 
 
 def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps: int, warm: int) -> Any:
-    """A schedule of so many steps, `warm` of them to rise to these rates; None for a constant one."""
+    """Return a schedule of so many steps, `warm` of them to rise to these rates; None for a constant one."""
     schedules = optim.lr_scheduler
     if settings.schedule == "onecycle":
         rise = warm / steps if warm else 0.25
@@ -85,7 +85,7 @@ def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
 
 
 def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> nn.Module:
-    """The model, as these settings train it: with `qat` it is rounded as its int8 form will be."""
+    """Return the model, as these settings train it: with `qat` it is rounded as its int8 form will be."""
     if settings.qat == "none":
         return model
     device = next(model.parameters()).device
@@ -103,7 +103,7 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def first_frozen(epochs: int) -> int:
-    """The first epoch with frozen statistics, counted from 0; the one before it gives activations their scales."""
+    """Return the first epoch with frozen statistics, counted from 0; activations get their scales in the one before."""
     return max(1, math.ceil(epochs * (1 - FROZEN)))
 
 

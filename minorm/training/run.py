@@ -157,8 +157,8 @@ class Run:
         epochs: int | None = None,
         graph: bool = True,
     ) -> Run:
-        """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
-        any number of processes.
+        """Return the run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried
+        by any number of processes.
 
         model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
         trust         whether the copy of that file in `out` may be run, where `model` is None
@@ -196,7 +196,7 @@ class Run:
 
     @staticmethod
     def settings_of(out: str) -> Settings:
-        """The settings of the run in folder `out`; ValueError where its checkpoint is none of a Run."""
+        """Return the settings of the run in folder `out`; ValueError if a Run did not write its checkpoint."""
         file = os.path.join(out, CHECKPOINT)
         return saved.settings(saved.read_run(file), file)
 
@@ -301,7 +301,7 @@ class Run:
         return Row(row, images_per_second=train.images_per_second)
 
     def _train(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Score:
-        """One epoch."""
+        """Train one epoch."""
 
         def follow(score: Score) -> None:
             if self.average is not None:

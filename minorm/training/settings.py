@@ -192,7 +192,7 @@ class Settings:
 
 
 def numbers(text: str) -> list[float] | None:
-    """The numbers in "0.5,0.4,0.3"; None where there is something else."""
+    """Return the numbers in "0.5,0.4,0.3"; None where there is something else."""
     try:
         found = [float(part) for part in text.split(",")] if text else []
     except ValueError:

@@ -52,7 +52,7 @@ class BatchNormWatch(Callback):
         return list(self._modules)
 
     def momentum(self, name: str) -> float:
-        """The share of the old running value that the layer keeps."""
+        """Return the share of the old running value that the layer keeps."""
         return float(self._modules[name].momentum)
 
     def step(self) -> None:

@@ -37,7 +37,7 @@ def array(tensor: Any) -> Any:
 
 
 def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
-    """A Tensor of ours as one of PyTorch's; `dtype` is that of floats, None leaves theirs."""
+    """Return a Tensor of ours as one of PyTorch's; `dtype` is that of floats, None leaves theirs."""
     torch: Any = sys.modules["torch"]
     given = x.detach().cpu().array
     found = torch.from_numpy(np.array(given, np.float32 if given.dtype == bfloat16 else given.dtype))

@@ -38,7 +38,7 @@ class TorchModel:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Modes, buffers and random numbers are as before afterwards."""
+        """Restore modes, buffers and random numbers after the block."""
         training = [(module, module.training) for module in self.model.modules()]
         buffers = [(buffer, buffer.detach().clone()) for buffer in self.model.buffers()]
         try:
@@ -68,16 +68,16 @@ class TorchModel:
             module.training = False
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """`see` is told of every step, as of one of ours."""
+        """Call `see` for every step, in the same form as for a model of minorm."""
         kept = self.kept if self.batch_statistics else None
         return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()
 
     def tensor(self, x: Tensor) -> Any:
-        """On the model's device, floats in the type of its parameters."""
+        """Return x on the model's device, floats in the type of its parameters."""
         return arrays.tensor(x, self.device, self.dtype)
 
     def run(self, x: Tensor) -> Tensor:
-        """The first output, or the `logits` that it has."""
+        """Return the first output, or the `logits` that it has."""
         try:
             y = self.model(self.tensor(x))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -117,7 +117,7 @@ def _has_mode(module: Any) -> bool:
 
 
 def _check(model: Any, tensors: list[Any]) -> None:
-    """TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
+    """Raise TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
     for name, module in model.named_modules():
         if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
             raise TypeError(

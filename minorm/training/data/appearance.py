@@ -21,7 +21,7 @@ SIDES = {"left", "right"}
 
 
 def shorter_side(train: Subset) -> int | None:
-    """The median of the pictures' shorter sides, in pixels; None where no size can be read."""
+    """Return the median of the pictures' shorter sides, in pixels; None where no size can be read."""
     sides = []
     for path in map(train.dataset.path, _sample(train, MEASURED)):
         try:
@@ -60,6 +60,6 @@ def _spreads(train: Subset) -> Iterator[float]:
 
 
 def _sample(train: Subset, most: int) -> Sequence[int]:
-    """Places in the folder."""
+    """Return places in the folder, spread evenly."""
     places = np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)
     return [int(place) for place in train.indices[places]]

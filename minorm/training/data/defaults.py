@@ -112,7 +112,7 @@ def _batch_size(images: int) -> tuple[int, str]:
 
 
 def _by_appearance(train: Subset, image_size: int | None) -> Chosen:
-    """Size and transforms; `image_size` is the size that the user wants."""
+    """Return size and transforms; `image_size` is the size that the user wants."""
     found, size = Chosen(), Settings.image_size if image_size is None else image_size
     if image_size is None and (side := appearance.shorter_side(train)) is not None:
         size = max((size for size in SIZES if size <= side), default=SIZES[0])

@@ -21,7 +21,7 @@ LONGEST = 1 << 20  # characters of an entry that is read as Python writes it
 
 
 def description(found: Preprocessing) -> dict[str, str]:
-    """Classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
+    """Return classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
     scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
     return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
 
@@ -58,7 +58,7 @@ def of_input(model: Any) -> Preprocessing | None:
 
 
 def classes(metadata: Mapping[str, Any]) -> list[str]:
-    """The names of classes; none where the file says something else."""
+    """Return the names of classes; none where the file says something else."""
     try:
         found = json.loads(metadata.get(CLASSES, "[]"))
     except (TypeError, ValueError, RecursionError):
@@ -70,7 +70,7 @@ def classes(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _literal(metadata: Mapping[str, Any], key: str) -> Any:
-    """An entry that is a literal of Python, read without running code; None where there is no such."""
+    """Return an entry that is a literal of Python, read without running code; None where there is no such."""
     text = metadata.get(key)
     if not isinstance(text, str) or len(text) > LONGEST:
         return None

@@ -41,7 +41,7 @@ def _known(dataset: Any) -> dict[str, Any]:
 
 
 def digest(dataset: Any) -> str | None:
-    """SHA-256 of what the dataset holds, None where that cannot be told without reading all of it."""
+    """Return the SHA-256 of the dataset's contents, None if that would mean reading all of it."""
     found = hashlib.sha256()
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if isinstance(inner, ImageFolder):
@@ -57,12 +57,12 @@ def digest(dataset: Any) -> str | None:
 
 
 def packed(names: list[str]) -> Any:
-    """Names of files as an array of bytes, which takes no more than it says when it is read."""
+    """Return the names of files as an array of bytes, which takes no more than it says when it is read."""
     return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
 
 
 def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
-    """The names of a part's files; None where it has none."""
+    """Return the names of a part's files; None where it has none."""
     if FILES not in entry:
         return None
     raw = np.asarray(entry[FILES]).tobytes()
@@ -70,9 +70,7 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """Read the images' description in a checkpoint; an older one has the number in its loader's state, without
-    validation.
-    """
+    """Read the images' description in a checkpoint; an older one has only its loader's number of images."""
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -110,9 +108,7 @@ def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """Say what has changed, one sentence for each part: `1,438 training images then, 1,500 now`; with names if
-    known.
-    """
+    """Say what has changed, one sentence a part: `1,438 training images then, 1,500 now`; with names if known."""
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]
@@ -140,7 +136,7 @@ def _some(names: list[str]) -> str:
 
 
 def _names(dataset: Any) -> list[str] | None:
-    """The files of a folder of pictures, or of a part of it."""
+    """Return the files of a folder of pictures, or of a part of it."""
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if not isinstance(inner, ImageFolder):
         return None

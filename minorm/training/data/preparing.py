@@ -112,16 +112,14 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Return the Preprocessing of the training images; mean and std of your own arrays are measured, unless the
-    settings say them.
-    """
+    """Return the training images' Preprocessing; your own arrays are measured. Mean and std in the settings count."""
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
 
 
 def _by_channel(settings: Settings, name: str, channels: int) -> list[float]:
-    """The numbers of a setting, one a channel; none where it says none."""
+    """Return the numbers of a setting, one for each channel; an empty list if it has none."""
     values = numbers(getattr(settings, name)) or []
     if values and len(values) not in (1, channels):
         raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
@@ -148,7 +146,7 @@ def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
 
 
 def names_of(name: str) -> list[str]:
-    """The classes of a set that comes with its labels."""
+    """Return the classes of a set that comes with its labels."""
     return NAMES.get(name, "0 1 2 3 4 5 6 7 8 9").split()
 
 
@@ -231,14 +229,14 @@ class Mixed:
 
 
 def mixed(settings: Settings, loader: DataLoader, classes: int) -> Any:
-    """The loader, or a Mixed one where the settings ask for it."""
+    """Return the loader, or a Mixed one where the settings ask for it."""
     if settings.mixup:
         return Mixed(loader, data.MixUp(settings.mixup, classes))
     return Mixed(loader, data.CutMix(settings.cutmix, classes)) if settings.cutmix else loader
 
 
 def folder_of(dataset: Any) -> ImageFolder | None:
-    """The folder that a dataset reads from, if it is one of pictures."""
+    """Return the folder that a dataset reads from, if it is one of pictures."""
     inner = dataset.dataset if isinstance(dataset, Subset) else dataset
     return inner if isinstance(inner, ImageFolder) else None
 
@@ -257,7 +255,7 @@ def balanced(labels: Array, classes: int) -> Array:
 
 
 def _measured(train: Any) -> tuple[list[float], list[float]]:
-    """Mean and deviation of each channel, in float64, over 1,000 images at a time."""
+    """Return mean and deviation of each channel, in float64, over 1,000 images at a time."""
     sums: list[Array] = []
     count = 0
     for start in range(0, len(train), 1000):

@@ -31,13 +31,13 @@ class Row(dict[str, Any]):
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Row:
-        """The row of a file, which may have the names of before."""
+        """Return the row of a file, which may have older names."""
         new = {old: new for new, old in EARLIER.items()}
         return cls({new.get(name, name): value for name, value in found.items()})
 
 
 def log(history: Sequence[Row]) -> str:
-    """The scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
+    """Return the scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
 
     A missing number, such as an accuracy without classes as targets, is an empty field.
     """

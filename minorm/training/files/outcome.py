@@ -55,7 +55,7 @@ class Outcome:
         return found
 
     def worst(self, count: int) -> Array:
-        """Rows of the images with the largest losses, the largest first; those that are right are left out."""
+        """Return rows of the images with the largest losses, the largest first; those that are right are left out."""
         order = np.argsort(-self.losses, kind="stable")
         return order[self.predicted[order] != self.labels[order]][:count]
 
@@ -82,13 +82,13 @@ def softmax(logits: Array) -> Array:
 
 
 def clipped(name: str, most: int = 18) -> str:
-    """A class's name where there is room for so many characters, and as it can be shown."""
+    """Return a class's name as it can be shown, cut to `most` characters."""
     shown = printable(name)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def pixels(dataset: Any, index: int) -> Array:
-    """An image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
+    """Return an image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
     given = dataset[index][0]
     image = np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given)
     low, high = float(image.min()), float(image.max())
@@ -98,7 +98,7 @@ def pixels(dataset: Any, index: int) -> Array:
 
 
 def readable(dataset: Any) -> Iterator[int]:
-    """Places in the dataset, without those of broken files."""
+    """Yield places in the dataset, without those of broken files."""
     folder = folder_of(dataset)
     for index in range(len(dataset)):
         if folder is None or not folder.broken or folder.path(int(dataset.indices[index])) not in folder.broken:

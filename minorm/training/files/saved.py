@@ -87,7 +87,7 @@ def initial(saved: Mapping[str, Any]) -> Initial | None:
 
 
 def taken(path: str, part: str, take: Callable[[], Any]) -> None:
-    """take(), which gives an object its part of the checkpoint; ValueError where that is another's."""
+    """Call take(), which gives an object its part of the checkpoint; ValueError where that is another's."""
     try:
         take()
     except (ValueError, *BROKEN) as error:
@@ -96,7 +96,7 @@ def taken(path: str, part: str, take: Callable[[], Any]) -> None:
 
 
 def _check_one_model(setting: str, name: str, path: str) -> None:
-    """Settings and facts name the same model; the facts of before there were copies have the file's folder."""
+    """Check that settings and facts name the same model; facts of older runs, without copies, include the folder."""
     if setting != os.path.basename(name):
         raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
 

@@ -104,7 +104,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
 )
 @checked
 def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
-    """The share of samples whose class is among the k with the highest scores; with k=1 the accuracy.
+    """Return the share of samples whose class is among the k with the highest scores; with k=1 the accuracy.
 
     Example:
         >>> mn.training.top_k_accuracy_score([0, 1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
@@ -184,7 +184,7 @@ def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Arra
 
 
 def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array, Array]:
-    """The arguments as arrays of N and N x classes; ValueError where they do not fit together."""
+    """Return the arguments as arrays of N and N x classes; ValueError where they do not fit together."""
     true, scores = _labels(operation, "y_true", y_true), _numbers(operation, "y_score", y_score)
     if scores.ndim != 2 or not scores.size:
         raise ValueError(f"{operation}: y_score.shape is {scores.shape}; expected N x classes, a score for each class")
@@ -197,7 +197,7 @@ def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array,
 
 
 def _area(positive: Array, scores: Array) -> float:
-    """The sum of the positives' ranks, less its smallest value, over all pairs."""
+    """Return the sum of the positives' ranks, less its smallest value, over all pairs."""
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal scores
     ours, others = int(positive.sum()), int((~positive).sum())

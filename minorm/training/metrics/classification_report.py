@@ -107,7 +107,7 @@ class ClassificationReport:
         }
 
     def shown(self) -> list[ClassRow]:
-        """The classes in order; of many those with the lowest f1."""
+        """Return the classes in order; of many those with the lowest f1."""
         if len(self.classes) <= LINES:
             return self.classes
         known = [row for row in self.classes if row.support or row.predicted]
@@ -131,7 +131,7 @@ class ClassificationReport:
         return said
 
     def table(self) -> list[str]:
-        """A line for each class that is shown, and the two averages."""
+        """Return a line for each class that is shown, and the two averages."""
         averages = {f"{name} average": getattr(self, name) for name in AVERAGES}
         names = [clipped(row.name, LETTERS) for row in self.shown()]
         width = max(map(len, ("class", *averages, *names)))
@@ -211,7 +211,7 @@ def classification_report(
 
 
 def scores_of(labels: Array, probabilities: Array, names: Sequence[str], k: int = 5) -> ClassificationReport:
-    """The report on arrays; classes have their numbers where there is not a name for each."""
+    """Return the report on arrays; classes have their numbers where there is not a name for each."""
     fitting = names if len(names) == probabilities.shape[1] else None
     return classification_report(labels, probabilities, target_names=fitting, k=k)
 

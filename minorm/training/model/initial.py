@@ -63,7 +63,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
     """Give the model the tensors of a file, or of a run's folder, that fit by name and shape.
 
     anew   names of tensors that are not taken though they may fit
-    notes  what there is to say of them
+    notes  further lines for the user
 
     ValueError, and the model is as it was, if none of its parameters is among them.
     """
@@ -86,7 +86,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
-    """The arrays of a .safetensors, .npz or .pt file by name; ValueError, in the name of `command`, if it has none."""
+    """Return the arrays of a .safetensors, .npz or .pt file by name; ValueError, naming `command`, if it has none."""
     if is_graph(path):
         return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
@@ -111,7 +111,7 @@ def _is_float(tensor: Any) -> bool:
 
 
 def _some(state: Mapping[str, Any]) -> str:
-    """The first names, with their shapes."""
+    """Return the first names, with their shapes."""
     said = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
     return ", ".join(said) + (f" and {len(state) - 3:,} more" if len(state) > 3 else "")
 

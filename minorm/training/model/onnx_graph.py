@@ -42,7 +42,7 @@ class Graph:
     def read(
         cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
     ) -> Graph:
-        """The file at the path; copied: it is a run's copy, and no symbolic link."""
+        """Read the file at the path; copied: it is a run's copy, and no symbolic link."""
         from minorm.onnx.loading.exchange import classifier
 
         with opening.regular(path, "init", follow=not copied):
@@ -86,7 +86,7 @@ class Graph:
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
-        """The network; ValueError where it cannot take such images, or no head is found."""
+        """Return the network; ValueError where it cannot take such images, or no head is found."""
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
@@ -96,7 +96,7 @@ class Graph:
 
 
 def arrays(path: str) -> dict[str, Any]:
-    """The weights and running statistics of a file by name."""
+    """Return the weights and running statistics of a file by name."""
     from minorm.onnx.loading import load
 
     return {name: tensor.cpu().numpy() for name, tensor in load.load(path).state_dict().items()}

@@ -36,7 +36,7 @@ class Code:
 
     @classmethod
     def read(cls, model: str, copied: bool = False) -> Code:
-        """What `FILE.py:FUNCTION` names; copied: the file is a run's copy, and no symbolic link.
+        """Read the function that `FILE.py:FUNCTION` names; copied: the file is a run's copy, and no symbolic link.
 
         ValueError for a file of more than limits.CODE bytes.
         """

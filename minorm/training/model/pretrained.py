@@ -36,7 +36,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, given: str, max_bytes: int | None = None, external_root: str | None = None) -> Pretrained:
-        """The file, or that of a run's folder; nothing in it is run."""
+        """Read the file, or that of a run's folder; nothing in it is run."""
         path = weights_file(given)
         if is_graph(path):
             graph = Graph.read(path, max_bytes, external_root)

@@ -44,14 +44,14 @@ class Layers:
         self._weights = [f"{names[id(p)]} {p.shape}" for layer in layers for p in layer if p.ndim > 1]
 
     def check_head(self, wish: str) -> None:
-        """ValueError where there is no head. wish: the setting that needs one."""
+        """Raise ValueError where there is no head. wish: the setting that needs one."""
         if not self.head:
             raise ValueError(f"{wish} needs the head, and none was found: looked for the last layer that runs, with a "
                              "matrix or a 1x1 kernel as its weight; the last weights are "
                              f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
 
     def by_depth(self) -> list[list[Parameter]]:
-        """The head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
+        """Return the head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
         count = min(GROUPS, len(self.body))
         groups: list[list[Parameter]] = [[] for _ in range(count)]
         for place, layer in enumerate(reversed(self.body)):

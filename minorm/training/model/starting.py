@@ -38,7 +38,7 @@ def weights_of(init: str | None, code: Any) -> str | None:
 
 
 def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str | None) -> Layers | None:
-    """The layers, where something depends on them."""
+    """Return the layers, if something depends on them."""
     if init is None and not settings.frozen_epochs and settings.layer_decay == 1:
         return None
     layers = Layers(model, found.channels, found.size)
@@ -105,7 +105,7 @@ def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> 
 
 
 def _classes(path: str) -> list[str]:
-    """The names of the classes that the model of a file was trained for, where the file is a run's."""
+    """Return the names of the classes that the model of a file was trained for, where the file is a run's."""
     if not path.endswith(".safetensors") or checkpoint.TREE not in checkpoint.load_metadata(path):
         return []
     said = checkpoint.load_training(path).get("preprocessing")

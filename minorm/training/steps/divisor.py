@@ -61,7 +61,7 @@ class _Options:
 
 
 def _weight_of_labels(labels: Tensor, weight: Tensor | None, ignore_index: int) -> float:
-    """The sum of the labels' class weights, or their number. Labels that are no class are for the loss to name."""
+    """Return the sum of the labels' class weights, or their number. The loss reports labels outside the classes."""
     kept = labels != ignore_index
     if weight is None or not weight.numel():
         return int(kept.sum().item())

@@ -100,7 +100,7 @@ class TTA(Module):
 
 
 def checked_views(views: str) -> list[str]:
-    """The names in a text with commas; ValueError for one that is unknown or there twice."""
+    """Return the names in a text with commas; ValueError for one that is unknown or there twice."""
     names = [name.strip() for name in views.split(",")]
     if len({*names}) < len(names) or not {*names} <= VIEWS.keys():
         raise ValueError(f"TTA: views is {views!r}; expected {', '.join(VIEWS)}, each once, with commas between them")
