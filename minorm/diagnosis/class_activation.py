@@ -118,9 +118,7 @@ def _flat(calls: list[Call]) -> Iterator[Call]:
 
 
 def _are_maps(y: Tensor) -> bool:
-    """Return whether y is feature maps: with more than one place, unlike a squeeze's averages, and a graph, unlike
-    weights.
-    """
+    """Return whether y is feature maps: more than one place, unlike a squeeze's averages, and a graph, not weights."""
     return y.ndim == 4 and y.shape[2] * y.shape[3] > 1 and y.requires_grad
 
 

@@ -40,9 +40,7 @@ def evaluation(model: Module) -> None:
 
 
 def reference(model: Module, kept: Collection[str] = ()) -> None:
-    """Do the same, but let normalizations with running statistics take those of the batch, except in the layers
-    `kept`.
-    """
+    """Do the same, but let layers with running statistics take those of the batch, except the layers `kept`."""
     model.eval()
     for name, module in model.named_modules():
         if name not in kept and holds_statistics(module):

@@ -15,9 +15,7 @@ USUAL_BATCH = 32  # where it is not known with which one a model trains
 
 
 def untouched(norm: Norm, measured: Measured) -> Symptom | None:
-    """Find running statistics that are still 0 and 1. On random images no harm can be seen: a trained scale tells
-    instead.
-    """
+    """Find running statistics that are still 0 and 1. Random images show no harm: a trained scale tells instead."""
     if norm.running is None:
         return None
     mean, var = norm.running

@@ -81,9 +81,7 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Return the lowest place, within bounds, of the cubic through both points with their slopes; the middle of the
-    bounds if it has none.
-    """
+    """Return where the cubic through both points with their slopes is lowest within bounds; their middle if nowhere."""
     left, right = (a, b) if a.t <= b.t else (b, a)
     low, high = bounds
     middle = (low + high) / 2

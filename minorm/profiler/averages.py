@@ -193,9 +193,7 @@ def _summed(
 
 
 def _begins(event: Event) -> bool:
-    """Return whether an event is a call of its layer, or an operation of a backward pass, which has no calls of
-    layers.
-    """
+    """Return whether an event is a call of its layer, or an operation of a backward pass, without calls of layers."""
     return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
 
 

@@ -79,8 +79,7 @@ ALL = "all"  # of `freeze`: to the end
 )
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a training run; the defaults train the digits in a second. `choose_settings` chooses defaults
-    that fit the images.
+    """The settings of a run; the defaults train the digits in a second. `choose_settings` fits them to the images.
 
     ValueError for a setting of another type or outside its range, which it names.
 

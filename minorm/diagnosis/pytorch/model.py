@@ -89,9 +89,7 @@ class TorchModel:
         return Tensor(arrays.array(y))
 
     def drifting(self) -> set[str]:
-        """Return the layers in training mode with a momentum that is not 0, and with parameters that require no
-        grad.
-        """
+        """Return the layers in training mode with a momentum other than 0, and with parameters that require no grad."""
         modules = dict(self.model.named_modules())
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 

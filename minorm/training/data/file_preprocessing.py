@@ -39,8 +39,7 @@ def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
 
 
 def of_input(model: Any) -> Preprocessing | None:
-    """Return defaults for a model without a description: pixels from 0 to 1, its input's size and channels, numbered
-    classes.
+    """Return a model's defaults without a description: pixels from 0 to 1, its input's size, numbered classes.
 
     Classes that it names have their names, and where height and width are free, `imgsz` may say them.
     """

@@ -1,6 +1,4 @@
-"""Compare an accuracy with always guessing the largest class of the same images, which is right for that class's
-share.
-"""
+"""Compare an accuracy with always guessing the images' largest class, which is right for that class's share."""
 
 from __future__ import annotations
 

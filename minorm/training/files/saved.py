@@ -159,9 +159,7 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Return whether the value is that int: a file may hold an array in its place, which is equal to nothing and
-    everything.
-    """
+    """Return whether the value is that int: a file may hold an array, which is equal to nothing and everything."""
     return type(value) is int and value == number
 
 

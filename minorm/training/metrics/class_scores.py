@@ -65,8 +65,7 @@ def precision_recall_fscore_support(
 )
 @checked
 def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -> Any:
-    """Return the probability that a sample of a class scores higher for it than one of another class; a tie counts
-    half.
+    """Return the probability that a sample of a class scores higher for it than one of another; a tie counts half.
 
     That is the area under the ROC curve, of each class against the rest. It is NaN for a class that no sample or every
     sample has; such a class is left out of the averages, and with no other class they are NaN.
@@ -151,8 +150,7 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 )
 @checked
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
-    """Return the distance of probabilities from the shares that are right: sum over bins of n_b / N * |prob_true -
-    prob_pred|.
+    """Return how far probabilities are from the right shares: sum over bins of n_b / N * |prob_true - prob_pred|.
 
     Example:
         >>> round(mn.training.expected_calibration_error([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2), 3)

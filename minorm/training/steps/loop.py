@@ -178,9 +178,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
 
 
 def _is_a_part(loader: Iterable[Any]) -> bool:
-    """Return whether each rank's loader holds a part of the data. A rank that reads all of it needs no other rank's
-    score.
-    """
+    """Return whether each rank's loader holds a part of the data. A rank that reads all of it needs no other score."""
     if not isinstance(loader, DataLoader):
         return True
     return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
