@@ -66,7 +66,8 @@ One of your own lies in another folder, under shorter names (see own); all else 
    cannot be followed is "not tried". tests/labs/checks/ways/ways_labNN.py has honest ways and cheats for each task.
 
    `digits_network.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})`
-   grades the student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.
+   grades the student's test_ functions; an implementation is a dict of functions, which get and return what `wire`
+   carries.
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
    markers and line styles differ as well. A title says what is plotted and does not give the result; axes have names
@@ -81,8 +82,8 @@ One of your own lies in another folder, under shorter names (see own); all else 
    makes each of them, written in another way.
 
 7. tests/labs/checks/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose.
-   Solutions and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of docs/labs.md,
-   and rows in mistakes.md, where hints come from.
+   Solutions and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of
+   docs/labs.md, and rows in mistakes.md, where hints come from.
 
 8. minorm/labs/checks/variants/labNN_name.py, if the lab varies: `V = Variants(...)`, a table of names and values, each
    with the pieces of the solution's text that say it. `Lab(..., variants=V)`; checks, planted bugs and mistakes read

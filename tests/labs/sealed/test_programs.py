@@ -62,7 +62,7 @@ def test_the_walls_of_compilers_hold(without: tuple[str, ...]) -> None:
     around = finding.find(without)
     if around.writes:
         attacks = {language: compile_process.attack(around, names) for language, names in compiler.PROGRAMS.items()}
-        assert attacks == dict.fromkeys(compiler.PROGRAMS, {"succeeded": []})
+        assert attacks == {language: {"succeeded": []} for language in compiler.PROGRAMS}
 
 
 @needs_gcc
