@@ -90,7 +90,7 @@ class RangeTest:
     end_lr="the rate of the last step",
     num_iter="how many steps, at least 10",
     smoothing="the share of the old average that is kept, 0 to 1",
-    diverge_threshold="the test ends when the smoothed loss is this many times its smallest value; with math.inf, never",
+    diverge_threshold="the test ends when the smoothed loss is this many times its smallest value; for math.inf, never",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
 )
 def lr_finder(
