@@ -13,7 +13,7 @@ EACH = {
     "cli/test_train.py::test_mnist_files_train_every_model": 5,
     "cli/views/test_check_page.py::test_names_are_escaped": 7,
     "data/test_folder.py::test_20_000_names_are_quick_and_take_no_pictures_into_memory": 0,
-    "diagnosis/test_explaining.py::test_the_words_are_filled_in": 7,
+    "diagnosis/test_finding_words.py::test_the_words_are_filled_in": 7,
     "diagnosis/test_init.py::test_a_planted_disease_is_found_in_an_onnx_file": 7,
     "diagnosis/test_init.py::test_a_planted_disease_is_found_on_its_layer": 7,
     "diagnosis/test_init.py::test_no_alarm_for_healthy_models": 7,
