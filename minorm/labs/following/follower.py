@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels.protocol import Statistics
+from minorm.labs.calling.followed_array import dtype_named
 from minorm.labs.calling.objects import FOLLOW, Followed
 from minorm.labs.calling.student import Failure
 from minorm.labs.following import numpy_operations
-from minorm.labs.following.followed import dtype_named
 from minorm.labs.following.listed import Buffer, Event, Value, is_view_index, places, shown, with_axes
 
 MOST = 200_000  # operations

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.calling.followed_array import METHODS
+
 LARGEST = 1 << 20  # elements of a result
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in (
     "all", "allclose", "amax", "amin", "any", "append", "argmax", "argmin", "argsort", "around", "array",
@@ -24,11 +26,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in 
     "sum", "swapaxes", "take", "tensordot", "tile", "trace", "transpose", "var", "vdot", "vsplit", "vstack",
     "where", "zeros", "zeros_like",
 )} | {"norm": np.linalg.norm}  # fmt: skip
-METHODS = {
-    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "diagonal",
-    "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
-    "std", "sum", "swapaxes", "take", "trace", "transpose", "var", "view",
-}  # fmt: skip
 OPERATORS: dict[str, Callable[..., Any]] = {name: getattr(operator, name) for name in (
     "abs", "add", "eq", "floordiv", "ge", "gt", "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod",
     "imul", "invert", "ior", "ipow", "irshift", "isub", "itruediv", "ixor", "le", "lshift", "lt", "matmul",
