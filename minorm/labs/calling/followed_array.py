@@ -110,7 +110,7 @@ class FollowedArray:
         return run(self._ask, kind, name, args, options)
 
 
-def _operator(name: str, place: int, *_: Any) -> Callable[..., Any]:
+def _operator(name: str, place: int) -> Callable[..., Any]:
     def method(self: FollowedArray, *others: Any) -> Any:
         operands = (self, *others) if place == 0 else (*others, self)
         return self._run("operator", name, *operands)

@@ -172,7 +172,8 @@ class Follower:
             np.ravel(np.asarray(value)).astype(np.float64) for value in kept if np.asarray(value).dtype.kind != "c"
         ]
         flat = np.concatenate(numbers) if numbers else np.zeros(0)
-        self._written += flat.size if what == "view" else sum(np.size(value.value) for value in outputs)
+        if what != "view":
+            self._written += sum(np.size(value.value) for value in outputs)
         types = [str(value.value.dtype) for value in outputs]
         asked = [options.get("dtype"), *(args[1:2] if name in ("view", "astype") else [])]
         types += [str(np.dtype(one)) for one in asked if one is not None and kind != "index"]

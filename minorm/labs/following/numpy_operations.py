@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.calling.followed_array import METHODS
+from minorm.labs.calling.wire import leaves
 
 LARGEST = 1 << 20  # elements of a result
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in (
@@ -72,7 +73,7 @@ def _assign(array: Any, index: Any, value: Any) -> None:
 
 def _require(name: str, outer: bool, args: list[Any], options: dict[str, Any]) -> None:
     """Unknown where the result would be large."""
-    arrays = [value for value in (*_flat(args), *_flat(list(options.values()))) if isinstance(value, np.ndarray)]
+    arrays = [value for value in leaves([*args, *options.values()]) if isinstance(value, np.ndarray)]
     sizes = sorted((value.size for value in arrays), reverse=True)
     if name in SHAPED:
         shape = options.get("shape", args[SHAPED[name]] if len(args) > SHAPED[name] else ())
@@ -96,10 +97,3 @@ def _broadcasts(arrays: list[Any]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        found += _flat(list(value)) if isinstance(value, (list, tuple)) else [value]
-    return found
