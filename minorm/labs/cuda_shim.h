@@ -19,10 +19,11 @@
 #define __launch_bounds__(...)
 #define __syncthreads() shim::wait(shim::BLOCK, __LINE__)
 #define __syncwarp(...) shim::wait(shim::WARP, __LINE__)
-#define __shfl_sync(mask, v, lane) shim::exchange(v, (lane) % 32, __LINE__)
-#define __shfl_down_sync(mask, v, delta) shim::exchange(v, shim::lane() + (delta), __LINE__)
-#define __shfl_up_sync(mask, v, delta) shim::exchange(v, shim::lane() - (int)(delta), __LINE__)
-#define __shfl_xor_sync(mask, v, other) shim::exchange(v, shim::lane() ^ (other), __LINE__)
+#define SHIM_EXCHANGE shim::exchange  // cuda_work.h puts one that counts in its place
+#define __shfl_sync(mask, v, lane) SHIM_EXCHANGE(v, (lane) % 32, __LINE__)
+#define __shfl_down_sync(mask, v, delta) SHIM_EXCHANGE(v, shim::lane() + (delta), __LINE__)
+#define __shfl_up_sync(mask, v, delta) SHIM_EXCHANGE(v, shim::lane() - (int)(delta), __LINE__)
+#define __shfl_xor_sync(mask, v, other) SHIM_EXCHANGE(v, shim::lane() ^ (other), __LINE__)
 
 struct dim3 {
     unsigned x, y, z;
@@ -60,7 +61,7 @@ template <class T> SHIM_UNCOUNTED T exchange(T v, int from, int line) {
 
 int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void* kernel);
 
-template <class Kernel> int run(dim3 grid, int threads, unsigned seed, Kernel kernel) {
+template <class Kernel> SHIM_UNCOUNTED int run(dim3 grid, int threads, unsigned seed, Kernel& kernel) {
     return run_blocks(grid, threads, seed, [](void* k) { (*static_cast<Kernel*>(k))(); }, &kernel);
 }
 }

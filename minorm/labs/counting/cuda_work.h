@@ -4,14 +4,8 @@
 
 #include <cstdint>
 
-#undef __shfl_sync
-#undef __shfl_down_sync
-#undef __shfl_up_sync
-#undef __shfl_xor_sync
-#define __shfl_sync(mask, v, lane) shim::shuffle(v, (lane) % 32, __LINE__)
-#define __shfl_down_sync(mask, v, delta) shim::shuffle(v, shim::lane() + (delta), __LINE__)
-#define __shfl_up_sync(mask, v, delta) shim::shuffle(v, shim::lane() - (int)(delta), __LINE__)
-#define __shfl_xor_sync(mask, v, other) shim::shuffle(v, shim::lane() ^ (other), __LINE__)
+#undef SHIM_EXCHANGE
+#define SHIM_EXCHANGE shim::shuffle
 #define atomicAdd shim::add
 
 namespace shim {
@@ -78,6 +72,9 @@ SHIM_UNCOUNTED void access(const void* address, size_t size, bool write) {
     for (size_t at = 0; at < size; at += 4) use_shared(p + at, write);
 }
 
+SHIM_UNCOUNTED inline void on_read(const void* p, size_t size) { access(p, size, false); }
+SHIM_UNCOUNTED inline void on_write(const void* p, size_t size) { access(p, size, true); }
+
 template <class T> SHIM_UNCOUNTED T shuffle(T v, int from, int line) {
     int place = works ? mine().shuffles++ : -1;
     T found = exchange(v, from, line);
@@ -92,15 +89,15 @@ template <class T, class V> SHIM_UNCOUNTED T add(T* p, V v) {
 }
 
 SHIM_UNCOUNTED inline void* copy(void* to, const void* from, size_t size) {
-    access(from, size, false);
-    access(to, size, true);
+    on_read(from, size);
+    on_write(to, size);
     return std::memmove(to, from, size);
 }
 
 template <class Kernel> SHIM_UNCOUNTED int counted(dim3 grid, int threads, unsigned seed, Kernel kernel) {
     arguments = (uintptr_t)&kernel; arguments_end = arguments + sizeof kernel;
     launches++; races = 0; race[0] = 0;
-    int result = run_blocks(grid, threads, seed, [](void* k) { (*static_cast<Kernel*>(k))(); }, &kernel);
+    int result = run(grid, threads, seed, kernel);
     works = 0; array_count = 0; changed_shuffle = -1;
     return result;
 }
@@ -116,21 +113,7 @@ SHIM_UNCOUNTED const char* shim_race() { return shim::race; }
 #define memcpy shim::copy
 #define memmove shim::copy
 
-#define SHIM_ANNOUNCED(name, size) \
-    SHIM_UNCOUNTED void __tsan_read##name(void* p) { shim::access(p, size, false); } \
-    SHIM_UNCOUNTED void __tsan_write##name(void* p) { shim::access(p, size, true); } \
-    SHIM_UNCOUNTED void __tsan_unaligned_read##name(void* p) { shim::access(p, size, false); } \
-    SHIM_UNCOUNTED void __tsan_unaligned_write##name(void* p) { shim::access(p, size, true); }
-SHIM_ANNOUNCED(1, 1)
-SHIM_ANNOUNCED(2, 2)
-SHIM_ANNOUNCED(4, 4)
-SHIM_ANNOUNCED(8, 8)
-SHIM_ANNOUNCED(16, 16)
-SHIM_UNCOUNTED void __tsan_read_range(void* p, size_t size) { shim::access(p, size, false); }
-SHIM_UNCOUNTED void __tsan_write_range(void* p, size_t size) { shim::access(p, size, true); }
-SHIM_UNCOUNTED void __tsan_vptr_read(void** p) {}
-SHIM_UNCOUNTED void __tsan_vptr_update(void** p, void*) {}
-SHIM_UNCOUNTED void __tsan_func_entry(void*) {}
-SHIM_UNCOUNTED void __tsan_func_exit() {}
-SHIM_UNCOUNTED void __tsan_init() {}
+SHIM_UNCOUNTED void __tsan_write_range(void* p, size_t size) { shim::on_write(p, size); }
+SHIM_UNCOUNTED void __tsan_vptr_read(void**) {}
+SHIM_UNCOUNTED void __tsan_vptr_update(void**, void*) {}
 }

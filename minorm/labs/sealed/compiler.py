@@ -36,8 +36,9 @@ COUNTED_FLAGS = ["-O1", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC",
 # Constants such as 0.5 are float as well: no kernel of lab 8 computes in double.
 CUDA_FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC", "-fsingle-precision-constant", *ANNOUNCED]
 SHIM = Path(__file__).parents[1] / "cuda_shim.h"
-CUDA_WORK = Path(__file__).parents[1] / "counting" / "cuda_work.h"
-THREAD_WORK = Path(__file__).parents[1] / "counting" / "thread_work.h"
+COUNTING = Path(__file__).parents[1] / "counting"
+CUDA_HEADERS = (SHIM, COUNTING / "cuda_work.h", COUNTING / "announced.h")
+THREAD_WORK = COUNTING / "thread_work.h"
 LINE = 300  # characters of a line of a compiler's
 
 
@@ -105,7 +106,7 @@ def main(line: int, plan: dict[str, Any]) -> None:
 def precompile(folder: Path) -> None:
     """The shim, precompiled where the compiler can do that: a kernel then takes half as long."""
     shim = folder / SHIM.name
-    shim.write_text("".join(path.read_text(encoding="utf-8") for path in (SHIM, CUDA_WORK)), encoding="utf-8")
+    shim.write_text("".join(path.read_text(encoding="utf-8") for path in CUDA_HEADERS), encoding="utf-8")
     _run([_cuda_compiler(), *CUDA_FLAGS, "-x", "c++-header", str(shim), "-o", f"{shim}.gch"])
 
 
