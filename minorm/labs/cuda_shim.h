@@ -1,6 +1,6 @@
 // CUDA for g++: a block's threads are fibers. Each runs up to its next barrier or shuffle; a seed decides their order.
 // This header has what kernels of one-dimensional blocks use; minorm/labs/cuda.py tells more. SHIM_APART leaves out the
-// second half, which no kernel needs to see: tests of hundreds of kernels then compile that half only once.
+// second half, which no kernel needs to see: it is compiled once, for all kernels.
 
 #include <ucontext.h>
 #include <algorithm>
@@ -85,14 +85,14 @@ unsigned dice(unsigned n) {  // xorshift
     return (random_state >> 11) % n;
 }
 
-__attribute__((noinline)) SHIM_UNCOUNTED void wait(State state, int line) {
+__attribute__((noinline)) void wait(State state, int line) {
     int mine = current;
     fibers[mine].state = state; fibers[mine].line = line;
     swapcontext(&fibers[mine].context, &scheduler);
     fibers[mine].passed[state]++;
 }
 
-SHIM_UNCOUNTED void enter() { body(argument); fibers[current].state = DONE; }
+void enter() { body(argument); fibers[current].state = DONE; }
 
 bool together(int first, int last, State state) {  // do all of these wait at the same line?
     for (int t = first; t < last; t++)
@@ -114,7 +114,7 @@ int stuck() {
     return -1;
 }
 
-SHIM_UNCOUNTED int run_block(int threads) {
+int run_block(int threads) {
     fibers.assign(threads, Fiber());
     std::vector<int> order;
     for (int t = 0; t < threads; t++) {

@@ -10,35 +10,74 @@
 
 namespace shim {
 struct Work { int shared_reads, shared_writes, reads, writes, shuffles, atomics; };
+extern Work* works;  // of each thread of each block; 0: nothing is counted
+extern int changed_shuffle;
+
+void access(const void* address, size_t size, bool write);
+void begin(const void* kernel, size_t size);
+void end();
+
+SHIM_UNCOUNTED inline Work& mine() { return works[block_index * blockDim.x + current]; }
+
+template <class T> SHIM_UNCOUNTED T shuffle(T v, int from, int line) {
+    int place = works ? mine().shuffles++ : -1;
+    T found = exchange(v, from, line);
+    return place >= 0 && place == changed_shuffle ? found + 1 : found;
+}
+
+template <class T, class V> SHIM_UNCOUNTED T add(T* p, V v) {
+    if (works) mine().atomics++;
+    T old = *p;
+    *p += v;
+    return old;
+}
+
+SHIM_UNCOUNTED inline void* copy(void* to, const void* from, size_t size) {
+    access(from, size, false);
+    access(to, size, true);
+    return std::memmove(to, from, size);
+}
+
+template <class Kernel> SHIM_UNCOUNTED int counted(dim3 grid, int threads, unsigned seed, Kernel kernel) {
+    begin(&kernel, sizeof kernel);
+    int result = run(grid, threads, seed, kernel);
+    end();
+    return result;
+}
+}
+
+#define memcpy shim::copy
+#define memmove shim::copy
+
+#ifndef SHIM_APART  // compiled once, without -fsanitize=thread, as the second half of cuda_shim.h
+namespace shim {
 struct Array { uintptr_t first, end; };
 struct Use { int thread = -1, block = 0, warp = 0; };  // by whom, behind how many barriers and waits of its warp
 struct Number { uintptr_t place; int launch, block; Use write, reads[2]; };
 const int MOST_NUMBERS = 1 << 14;  // of shared memory, a power of two: what a block of a GPU has at most
 
-Work* works;           // of each thread of each block; 0: nothing is counted
+Work* works;
 Array arrays[32];      // that were passed
 int array_count, races, launches, changed_shuffle = -1;
 char race[200];
 uintptr_t arguments, arguments_end;
 Number numbers[MOST_NUMBERS];  // of shared memory, by address
 
-SHIM_UNCOUNTED bool in(uintptr_t p, const void* object, size_t size) { return p - (uintptr_t)object < size; }
+bool in(uintptr_t p, const void* object, size_t size) { return p - (uintptr_t)object < size; }
 
-SHIM_UNCOUNTED Work& mine() { return works[block_index * blockDim.x + current]; }
-
-SHIM_UNCOUNTED bool before(const Use& use, const Use& now) {
+bool before(const Use& use, const Use& now) {
     return use.thread < 0 || use.thread == now.thread || use.block < now.block ||
            (use.thread / 32 == now.thread / 32 && use.warp < now.warp);
 }
 
-SHIM_UNCOUNTED void look(const Use& use, const Use& now) {
+void look(const Use& use, const Use& now) {
     if (before(use, now)) return;
     if (!races++)
         snprintf(race, sizeof race, "thread %d and thread %d of block %d use the same number in shared memory, one of "
                  "them to write, with no barrier between", use.thread, now.thread, block_index);
 }
 
-SHIM_UNCOUNTED void use_shared(uintptr_t p, bool write) {
+void use_shared(uintptr_t p, bool write) {
     Number* found = 0;
     for (int i = 0; i < MOST_NUMBERS; i++) {
         found = &numbers[(p / 4 + i) % MOST_NUMBERS];
@@ -59,7 +98,7 @@ SHIM_UNCOUNTED void use_shared(uintptr_t p, bool write) {
     number.write = now;
 }
 
-SHIM_UNCOUNTED void access(const void* address, size_t size, bool write) {
+void access(const void* address, size_t size, bool write) {
     uintptr_t p = (uintptr_t)address;
     if (!works || !inside || in(p, stacks + current * stack_bytes, stack_bytes)) return;
     if (p >= arguments && p < arguments_end) return;
@@ -72,48 +111,26 @@ SHIM_UNCOUNTED void access(const void* address, size_t size, bool write) {
     for (size_t at = 0; at < size; at += 4) use_shared(p + at, write);
 }
 
-SHIM_UNCOUNTED inline void on_read(const void* p, size_t size) { access(p, size, false); }
-SHIM_UNCOUNTED inline void on_write(const void* p, size_t size) { access(p, size, true); }
+inline void on_read(const void* p, size_t size) { access(p, size, false); }
+inline void on_write(const void* p, size_t size) { access(p, size, true); }
 
-template <class T> SHIM_UNCOUNTED T shuffle(T v, int from, int line) {
-    int place = works ? mine().shuffles++ : -1;
-    T found = exchange(v, from, line);
-    return place >= 0 && place == changed_shuffle ? found + 1 : found;
-}
-
-template <class T, class V> SHIM_UNCOUNTED T add(T* p, V v) {
-    if (works) mine().atomics++;
-    T old = *p;
-    *p += v;
-    return old;
-}
-
-SHIM_UNCOUNTED inline void* copy(void* to, const void* from, size_t size) {
-    on_read(from, size);
-    on_write(to, size);
-    return std::memmove(to, from, size);
-}
-
-template <class Kernel> SHIM_UNCOUNTED int counted(dim3 grid, int threads, unsigned seed, Kernel kernel) {
-    arguments = (uintptr_t)&kernel; arguments_end = arguments + sizeof kernel;
+void begin(const void* kernel, size_t size) {
+    arguments = (uintptr_t)kernel; arguments_end = arguments + size;
     launches++; races = 0; race[0] = 0;
-    int result = run(grid, threads, seed, kernel);
-    works = 0; array_count = 0; changed_shuffle = -1;
-    return result;
 }
+
+void end() { works = 0; array_count = 0; changed_shuffle = -1; }
 }
 
 extern "C" {
-SHIM_UNCOUNTED void shim_count(shim::Work* rows, int shuffle) { shim::works = rows; shim::changed_shuffle = shuffle; }
-SHIM_UNCOUNTED void shim_array(uintptr_t first, uintptr_t bytes) {
+void shim_count(shim::Work* rows, int shuffle) { shim::works = rows; shim::changed_shuffle = shuffle; }
+void shim_array(uintptr_t first, uintptr_t bytes) {
     if (shim::array_count < 32) shim::arrays[shim::array_count++] = {first, first + bytes};
 }
-SHIM_UNCOUNTED const char* shim_race() { return shim::race; }
+const char* shim_race() { return shim::race; }
 
-#define memcpy shim::copy
-#define memmove shim::copy
-
-SHIM_UNCOUNTED void __tsan_write_range(void* p, size_t size) { shim::on_write(p, size); }
-SHIM_UNCOUNTED void __tsan_vptr_read(void**) {}
-SHIM_UNCOUNTED void __tsan_vptr_update(void**, void*) {}
+void __tsan_write_range(void* p, size_t size) { shim::on_write(p, size); }
+void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void**, void*) {}
 }
+#endif
