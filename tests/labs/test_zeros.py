@@ -14,8 +14,8 @@ import pytest
 from minorm.kernels.protocol import Statistics
 from minorm.labs import catalogue
 from minorm.labs.calling import submission
+from minorm.labs.calling.followed_array import FollowedArray
 from minorm.labs.calling.student import Here
-from minorm.labs.following.followed import FollowedArray
 from minorm.labs.lab import SECONDS, Check
 from tests.labs.conftest import changed
 
