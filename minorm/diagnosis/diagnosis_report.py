@@ -21,14 +21,14 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 
 @documented(
     {},
-    name="what it is called in docs/doctor.md",
+    name="its name in docs/doctor.md",
     layer="the module's dotted name; None where it is the whole model's",
     severity='"error", "warning" or "note"',
     numbers="what was measured, by name",
     why="why it is odd",
     fix="what to do about it",
-    after="the layer whose consequence it is; None where it is none",
-    cause="the layer that explains it; None where none does",
+    after="the layer whose fault causes this one, or None",
+    cause="the layer that explains it, or None",
 )
 @dataclass(frozen=True)
 class Finding:
@@ -61,7 +61,7 @@ class Finding:
     layers="a dict of numbers for each normalization",
     images="how many images were looked at; 0 where the model was given noise",
     batch_size="that the model trains with; None where it is not known",
-    gap="how far training and evaluation mode are apart; None where they are the same",
+    gap="how far training and evaluation mode are apart; None if they are the same",
     measured="all that was measured",
 )
 @dataclass(frozen=True)

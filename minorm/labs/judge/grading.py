@@ -59,7 +59,7 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
         memory = lab.memory if options.memory is None else options.memory
         limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
         raise RuntimeError(
-            f"nobody was graded, because the reference solution {reference.name} earns only {row['score']} of "
+            f"no submission was graded, because the reference solution {reference.name} earns only {row['score']} of "
             f"{row['points']} points on this machine ({limited}): {row['failed'] or row['notes']}"
         )
 
