@@ -87,7 +87,8 @@ class GradScaler(Checked):
             raise RuntimeError("unscale_: step() was called for this optimizer; expected unscale_() before it")
         if id(optimizer) in self._finite:
             raise RuntimeError(
-                "unscale_: the gradients of this optimizer are divided already; expected update() between"
+                "unscale_: the gradients of this optimizer are divided already; expected update() before the next "
+                "unscale_()"
             )
         self._finite[id(optimizer)] = self._divide(optimizer)
 
@@ -102,8 +103,8 @@ class GradScaler(Checked):
                 array = p.grad.array
                 if array.dtype == dtypes.float16:
                     raise ValueError(
-                        "GradScaler: a gradient is float16; expected parameters of float32, which autocast leaves so: "
-                        "small gradients divided in float16 would vanish again"
+                        "GradScaler: a gradient is float16; expected float32 parameters, which autocast does not "
+                        "convert: in float16 small gradients would vanish when they are divided"
                     )
                 with devices.on_device_of(array):
                     array *= array.dtype.type(inverse)
@@ -117,9 +118,13 @@ class GradScaler(Checked):
         if not self.asked:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs or args:
-            raise RuntimeError("GradScaler.step: a closure is given; expected none, as its gradients would be scaled")
+            raise RuntimeError(
+                "GradScaler.step: a closure is given; expected no closure, because its gradients would be scaled"
+            )
         if id(optimizer) in self._stepped:
-            raise RuntimeError("GradScaler.step: called twice for this optimizer; expected update() between")
+            raise RuntimeError(
+                "GradScaler.step: called twice for this optimizer; expected update() between the two calls"
+            )
         if id(optimizer) not in self._finite:
             self.unscale_(optimizer)
         self._stepped.add(id(optimizer))
@@ -132,7 +137,9 @@ class GradScaler(Checked):
         if new_scale is not None:
             self._scale = float(new_scale)
         elif not self._finite:
-            raise RuntimeError("GradScaler.update: no gradients were looked at; expected step() or unscale_() before")
+            raise RuntimeError(
+                "GradScaler.update: no gradients were checked; expected step() or unscale_() before update()"
+            )
         elif not all(self._finite.values()):
             self._scale = _float32(self._scale * self.backoff_factor)
             self._growth_tracker = 0

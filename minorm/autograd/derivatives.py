@@ -46,15 +46,17 @@ class Call:
         """Return the vector v as Tensors with the shapes of `like`; 1 if v is None and there is one element."""
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
-                raise RuntimeError(f"{self.operation}: v is None; expected it, as {what} has more than one element")
+                raise RuntimeError(
+                    f"{self.operation}: v is None; expected a vector, because {what} has more than one element"
+                )
             return [ones_like(like[0])]
         given = tensors(self.operation, "v", v if isinstance(v, (tuple, list)) else (v,))
         shapes, expected = [x.shape for x in given], [x.shape for x in like]
         if shapes != expected:
-            raise RuntimeError(f"{self.operation}: v has shapes {shapes}; expected {expected}, as {what}")
+            raise RuntimeError(f"{self.operation}: v has shapes {shapes}; expected {expected}, the shapes of {what}")
         for i, (weight, x) in enumerate(zip(given, like, strict=True)):
             if weight.dtype != x.dtype:
-                raise TypeError(f"{self.operation}: v[{i}] is {weight.dtype}; expected {x.dtype}, as {what}")
+                raise TypeError(f"{self.operation}: v[{i}] is {weight.dtype}; expected {x.dtype}, the type of {what}")
         return list(given)
 
     def gradients(
@@ -72,8 +74,8 @@ class Call:
             raise RuntimeError(f"{self.operation}: the outputs do not depend on an input; strict=False gives zeros")
         if strict and create_graph and not all(g.requires_grad for g in found):
             raise RuntimeError(
-                f"{self.operation}: a derivative does not depend on the inputs, and is to be differentiated; "
-                "strict=False gives a constant"
+                f"{self.operation}: a derivative does not depend on the inputs, so it cannot be differentiated; "
+                "strict=False takes it as a constant"
             )
         return [zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 

@@ -75,7 +75,7 @@ def _judged(args: argparse.Namespace) -> Report:
     if args.model is None:
         for name in OF_A_MODEL:
             if getattr(args, name) not in (None, []):
-                raise ValueError(f"--{name.replace('_', '-')} goes with MODEL.onnx, and no model is given")
+                raise ValueError(f"--{name.replace('_', '-')} needs MODEL.onnx, and no model is given")
         return conform(runtimes)
     shapes, values = shape_option.parse(args.shape), input_option.parse(args.input)
     most = limits.ONNX if args.max_bytes is None else args.max_bytes

@@ -111,7 +111,10 @@ class _Patient:
 def _check(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together."""
     if (args.fix is None) != (args.out is None):
-        raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
+        raise UsageError(
+            "--fix and --out FILE need each other: --fix says what to correct, and --out where to write the corrected "
+            "model"
+        )
     output_files.check_picture("--plot", args.plot)
     for option in ("image_size", "batch_size"):
         value = getattr(args, option)
@@ -119,11 +122,13 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--{option.replace('_', '-')} {value}: expected 1 to {LARGEST:,}")
     if is_file(args.model):
         if args.fix:
-            raise UsageError(f"--fix {args.fix} writes the model of a file; expected none with FILE.py:FUNCTION, where "
-                             "the report says what to call in Python")  # fmt: skip
+            raise UsageError(
+                f"--fix {args.fix} corrects the model of a file, not of FILE.py:FUNCTION; the report says what to "
+                "call in Python instead"
+            )
     elif args.weights is not None or args.image_size is not None:
         option = "--image-size" if args.weights is None else "--weights"
-        raise UsageError(f"{option} goes with FILE.py:FUNCTION, and MODEL is {args.model}")
+        raise UsageError(f"{option} needs FILE.py:FUNCTION, and MODEL is {args.model}")
 
 
 def _opened(args: argparse.Namespace) -> _Patient:

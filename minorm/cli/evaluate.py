@@ -130,10 +130,12 @@ def _scored(chosen: Chosen, split: str, given: str | None) -> tuple[Any, list[st
         scored = load_part(chosen.path, split, *form, True, classes, chosen.max_bytes)
         return scored, _seen(chosen, given) if split == ALL else []
     if split == ALL:
-        raise UsageError(f"--split all is for folders of pictures, and this is {name}; expected validation or train")
+        raise UsageError(f"--split all needs a folder of pictures, and this is {name}; expected validation or train")
     if split == TEST and chosen.known is not None:
-        raise UsageError(f"--split test: {name} has no images that the run has not seen, as it chose its best epoch by "
-                         "the second part; expected validation or train")  # fmt: skip
+        raise UsageError(
+            f"--split test: {name} has no images that the run has not used: its second part chose the best epoch; "
+            "expected validation or train"
+        )
     sets = chosen.sets()
     said: list[str] = []
     if given is None and chosen.known is not None:

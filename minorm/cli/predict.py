@@ -65,8 +65,10 @@ def run(args: argparse.Namespace) -> int:
     source = sources.opened(args)
     found = source.preprocessing
     if found is None:
-        raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
-                         "1 or 3 channels; call the model in Python")  # fmt: skip
+        raise ValueError(
+            f"{source.path} does not say how images are scaled, and its input is not N x C x size x size with 1 or 3 "
+            "channels; call the model in Python"
+        )
     output_files.check("predict", source.path, None if args.csv == PRINT else args.csv, args.html)
     files = _files(args.images)
     output.note(f"minorm predict: weights of {source.path}")

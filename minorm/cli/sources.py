@@ -310,8 +310,10 @@ def tell_place(path: str) -> None:
 def check_path(name: str | None, path: str | None) -> None:
     """Raise UsageError for a --path with the digits, which are part of scikit-learn."""
     if name == "digits" and path is not None:
-        raise UsageError(f"--path {path} goes with images of yours, and the digits are part of scikit-learn; expected "
-                         "another --data, such as folder, or no --path")  # fmt: skip
+        raise UsageError(
+            f"--path {path} is for your own images, and the digits come with scikit-learn; expected another --data, "
+            "such as folder, or no --path"
+        )
 
 
 def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:

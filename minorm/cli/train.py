@@ -66,11 +66,11 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             )
         return 2
     if args.other_images and not args.resume:
-        raise UsageError("--other-images goes with --resume alone")
+        raise UsageError("--other-images needs --resume")
     if args.trust and not args.resume and args.init is None:
-        raise UsageError("--trust goes with --resume or --init alone")
+        raise UsageError("--trust needs --resume or --init")
     if args.init is not None and args.resume:
-        raise UsageError("--init goes with a new run alone; --resume goes on with the weights of the run")
+        raise UsageError("--init is only for a new run; --resume continues with the weights of the run")
     logger_option.check(args.logger)
     if args.path is not None and args.data is None and not args.resume:
         args.data = sources.usual_data(args.path)

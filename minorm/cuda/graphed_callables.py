@@ -37,7 +37,7 @@ class Graphed(Function):
         """Return the inputs' gradients, in memory that the next replay overwrites; RuntimeError after a later call."""
         if self.call != self.captured.calls:
             raise RuntimeError(
-                f"{NAME}: backward of a call after another one, which has overwritten what it needs; expected the "
+                f"{NAME}: a later call has overwritten the arrays that this backward pass needs; expected the "
                 "backward pass of each call before the next call"
             )
         return self.captured.backward(gradients)
@@ -191,9 +191,9 @@ def _form(x: Tensor) -> str:
 
 def _check_module(module: Any) -> None:
     if any(part.__dict__.get("_hooks") for part in module.modules()):
-        raise RuntimeError(f"{NAME}: the module has hooks; expected none by now, they may be registered afterwards")
+        raise RuntimeError(f"{NAME}: the module has hooks; expected a module without hooks: register them afterwards")
     if any(buffer.requires_grad for buffer in module.buffers()):
-        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected that parameters alone do")
+        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected that only parameters do")
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:

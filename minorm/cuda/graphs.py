@@ -164,8 +164,8 @@ class graph:  # noqa: N801  PyTorch's name
                 self.cuda_graph.reset()
         if _CAPTURING.search(str(error)):
             raise RuntimeError(
-                "cuda.graph: what CUDA or CuPy refused here cannot be captured, such as a number that the host asks "
-                f"for (item(), `if x > 0`, an index of booleans): {error}"
+                "cuda.graph: CUDA or CuPy refused an operation that cannot be captured, such as one that reads a "
+                f"number back (item(), `if x > 0`, an index of booleans): {error}"
             ) from error
 
 
@@ -177,7 +177,7 @@ def graph_pool_handle() -> Any:
         try:
             return cuda.MemoryPointer(cuda.Memory(size), 0)
         except cuda.runtime.CUDARuntimeError as error:  # it would make a pool free memory that launches still use
-            raise MemoryError(f"cuda.graph: {size} bytes for a graph cannot be had: {error}") from error
+            raise MemoryError(f"cuda.graph: cannot allocate {size} bytes for a graph: {error}") from error
 
     return cuda.MemoryPool(malloc)
 

@@ -168,7 +168,9 @@ class Event:
     def elapsed_time(self, end_event: Event) -> float:
         """Return the milliseconds from this event to another; both must have happened, and have enable_timing=True."""
         if not (self._timed and end_event._timed):
-            raise ValueError("Event.elapsed_time: an event tells no time; expected both with enable_timing=True")
+            raise ValueError(
+                "Event.elapsed_time: an event records no time; expected both events with enable_timing=True"
+            )
         if self._cupy is None or end_event._cupy is None:
             raise ValueError("Event.elapsed_time: an event was not recorded; expected both recorded before")
         return float(self._library.cuda.get_elapsed_time(self._cupy, end_event._cupy))

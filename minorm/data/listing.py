@@ -78,13 +78,16 @@ def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
     if not names:
         pictures = sum(map(is_picture, loose))
         what = f"{pictures:,} images and no folder" if pictures else "no folders"
-        raise ValueError(f"ImageFolder: {quoted(root)} has {what}; expected one folder a class, with its images in it"
+        raise ValueError(
+            f"ImageFolder: {quoted(root)} has {what}; expected one folder for each class, with its images in it"
                          f"{_beside(left_out, 'there are' if not pictures else '')}")  # fmt: skip
     above = _above(root)
     found = {name: _pictures(root, name, above, left_out) for name in names}
     if not any(found.values()):
-        raise ValueError(f"ImageFolder: there are no images below {quoted(root)}; expected {', '.join(ENDINGS)} files "
-                         f"in one folder a class{_beside(left_out)}")  # fmt: skip
+        raise ValueError(
+            f"ImageFolder: there are no images below {quoted(root)}; expected {', '.join(ENDINGS)} files in one "
+            f"folder for each class{_beside(left_out)}"
+        )
     if empty := [name for name, files in found.items() if not files]:
         raise ValueError(f"ImageFolder: {quoted(os.path.join(root, empty[0]))} has no images: an empty class; expected "
                          f"{', '.join(ENDINGS)} files, or no such folder{_beside(left_out)}")  # fmt: skip
@@ -110,7 +113,7 @@ def folder_entries(root: str) -> list[os.DirEntry[str]]:
         raise FileNotFoundError(f"ImageFolder: there is no folder {quoted(root)}") from error
     except NotADirectoryError as error:
         raise NotADirectoryError(
-            f"ImageFolder: {quoted(root)} is a file; expected a folder with one folder a class"
+            f"ImageFolder: {quoted(root)} is a file; expected a folder with one folder for each class"
         ) from error
     except OSError as error:
         raise type(error)(f"ImageFolder: cannot read {quoted(root)}: {error.strerror}") from error

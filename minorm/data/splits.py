@@ -54,8 +54,10 @@ def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
         return Layout({}, [f"{said}; for splits put all classes into train/ and val/"], [])
     folders = _by_part(root, nested)
     if TRAIN not in folders:
-        raise ValueError(f"load_folder: {quoted(root)} has {_quoted(nested)}, which holds folders as a split does, "
-                         f"beside {_quoted(beside)}; expected the classes in train/, or no split beside")  # fmt: skip
+        raise ValueError(
+            f"load_folder: {quoted(root)} has {_quoted(nested)}, which holds folders as a split does, and also "
+            f"{_quoted(beside)}; expected the classes in train/, or no folder of a split"
+        )
     return Layout(folders, [], beside + [name for name in named if name not in nested])
 
 
@@ -139,7 +141,7 @@ def load_folder(
     found = layout(given, classes)
     if found.folders and TRAIN not in found.folders:
         raise ValueError(f"load_folder: {quoted(given)} has {_quoted([*found.folders.values()])} and no train; "
-                         "expected the folder train beside, with one folder a class")  # fmt: skip
+                         "expected a folder train beside it, with one folder for each class")  # fmt: skip
     place = os.path.join(given, found.folders[TRAIN]) if found.folders else given
     train = _of_two_classes(ImageFolder(place, *form, classes, skip_broken, max_bytes))
     _tell(train, given, found)
@@ -152,8 +154,10 @@ def load_folder(
         return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
     train_part, val_part = train.split(SHARE, seed)
     if not len(val_part):
-        raise ValueError(f"load_folder: {quoted(place)} has one image a class; expected at least two in one of them, "
-                         "as some are set aside to validate")  # fmt: skip
+        raise ValueError(
+            f"load_folder: {quoted(place)} has one image for each class; expected at least two in one class, because "
+            "some are set aside for validation"
+        )
     return train_part, val_part
 
 
@@ -179,7 +183,9 @@ def load_part(
         return Subset(whole, np.arange(len(whole)))
     if part not in found.folders:
         there = f"has the splits {_quoted([*found.folders.values()])}" if found.folders else "has no splits"
-        raise ValueError(f"load_folder: {quoted(given)} {there}; expected a folder {part} with one folder a class")
+        raise ValueError(
+            f"load_folder: {quoted(given)} {there}; expected a folder {part} with one folder for each class"
+        )
     test = ImageFolder(os.path.join(given, found.folders[part]), *form)
     return Subset(test, np.arange(len(test)))
 

@@ -77,7 +77,8 @@ def random(inputs: Sequence[Any]) -> Images:
     if not fits or not inputs[0].shape:
         said = ", ".join(map(str, inputs))
         raise ValueError(
-            f"diagnose: loader is None and the graph takes {said}; expected batches, as noise is one input of floats"
+            f"diagnose: loader is None and the graph takes {said}; expected batches: noise can replace them only for "
+            "one input of floats"
         )
     shape = [length if isinstance(length, int) else FREE for length in inputs[0].shape[1:]]
     noise = np.random.default_rng(SEED).standard_normal((RANDOM, *shape))
@@ -121,7 +122,7 @@ def _drawn(loader: Any) -> Images:
         if sum(sizes) >= most:
             break
     if len(kept) < 2:
-        raise ValueError(f"diagnose: the loader gave {len(kept)} images; expected at least 2, better {MOST}")
+        raise ValueError(f"diagnose: the loader gave {len(kept)} images; expected at least 2, preferably {MOST}")
     shapes = {sample.shape for sample, _ in kept}
     if len(shapes) > 1:
         raise ValueError(f"diagnose: the loader's images have shapes {sorted(shapes)[:4]}; expected one shape")

@@ -137,7 +137,7 @@ def _agree(fingerprints: Any) -> Any:
             if others[name] != value:
                 raise RankError(
                     f"run: {name} is {value} on process 0 and {others[name]} on process {process}; expected the same "
-                    "everywhere, for the bits depend on it"
+                    "on all processes, because the bits depend on it"
                 )
     return state
 

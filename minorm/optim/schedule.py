@@ -189,7 +189,10 @@ class LRScheduler(Checked):
         """Go to any t, with the rates of the formula, whatever has set the rates before."""
         capture.refuse_number(f"{self._name}.step", "epoch")
         if self._is_combined:
-            raise TypeError(f"{self._name}.step: epoch is {epoch!r}; expected step(), which goes to the next t")
+            raise TypeError(
+                f"{self._name}.step: epoch is {epoch!r}; expected step() without it: this schedule goes only to the "
+                "next t"
+            )
         check_number(f"{self._name}.step", "epoch", epoch, 0)
         rates = self._at_once(epoch, self.get_last_lr())
         self.start_lrs = list(self.base_lrs)

@@ -346,7 +346,7 @@ class Tensor(Methods["Tensor"]):
 
     def __index__(self) -> int:
         if dtypes.is_float(self.dtype):
-            raise TypeError(f"index: a {self.dtype} tensor is no index; expected integers")
+            raise TypeError(f"index: a {self.dtype} tensor cannot be an index; expected integers")
         return int(self.item())
 
     def __hash__(self) -> int:

@@ -27,7 +27,7 @@ class Tracker(Callback):
         """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, those that there are."""
         if state.run is None or state.row is None:
             name = type(self).__name__
-            raise TypeError(f"{name} follows a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
+            raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
         if state.run.rank == 0:
             named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}
             self._log({tag: value for tag, value in named.items() if value is not None}, state.epoch)
@@ -141,7 +141,7 @@ class TensorBoardCallback(Tracker):
     def _start(self, run: Any) -> None:
         self.folder = run.out if self.folder is None else self.folder
         if self.folder is None:
-            raise ValueError("TensorBoardCallback: folder is None, and the run has none; expected a folder for either")
+            raise ValueError("TensorBoardCallback: folder is None, and the run has no folder; expected one of the two")
 
     def _log(self, numbers: Mapping[str, float], epoch: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event

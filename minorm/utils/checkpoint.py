@@ -121,7 +121,9 @@ def checkpoint_sequential(
     """
     chosen = [*functions]
     if not 1 <= segments <= len(chosen):
-        raise ValueError(f"checkpoint_sequential: segments={segments}; expected 1 to {len(chosen)}, one function each")
+        raise ValueError(
+            f"checkpoint_sequential: segments={segments}; expected 1 to {len(chosen)}, the number of functions"
+        )
     length = len(chosen) // segments
     starts = [i * length for i in range(segments)]
     for start in starts[:-1]:

@@ -116,7 +116,7 @@ def late(scaler: Any, optimizer: Any) -> None:
         (divided, "unscale_: the gradients of this optimizer are divided already"),
         (late, "unscale_: step() was called"),
         (lambda s, o: s.step(o, lambda: 1), "GradScaler.step: a closure is given"),
-        (lambda s, _: s.update(), "GradScaler.update: no gradients were looked at"),
+        (lambda s, _: s.update(), "GradScaler.update: no gradients were checked"),
         (lambda s, _: s.load_state_dict({"scale": 1.0}), "GradScaler.load_state_dict: _growth_tracker, backoff_factor"),
         (lambda *_: GradScaler(growth_factor=1.0), "GradScaler: init_scale=65536.0, growth_factor=1.0"),
     ],
@@ -132,5 +132,5 @@ def test_errors_say_what_is_expected(act: Callable[[Any, Any], Any], message: st
 def test_gradients_of_float16_are_refused() -> None:
     w = mn.ones(2, dtype=mn.float16, requires_grad=True)
     w.grad = mn.ones(2, dtype=mn.float16)
-    with pytest.raises(ValueError, match="a gradient is float16; expected parameters of float32"):
+    with pytest.raises(ValueError, match="a gradient is float16; expected float32 parameters"):
         GradScaler("cpu").step(mn.optim.SGD([w], lr=0.5))

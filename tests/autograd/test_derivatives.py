@@ -94,7 +94,7 @@ def test_a_derivative_that_is_to_be_differentiated_and_is_constant() -> None:
 @pytest.mark.parametrize("kind", ["vjp", "jvp", "vhp", "hvp"])
 def test_a_vector_of_another_type_is_named(kind: str) -> None:
     x, v = mn.ones(1), mn.ones(1, dtype=mn.float64)
-    with pytest.raises(TypeError, match=rf"{kind}: v\[0\] is float64; expected float32, as "):
+    with pytest.raises(TypeError, match=rf"{kind}: v\[0\] is float64; expected float32, the type of "):
         getattr(mn.autograd.functional, kind)(lambda x: (x * x).sum().reshape(1), x, v)
 
 

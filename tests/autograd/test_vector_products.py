@@ -99,7 +99,9 @@ def test_what_is_wrong_is_named() -> None:
     functional, x = mn.autograd.functional, mn.ones(2)
     with pytest.raises(RuntimeError, match=r"vhp: func gives shape \(2,\); expected one Tensor of one element"):
         functional.vhp(lambda x: x * 2, x, x)
-    with pytest.raises(RuntimeError, match="jvp: v is None; expected it, as inputs has more than one element"):
+    with pytest.raises(
+        RuntimeError, match="jvp: v is None; expected a vector, because inputs has more than one element"
+    ):
         functional.jvp(lambda x: x * 2, x)
     with pytest.raises(RuntimeError, match=r"vjp: v has shapes \[\(3,\)\]; expected \[\(2,\)\]"):
         functional.vjp(lambda x: x * 2, x, mn.ones(3))

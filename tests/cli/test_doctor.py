@@ -119,15 +119,15 @@ def test_a_picture(form: str, run: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 def test_wrong_usage(run: Path, sick_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
-        ((str(run), "--fix", "freeze"), "--fix and --out FILE go together"),
-        ((str(run), "--out", str(tmp_path / "x")), "--fix and --out FILE go together"),
+        ((str(run), "--fix", "freeze"), "--fix and --out FILE need each other"),
+        ((str(run), "--out", str(tmp_path / "x")), "--fix and --out FILE need each other"),
         (
             (sick_file, "--fix", "precise_bn", "--out", str(tmp_path / "x")),
             "precise_bn measures images; expected --data",
         ),
         ((sick_file, "--data", str(tmp_path), "--path", str(tmp_path)), "name two places; expected one"),
-        ((sick_file, "--weights", "w.pt"), "--weights goes with FILE.py:FUNCTION"),
-        ((sick_file, "--image-size", "8"), "--image-size goes with FILE.py:FUNCTION"),
+        ((sick_file, "--weights", "w.pt"), "--weights needs FILE.py:FUNCTION"),
+        ((sick_file, "--image-size", "8"), "--image-size needs FILE.py:FUNCTION"),
         (("mine.py:build", "--fix", "freeze", "--out", "x"), "expected none with FILE.py:FUNCTION"),
         (("mine.py:build", "--batch-size", "0"), "--batch-size 0: expected 1 to 8,192"),
         ((sick_file, "--data", "digits", "--fix", "freeze", "--out", sick_file), "is the model itself"),

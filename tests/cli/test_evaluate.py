@@ -149,7 +149,7 @@ def test_a_folder_that_moved_is_named(there: Path, tmp_path: Path, capsys: pytes
     images.rename(tmp_path / "moved")
     told = refused(capsys, 1, str(run))
     assert f"{run / CHECKPOINT}" in told or f"{run / BEST}" in told
-    assert f"on the images in '{images}', and there is nothing any more; say where they are now: --path PATH" in told
+    assert f"on the images in '{images}', and this folder is gone; say where the images are now: --path PATH" in told
     assert scores(capsys, str(run), "--path", str(tmp_path / "moved"), "--split", "validation")[0]["images"] == 4
 
 
@@ -217,5 +217,5 @@ def test_sets_that_are_no_folder_have_two_parts(tmp_path: Path, capsys: pytest.C
     assert scores(capsys, run)[0]["images"] == 20
     assert scores(capsys, run, "--split", "train")[0]["images"] == 40
     assert "expected validation or train" in refused(capsys, 2, run, "--split", "test")
-    assert "--split all is for folders of pictures" in refused(capsys, 2, run, "--split", "all")
+    assert "--split all needs a folder of pictures" in refused(capsys, 2, run, "--split", "all")
     assert "expected another --data" in refused(capsys, 2, run, "--data", "digits", "--path", "x")

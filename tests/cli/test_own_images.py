@@ -404,7 +404,7 @@ def test_a_run_begins_with_the_weights_of_another(
         capsys, 1, *train(there, "x"), "--init", str(there / "run"), "--model", "norms", "-o", str(tmp_path / "y")
     )
     assert not (tmp_path / "y").exists()
-    assert "--init goes with a new run alone" in said(capsys, 2, "train", "--resume", "-o", three, "--init", "x.pt")
+    assert "--init is only for a new run" in said(capsys, 2, "train", "--resume", "-o", three, "--init", "x.pt")
     mn.save({**mn.load(str(there / "run" / BEST))["model"], "evil\x1b[2J": mn.ones(1)}, str(tmp_path / "w.safetensors"))
     own = [*train(there, "x"), "--init", str(tmp_path / "w.safetensors"), "--epochs", "1", "-o", str(tmp_path / "z")]
     assert cli.main(own) == 0

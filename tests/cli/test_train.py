@@ -141,7 +141,7 @@ def test_two_runs_in_one_folder_are_one_too_many(tmp_path: Path, capsys: pytest.
             for words in (["--resume"], ["--epochs", "1"]):
                 assert train(*words, "--out", str(out)) == 1
                 said = capsys.readouterr().err
-                assert said.endswith(f"another run trains in {out} at this moment; wait for its end, or choose another "
+                assert said.endswith(f"another run is training in {out}; wait for its end, or choose another "
                                      "--out\n")  # fmt: skip
         finally:
             process.kill()

@@ -110,7 +110,7 @@ def test_another_file_does_not_resume(there: Path, tmp_path: Path, capsys: pytes
     other.write_text((there / "mine.py").read_text() + "\n")
     words = ["train", "--resume", "-o", str(tmp_path / "run"), "--model"]
     assert cli.main([*words, f"{other}:build"]) == 1
-    assert f"{other} is not the file any more" in capsys.readouterr().err
+    assert f"{other} is no longer the file" in capsys.readouterr().err
     assert cli.main([*words, f"{there}/mine.py:other"]) == 1
     assert "model is 'mine.py:other'; expected the function 'build'" in capsys.readouterr().err
     assert cli.main([*words, "lenet"]) == 1

@@ -86,7 +86,7 @@ def test_what_was_noted_stays_when_a_setting_changes(tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
         load_folder(str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match="has no folders; expected one folder a class"):
+    with pytest.raises(ValueError, match="has no folders; expected one folder for each class"):
         load_folder(str(tmp_path))
     Image.new("RGB", (8, 8)).save(tmp_path / "loose.png")
     with pytest.raises(ValueError, match="has 1 images and no folder"):
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "a").rmdir()
     with pytest.raises(ValueError, match="one class alone, 'b'"):
         load_folder(str(tmp_path))
-    with pytest.raises(ValueError, match="has one image a class"):
+    with pytest.raises(ValueError, match="has one image for each class"):
         load_folder(folder_of(tmp_path / "few", ("a", "b"), 1))
     for wrong in ({"image_size": 0}, {"image_size": 2.5}, {"channels": 2}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -81,7 +81,7 @@ def test_names_are_masked(tmp_path: Path) -> None:
 def test_where_there_is_nothing_to_read_what_is_there_is_said(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.heic", "a/2.heic", "b/3.mov")
     with pytest.raises(
-        ValueError, match=r"no images below .*in one folder a class; there are 2 \.heic \(a/1\.heic, a/2"
+        ValueError, match=r"no images below .*in one folder for each class; there are 2 \.heic \(a/1\.heic, a/2"
     ):
         pictures_by_class(str(tmp_path), LeftOut())
     touch(tmp_path, "a/1.png")

@@ -74,7 +74,7 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
     assert np.array_equal(whole.dataset.labels, [name.split("/")[1] == "dog" for name in whole.dataset.files])
     if test is None:
         with pytest.raises(
-            ValueError, match=r"has the splits .*'train'.*; expected a folder test with one folder a class"
+            ValueError, match=r"has the splits .*'train'.*; expected a folder test with one folder for each class"
         ):
             load_part(tmp_path, "test")
     else:
@@ -89,7 +89,10 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
             "has 'val' and 'valid', which both are the validation images; expected one of them",
         ),
         (("train", "Train"), "has 'Train' and 'train', which both are the train images"),
-        (("val", "test"), "has 'test', 'val' and no train; expected the folder train beside, with one folder a class"),
+        (
+            ("val", "test"),
+            "has 'test', 'val' and no train; expected a folder train beside it, with one folder for each class",
+        ),
         (("valid",), "has 'valid' and no train"),
     ],
 )
@@ -112,7 +115,7 @@ def test_a_folder_around_the_classes_is_named(tmp_path: Path) -> None:
 def test_a_split_without_classes_is_refused(tmp_path: Path) -> None:
     """Pictures right in train/ and test/: they are no classes."""
     empty(tmp_path, "train", "test")
-    with pytest.raises(ValueError, match="train' has 5 images and no folder; expected one folder a class"):
+    with pytest.raises(ValueError, match="train' has 5 images and no folder; expected one folder for each class"):
         load_folder(tmp_path)
 
 
@@ -148,7 +151,7 @@ def test_classes_beside_a_split_without_train_are_refused(tmp_path: Path) -> Non
     empty(tmp_path, *TWO)
     empty(tmp_path / "test", *TWO)
     with pytest.raises(
-        ValueError, match="has 'test', which holds folders as a split does, beside 'cat', 'dog'; expected"
+        ValueError, match="has 'test', which holds folders as a split does, and also 'cat', 'dog'; expected"
     ):
         load_folder(tmp_path)
 

@@ -167,7 +167,7 @@ def test_item_bool_float_len_index() -> None:
         bool(mn.zeros(2))
     with pytest.raises(TypeError, match="a 0-d tensor has no length"):
         len(mn.tensor(1.0))
-    with pytest.raises(TypeError, match="a float32 tensor is no index"):
+    with pytest.raises(TypeError, match="a float32 tensor cannot be an index"):
         [1, 2][mn.tensor(1.0)]
 
 

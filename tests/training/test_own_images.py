@@ -145,7 +145,7 @@ def test_a_file_that_changed_does_not_go_on(pictures: str, tmp_path: Path) -> No
     assert saved["model_facts"]["name"] == saved["settings"]["model"] == "own.py:build"
     assert (tmp_path / "run/own.py").read_bytes() == model.read_bytes()
     model.write_text(f"{MODEL}\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
-    with pytest.raises(ValueError, match=r"own\.py is not the file any more"):
+    with pytest.raises(ValueError, match=r"own\.py is no longer the file"):
         Run.resume(out, pictures, model=f"{model}:build")
     with pytest.raises(ValueError, match=f"{out} holds another own.py than {model}"):
         Run(settings, out, pictures)

@@ -161,7 +161,7 @@ def test_a_folder_in_which_another_run_trains_is_left_alone(tmp_path: Path) -> N
             assert files(tmp_path) == before
 
     run.fit(after_step)
-    assert f"another run trains in {out} at this moment" in str(ended[0])
+    assert f"another run is training in {out};" in str(ended[0])
     assert not (tmp_path / LOCK).exists()
 
 

@@ -156,9 +156,9 @@ def test_mlflow_is_given_settings_and_numbers(monkeypatch: pytest.MonkeyPatch, n
 def test_a_tracker_without_a_run_is_refused() -> None:
     model = nn.Linear(1, 1)
     optimizer = mn.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(CallbackError, match="WandbCallback follows a Run, and this is train_epoch"):
+    with pytest.raises(CallbackError, match="WandbCallback needs a Run, and this is train_epoch"):
         train_epoch(model, [(mn.ones(1, 1), mn.ones(1, 1))], nn.MSELoss(), optimizer, callbacks=[WandbCallback()])
-    with pytest.raises(CallbackError, match="folder is None, and the run has none"):
+    with pytest.raises(CallbackError, match="folder is None, and the run has no folder"):
         Run(SETTINGS, sets=sets()).fit(callbacks=[TensorBoardCallback()])
 
 

@@ -280,7 +280,7 @@ def test_a_freed_graph_stays_freed() -> None:
     ("call", "message"),
     [
         (lambda: checkpoint(abs, mn.ones(1), determinism_check="none"), "determinism_check='none'; expected 'default'"),
-        (lambda: checkpoint_sequential([abs], 2, mn.ones(1)), "segments=2; expected 1 to 1, one function each"),
+        (lambda: checkpoint_sequential([abs], 2, mn.ones(1)), "segments=2; expected 1 to 1, the number of functions"),
         (lambda: checkpoint_sequential([abs], 0, mn.ones(1)), "segments=0; expected 1 to 1"),
     ],
 )

@@ -56,8 +56,9 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
         own = args.model is not None and is_file(args.model)
         for name, usual in NEEDED:
             if getattr(args, name) not in (None, usual) and not own:
-                raise UsageError(f"--{name.replace('_', '-')} goes with weights to begin with; expected --init FILE as "
-                                 "well")  # fmt: skip
+                raise UsageError(
+                    f"--{name.replace('_', '-')} needs weights to begin with; expected --init FILE as well"
+                )
         return None
     if is_graph(args.init):
         extras.need("onnx")

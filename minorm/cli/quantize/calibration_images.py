@@ -65,7 +65,9 @@ def _batched(source: Source, array: Any, labels: Any) -> Images:
     shape = source.model.inputs[0].shape if source.kind == "onnx" and source.model.inputs else None
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if fixed is not None and not 0 < fixed <= len(array):
-        raise ValueError(f"{source.path} takes {fixed} images at a time; expected as many, and there are {len(array)}")
+        raise ValueError(
+            f"{source.path} takes {fixed} images at a time; expected at least as many, but there are {len(array)}"
+        )
     length = fixed or BATCH
     count = len(array) if fixed is None else len(array) // fixed * fixed
     batches = [Tensor(array[start : min(start + length, count)]) for start in range(0, count, length)]
@@ -76,8 +78,10 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
     extras.need("PIL")
     found = source.preprocessing
     if found is None:
-        raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
-                         "1 or 3 channels; use minorm.quantization in Python")  # fmt: skip
+        raise ValueError(
+            f"{source.path} does not say how images are scaled, and its input is not N x C x size x size with 1 or 3 "
+            "channels; use minorm.quantization in Python"
+        )
     scale, pixels, labels = Normalize(found.mean, found.std), [], []
     paths = list(_below(args.calibrate))
     for path in _spread(paths, args.images):

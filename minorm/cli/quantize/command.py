@@ -67,11 +67,13 @@ def run(args: argparse.Namespace) -> int:
     if args.images < 1:
         raise UsageError(f"--images {args.images}: expected at least 1")
     if args.opset is not None and args.opset < 13:
-        raise UsageError(f"--opset {args.opset}: expected 13 or more, from which on each channel may have a scale")
+        raise UsageError(f"--opset {args.opset}: expected 13 or more: older opsets have no scale for each channel")
     source = sources.opened(args)
     if source.qat is not None:
-        raise UsageError(f"{source.path} is trained for int8, and `minorm export` writes its integers; expected a "
-                         "float model")  # fmt: skip
+        raise UsageError(
+            f"{source.path} is trained for int8; expected a float model (`minorm export` writes the integers of this "
+            "one)"
+        )
     output_files.check("quantize", source.path, args.out, args.plot)
     images = calibration_images.read(source, args)
     report = quantized(source, images, args)

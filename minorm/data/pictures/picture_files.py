@@ -126,7 +126,7 @@ def _scans(contents: bytes, at: int) -> tuple[int, int]:
             return scans, at
         scans += marker == _SCAN
         at += int.from_bytes(contents[at : at + 2], "big")  # a segment
-    raise ValueError("it is truncated: there is no end of image")
+    raise ValueError("it is truncated: the end marker of the image is missing")
 
 
 def _webp(contents: bytes) -> Picture:

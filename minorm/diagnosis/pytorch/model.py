@@ -119,8 +119,8 @@ def _check(model: Any, tensors: list[Any]) -> None:
     for name, module in model.named_modules():
         if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
             raise TypeError(
-                f"diagnose: {name or 'model'} is a scripted module, whose layers cannot be watched; expected the one "
-                "that torch.jit compiled"
+                f"diagnose: {name or 'model'} is a scripted module, whose layers cannot be watched; expected the "
+                "module that torch.jit compiled"
             )
     if any(type(tensor).__name__.startswith("Uninitialized") for tensor in tensors):
         raise ValueError("diagnose: model has lazy layers without weights; expected one that has run once")

@@ -155,7 +155,9 @@ class MultiheadAttention(Module):
                 raise ValueError(f"MultiheadAttention: {name} has shape {x.shape}, query {query.shape}; expected 3 "
                                  "axes each, or 2")  # fmt: skip
         if is_causal and attn_mask is None:
-            raise ValueError("MultiheadAttention: is_causal=True without attn_mask; expected the mask it speaks of")
+            raise ValueError(
+                "MultiheadAttention: is_causal=True without attn_mask; expected attn_mask, the causal mask"
+            )
         single = query.ndim == 2
         if single:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))

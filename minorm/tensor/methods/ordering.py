@@ -112,7 +112,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         x: Any = self
         if dim is None:
             if not x.numel():
-                raise ValueError(f"median: nothing has no middle; shape is {x.shape}; expected at least one element")
+                raise ValueError(
+                    f"median: the median of no elements is not defined; shape is {x.shape}; expected at least one "
+                    "element"
+                )
             middle = x.from_array(x.reshape(-1).median(0).values.array)
             hit = (x == middle) | (x.isnan() & middle.isnan())
             return x.masked_select(hit).mean() if dtypes.is_float(x.dtype) else middle

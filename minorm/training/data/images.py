@@ -86,8 +86,10 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
     """Return the path of the run's images from `file`; FileNotFoundError if they are needed and nothing is there."""
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
-        raise FileNotFoundError(f"{file} is of a run on the images in {quoted(path)}, and there is nothing any more; "
-                                "say where they are now: --path PATH")  # fmt: skip
+        raise FileNotFoundError(
+            f"{file} is of a run on the images in {quoted(path)}, and this folder is gone; say where the images are "
+            "now: --path PATH"
+        )
     return path
 
 

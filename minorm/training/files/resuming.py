@@ -47,8 +47,10 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | No
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):
-        raise ValueError(f"{code.path} is not the file any more that {file} was trained with; put that one back to go "
-                         "on, or start a new run with another --out")  # fmt: skip
+        raise ValueError(
+            f"{code.path} is no longer the file that {file} was trained with; restore that file to continue, or "
+            "start a new run with another --out"
+        )
     if isinstance(code, Code) and code.function != split(facts["name"])[1]:
         raise ValueError(f"model is {code.name!r}; expected the function {split(facts['name'])[1]!r}, that of {file}")
 

@@ -96,7 +96,7 @@ def _lock(path: str, out: str) -> int | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             _close(descriptor)
-            raise opening.in_words(error, f"another run trains in {out} at this moment; wait for its end, or choose "
+            raise opening.in_words(error, f"another run is training in {out}; wait for its end, or choose "
                                    "another --out")  from None  # fmt: skip
         except OSError:  # a disk without locks
             _close(descriptor)

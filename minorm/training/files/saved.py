@@ -49,7 +49,7 @@ def settings(saved: Mapping[str, Any], path: str) -> Settings:
     """Return the run's settings; a missing setting has its default, and a model's FILE.py has no folder."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
-        raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected values by name")
+        raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected a dict of values by name")
     if unknown := [name for name in found if name not in known]:
         raise ValueError(f"{path}: it has a setting {unknown[0]!r}; expected {', '.join(known)}")
     try:
@@ -107,7 +107,7 @@ def _check_history(saved: Mapping[str, Any], path: str) -> None:
         raise ValueError(f"{path}: its epoch is {reprlib.repr(epoch)}; expected a whole number of at least 0")
     if not isinstance(rows, list) or len(rows) != epoch:
         count = len(rows) if isinstance(rows, list) else type(rows).__name__
-        raise ValueError(f"{path}: its history has {count} rows; expected {epoch}, one a finished epoch")
+        raise ValueError(f"{path}: its history has {count} rows; expected {epoch}, one for each finished epoch")
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict) or not {*COLUMNS} <= row.keys() or not _is(row["epoch"], number):
             raise ValueError(

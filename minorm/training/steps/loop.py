@@ -242,8 +242,8 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
         if getattr(loss_function, "weight", None) is not None:
             why += ", or of a class whose weight is 0"
         raise NonFiniteLoss(
-            f"the loss is nan after {score.images:,} images of this epoch; {why}: the mean of no loss is nan; "
-            "expected a target that counts",
+            f"the loss is nan after {score.images:,} images of this epoch; {why}: the mean over no target is nan; "
+            "expected at least one target that counts",
             rank=0,
         )
 

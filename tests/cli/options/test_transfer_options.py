@@ -50,7 +50,7 @@ def test_epochs_or_all() -> None:
 
 @pytest.mark.parametrize("option", [["--freeze", "2"], ["--layer-decay", "0.5"], ["--new-head"]])
 def test_options_that_need_weights(option: list[str]) -> None:
-    with pytest.raises(UsageError, match=f"{option[0]} goes with weights to begin with; expected --init FILE as well"):
+    with pytest.raises(UsageError, match=f"{option[0]} needs weights to begin with; expected --init FILE as well"):
         transfer_options.resolve(parsed(*option))
     transfer_options.resolve(parsed(*option, "--model", "mine.py:build"))  # which may bring its own
 

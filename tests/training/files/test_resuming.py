@@ -136,7 +136,7 @@ def test_what_the_user_agreed_to_is_what_runs(tmp_path: Path) -> None:
     saved = load_training(out / CHECKPOINT)
     changed = Code.read(f"{out}/mine.py:build").sha256
     save_training(out / CHECKPOINT, **{**saved, "model_facts": {**saved["model_facts"], "sha256": changed}})
-    with pytest.raises(ValueError, match="is not the file any more"):
+    with pytest.raises(ValueError, match="is no longer the file"):
         Run.resume(str(out), sets=sets(60), code=agreed)
     assert not mark.exists()
 

@@ -42,7 +42,7 @@ def in_a_thread(folder: Path) -> list[str]:
 def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with locked(str(folder)):
-        expected = f"another run trains in {folder} at this moment; wait for its end, or choose another --out"
+        expected = f"another run is training in {folder}; wait for its end, or choose another --out"
         assert in_a_thread(folder) == [expected]
         with locked(f"{folder}/../run"):  # the same thread may ask again, by any path
             assert in_a_thread(folder) == [expected]
@@ -62,7 +62,7 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
-        assert "another run trains in" in in_a_thread(tmp_path)[0]
+        assert "another run is training in" in in_a_thread(tmp_path)[0]
         process.send_signal(signal.SIGKILL)
     assert (tmp_path / LOCK).exists(), "nothing could remove it"
     assert in_a_thread(tmp_path) == ["locked"]
@@ -87,7 +87,7 @@ def test_a_child_does_not_hold_the_lock(tmp_path: Path) -> None:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         try:
-            assert "another run trains in" in in_a_thread(tmp_path)[0]
+            assert "another run is training in" in in_a_thread(tmp_path)[0]
             process.kill()
             process.wait()
             deadline = time.monotonic() + 20  # the child may not have come to its first step yet
@@ -110,7 +110,7 @@ def test_a_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
         while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
             time.sleep(0.05)
         assert (tmp_path / LOCK).exists()
-        assert "another run trains in" in in_a_thread(tmp_path)[0]
+        assert "another run is training in" in in_a_thread(tmp_path)[0]
         process.kill()
 
 

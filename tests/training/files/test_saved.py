@@ -78,7 +78,7 @@ def test_a_value_in_a_part(whole: dict[str, Any], tmp_path: Path, part: str, cha
     [
         (-1, {}, "its epoch is -1; expected a whole number of at least 0"),
         (True, {}, "its epoch is True"),
-        (2, {}, "its history has 1 rows; expected 2, one a finished epoch"),
+        (2, {}, "its history has 1 rows; expected 2, one for each finished epoch"),
         (1, {"epoch": 2}, "row 1 of its history is"),
         (1, {"epoch": np.ones((2, 2))}, "row 1 of its history is"),
         (1, {"val_loss": None}, "val_loss of row 1 of its history is None; expected a number"),

@@ -118,8 +118,8 @@ class Spots:
         inputs = self._inputs(places)
         if not inputs:
             raise ValueError(
-                f"{operation}: {name!r} reads only tensors of the file; expected a layer that values of the network "
-                "go through"
+                f"{operation}: {name!r} reads only tensors of the file; expected a layer that reads values computed "
+                "from the graph's inputs"
             )
         return places, inputs, path
 

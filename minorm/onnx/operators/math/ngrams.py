@@ -65,8 +65,10 @@ def _pool(node: Node) -> dict[tuple[int, ...], int]:
     number = 0
     for length, (begin, end) in enumerate(itertools.pairwise(begins), start=1):
         if not 0 <= begin <= end <= len(pool) or (end - begin) % length:
-            raise ValueError(f"ngram_counts is {begins[:-1]}; expected where the n-grams of each length begin in "
-                             f"{len(pool)} numbers")  # fmt: skip
+            raise ValueError(
+                f"ngram_counts is {begins[:-1]}; expected, for each length, where its n-grams begin in the "
+                f"{len(pool)} numbers of pool_int64s"
+            )
         for start in range(begin, end, length):
             places.setdefault(tuple(pool[start : start + length]), number)
             number += 1

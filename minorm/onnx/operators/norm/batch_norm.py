@@ -74,7 +74,7 @@ def _write(g: Graph, call: Call, outputs: int) -> Value:
     """Write the node, with this many outputs in training."""
     x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
-        raise RuleNotApplicable("a BatchNormalization without running statistics, which runtimes refuse in inference")
+        raise RuleNotApplicable("in inference, runtimes refuse a BatchNormalization without running statistics")
     given = x, call.weight, call.bias, g.current(running_mean), g.current(running_var)
     if not is_usual(x, call.compute_dtype):
         given = cast_all(g, call.compute_dtype, *given)

@@ -40,8 +40,8 @@ def test_by_hand(one_node: Any) -> None:
     ("changed", "message"),
     [
         ({"mode": "Other"}, "mode is 'Other'"),
-        ({"ngram_counts": (0, 3)}, "expected where the n-grams of each length begin"),
-        ({"ngram_counts": (0, 40)}, "expected where the n-grams of each length begin"),
+        ({"ngram_counts": (0, 3)}, "expected, for each length, where its n-grams begin"),
+        ({"ngram_counts": (0, 40)}, "expected, for each length, where its n-grams begin"),
         ({"ngram_indexes": (0, 1)}, "ngram_indexes has 2 numbers; expected one for each of 7"),
         ({"weights": (1.0,)}, "weights has 1 numbers; expected one for each of 7"),
         ({"min_gram_length": 0}, "lengths 0 to 2"),
