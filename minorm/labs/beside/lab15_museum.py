@@ -1,4 +1,4 @@
-"""Lab 15: which packages a mended function calls."""
+"""Lab 15: finds the packages that a mended function calls."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from minorm.labs.calling import borrowed
 
 
 def packages(module: Any, name: str, case: dict[str, Any]) -> list[str]:
-    """Beside NumPy."""
+    """Return the packages that it calls, except NumPy."""
     return borrowed.packages(getattr(module, name), **case)

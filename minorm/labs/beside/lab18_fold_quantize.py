@@ -1,4 +1,4 @@
-"""Lab 18: which packages a student's function calls."""
+"""Lab 18: finds the packages that a student's function calls."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from minorm.labs.calling import borrowed
 
 
 def packages(module: Any, name: str, given: list[Any]) -> list[str]:
-    """Beside NumPy."""
+    """Return the packages that it calls, except NumPy."""
     return borrowed.packages(getattr(module, name), *given)

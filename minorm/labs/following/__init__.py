@@ -1,9 +1,9 @@
-"""Sees how a student's function computes: its arrays stay with the judge, who does each operation and writes it down.
+"""Follows how a student's function computes: the judge keeps its arrays, does each operation and lists it.
 
     followed          the student's side: an array without numbers, which asks the judge for each operation
-    numpy_operations  the operations that there are
-    follower          the judge's side: the numbers, and a list of all that was done with them
-    listed            what that list holds
+    numpy_operations  the available operations
+    follower          the judge's side: the numbers, and a list of all operations on them
+    listed            the entries of that list
     verdicts          what a check reads from that list: functions, types, rows, work
 
 The student's process never has the numbers, so it can neither hide what it does with them nor do it elsewhere.

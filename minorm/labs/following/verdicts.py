@@ -1,6 +1,6 @@
-"""What a check reads from a follower's list: which functions ran, in which types, over which rows, how much work.
+"""Checks a follower's list: which functions ran, in which types, over which rows, with how much work.
 
-Each raises Wrong, whose words name what was seen.
+Each function raises Wrong, and the message names the operation that it saw.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WORK = 300  # numbers computed for each number given: a gradient takes a few doz
 
 
 def same_answer(followed: Any, plain: Any, what: str) -> None:
-    """The function must not compute in another way when it is looked at."""
+    """Wrong if the function computes other numbers when it is followed."""
     for one, other in zip(_flat(followed), _flat(plain), strict=True):
         first, second = np.asarray(one), np.asarray(other)
         if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
@@ -34,7 +34,7 @@ def _flat(answer: Any) -> list[Any]:
 
 
 def no_variance(follow: Follower, what: str) -> None:
-    """None of NumPy's own variances."""
+    """Wrong if one of NumPy's own variances ran."""
     for event in follow.events:
         if event.name.removeprefix("np.").removeprefix(".") in VARIANCES:
             called = event.name if event.name.startswith("np.") else f"x{event.name}"
@@ -42,7 +42,7 @@ def no_variance(follow: Follower, what: str) -> None:
 
 
 def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") -> None:
-    """All that is computed from the data is of these types; truths may come of it anyway."""
+    """Wrong unless all results computed from the data have these types; truth values are allowed."""
     names = list(allowed)
     for event in follow.events:
         seen = [name for name in event.types if name not in (*names, "bool")]
@@ -51,7 +51,7 @@ def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") ->
 
 
 def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
-    """Differences of as much data as this are not in the wide type; sums may be."""
+    """Wrong if a difference of more than `rows` numbers is in the wide type; sums may be."""
     for event in follow.events:
         if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
             size = max(np.size(value.value) for value in event.outputs)
@@ -60,7 +60,7 @@ def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: st
 
 
 def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
-    """What leads to y is computed in the wide type; what was rounded to the narrow one is not computed with."""
+    """Wrong unless y is computed in the wide type and rounded once: no rounded number is an input again."""
     rounded: dict[int, str] = {}
     for event in follow.leading_to(follow.answers[:1]):
         floats = [name for name in event.types if name not in ("bool", "int32", "int64")]
@@ -85,7 +85,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
 
 
 def work(follow: Follower, given: int, what: str) -> None:
-    """A backward pass computes a few numbers for each that it is given; a finite difference for each, a whole pass."""
+    """Wrong if it computed far more numbers than a backward pass does, as finite differences need."""
     done = sum(
         max(np.size(value.value) for value in (*event.inputs, *event.outputs))
         for event in follow.events
@@ -100,14 +100,14 @@ def work(follow: Follower, given: int, what: str) -> None:
 
 
 def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) -> None:
-    """No operation reads rows of two blocks, which end before these rows."""
+    """Wrong if an operation reads rows of two blocks; blocks end before the rows `ends`."""
     for event, (first, last), _ in _reads(follow):
         if np.searchsorted(ends, first, "right") != np.searchsorted(ends, last, "right"):
             raise Wrong(what, called, f"{event.name} read values {first} to {last} of x at once")
 
 
 def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
-    """Values come one after the other; none is looked at again, and little is kept of those before."""
+    """Wrong unless values are read one after the other, never again, and little is kept of earlier ones."""
     blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
     at = np.full(columns, -1)
     turns = []
@@ -132,7 +132,7 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
 
 
 def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, int]]]:
-    """Operations that read the data, with the rows and columns."""
+    """Return the operations that read the data, with the rows and columns."""
     found = []
     for event in follow.events:
         whole = event.kind == "moved" and any(value.buffer.rows for value in event.outputs)  # a copy of all the data
@@ -147,7 +147,7 @@ def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, in
 
 
 def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol: float = 1e-4) -> None:
-    """Of arrays of one shape: each number of one of them, with either sign, is among the results behind the answer."""
+    """Wrong unless, at each place, a number of one of these arrays, with either sign, is a result behind the answer."""
     seen = [event.numbers for event in follow.leading_to() if event.kind in ("computed", "moved")]
     numbers = np.sort(np.abs(np.concatenate([np.zeros(0), *seen])))
     numbers = numbers[np.isfinite(numbers)]
