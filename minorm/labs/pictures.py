@@ -1,4 +1,4 @@
-"""Pictures with a text for people who do not see them, and colours that everybody can tell apart."""
+"""Shows pictures with a text for people who cannot see them, in colours that everybody can tell apart."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def slide(
 ) -> None:
     """`draw(value)`, and again with each move of a slider over the values; beginning with `first`.
 
-    Where there are no widgets (a script, a notebook without ipywidgets) `draw(*without)`: one picture of some values.
+    Without widgets (in a script, or a notebook without ipywidgets) it calls `draw(*without)`: one picture of some
+    values.
     """
     if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
         draw(*without)
@@ -53,7 +54,7 @@ def slide(
 
 
 def in_notebook() -> bool:
-    """Whether pictures go into a notebook."""
+    """Whether a notebook shows the pictures."""
     return "inline" in mpl.get_backend()
 
 

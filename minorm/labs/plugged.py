@@ -1,4 +1,4 @@
-"""A student's moments in layers of minorm: what a kernel of theirs is good for (labs 7 and 8)."""
+"""Uses a student's moments in minorm's layers, for their kernels in labs 7 and 8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.tensor.creation import tensor
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:
-    """y of a layer with this backend."""
+    """Return y of a layer with this backend."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":

@@ -1,4 +1,4 @@
-"""A CUDA kernel that computes moments of rows, and the same with a bug each: what the tests of lab 8 are tried on."""
+"""Holds a CUDA kernel for moments of rows, and copies with one bug each, to grade the tests of lab 8."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MOST_WORK = 1 << 15  # threads of one launch
 
 
 def _gpu(tree: str = TREE, *changes: tuple[str, str]) -> dict[str, Any]:
-    """An implementation for the student's tests: a kernel, with something planted."""
+    """Make an implementation for the student's tests: a kernel with a planted bug."""
     text = tree + MOMENTS
     for old, new in changes:
         assert old in text

@@ -49,7 +49,7 @@ def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) 
 
 
 def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
-    """Call the function on ones, and replace another one by a new value each time; threads: if the function takes them.
+    """Call the function on ones, with one more element changed before each call; threads: if the function takes them.
 
     So a kernel cannot reuse an earlier answer, and the judge knows each of the sums.
     """

@@ -24,8 +24,7 @@ def worked(program: Any, x: Any, changed_shuffle: int = -1) -> list[Any]:
 
 
 def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool = False) -> list[Any]:
-    """Return [each thread's sums, barriers, race] per seed; x has a row for each block. may_fail: return errors as
-    text."""
+    """Return [each thread's sums, barriers, race] per seed; x has a row per block. may_fail: return errors as text."""
     found: list[Any] = []
     for seed in range(seeds):
         y = np.full((*x.shape, 2 if kernel == "twice" else 1), np.nan, np.float32)

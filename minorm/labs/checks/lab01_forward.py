@@ -26,7 +26,7 @@ LAB = Lab(
 
 
 def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any, Any]:
-    """The sums, one row after the other."""
+    """Compute the moments by sums, one row after the other."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     rows = x.astype(np.float64).transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), -1)
     mean = rows.sum(-1) / rows.shape[-1] if centered else 0 * rows.sum(-1)
@@ -41,7 +41,7 @@ def _norm(x: Any, axes: tuple[int, ...], eps: float, centered: bool = True) -> A
 
 
 def _data(rng: np.random.Generator, *shape: int) -> Any:
-    """Neither mean 0 nor variance 1, and small enough for eps to be seen."""
+    """Draw data whose mean is not 0 and variance not 1, small enough for eps to matter."""
     return rng.standard_normal(shape) * rng.uniform(0.02, 2, shape[1:]) + rng.uniform(-3, 3)
 
 
@@ -118,7 +118,7 @@ def affine_halves(student: Any, rng: np.random.Generator) -> None:
 
 
 def _five(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups: int, eps: float) -> None:
-    """All five on one shape; those without positions where there are none."""
+    """Check all five norms on one shape; without positions, only the norms that need none."""
     x, ndim, of = _data(rng, *shape), len(shape), f"x of shape {shape}, eps={eps:g}"
     s, b = rng.standard_normal((2, shape[1]))
     along = (shape[1],) + (1,) * (ndim - 2)
@@ -167,7 +167,7 @@ LAYERS = ("batch_norm", "channels-last batch_norm", "group_norm", "layer_norm", 
 
 
 def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
-    """y, mean and var of a functional that runs with this backend, and dx."""
+    """Run a functional with this backend; return y, mean, var and dx."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     from_x = tensor(x)

@@ -1,4 +1,4 @@
-"""Lab 3: gradients against finite differences, the invariants, the library's layers, and planted bugs."""
+"""Lab 3: checks gradients against finite differences, the invariants and the library's layers; plants bugs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _xhat(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
 
 
 def _slopes(x: Any, g: Any, axes: tuple[int, ...], eps: float) -> Any:
-    """The gradient of sum(g * xhat) for x, by finite differences."""
+    """Return the gradient of sum(g * xhat) for x, by finite differences."""
     dx = np.zeros(x.shape)
     for index in np.ndindex(x.shape):
         sides = []
@@ -66,7 +66,7 @@ def _graph(student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes:
 def _far_graph(
     student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...], eps: float
 ) -> None:
-    """Numbers near a million, of which a gradient keeps nine digits and finite differences keep five."""
+    """Check a graph of numbers near a million: a gradient keeps nine digits, finite differences only five."""
     x, g = rng.standard_normal((2, *shape))
     x = (x + FAR) - FAR  # as it is near a million, so that the gradients are equal
     xhat, rstd = _xhat(x, axes, eps)
@@ -78,7 +78,7 @@ def _far_graph(
 def _backward_pass(
     student: Any, name: str, before: tuple[Any, ...], arrays: tuple[Any, ...], after: tuple[Any, ...]
 ) -> None:
-    """The work of one pass, in real numbers: differences of forward passes need one for each element."""
+    """Check that it does one pass's work, in real numbers: finite differences need a pass for each element."""
     size = arrays[0].size
     follow, what = Follower(plain=size // 4, decisions=size), f"{name} of {size} elements"
     answer = follow.call(student, name, *before, *(follow.array(array) for array in arrays), *after)
@@ -112,7 +112,7 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
-    """To more digits than finite differences have."""
+    """Check against the formula to more digits than finite differences have."""
     x, g = rng.standard_normal((2, 3, 32))
     xhat, rstd = _xhat(x, (1,), 1e-3)
     right = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * (g * xhat).mean(axis=1, keepdims=True))
@@ -157,7 +157,7 @@ LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_n
 
 
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
-    """dx, ds and db of a functional that runs with this backend."""
+    """Run a functional with this backend; return dx, ds and db."""
     x, s, b, dy = (tensor(array) for array in arrays)
     for leaf in (x, s, b):
         leaf.requires_grad = True
@@ -176,7 +176,7 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
 
 
 def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any, Any]:
-    """The library's forward, with a part of the mean in d: of small arrays all of it is in k."""
+    """Run the library's forward with a part of the mean in d: for small arrays, all of it is in k."""
     y, found = reference.forward(nest, x, s, b, equation)
     if not equation.centered:
         return y, found
@@ -227,7 +227,7 @@ def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
 
 @functools.cache
 def _library(steps: int, seed: int) -> Any:
-    """The losses with the library's kernels."""
+    """Return the losses with the library's kernels."""
     return digits_network.losses(None, steps, seed)
 
 
@@ -252,7 +252,7 @@ def _implementation(
     mean_db: bool = False,
     early_bias: bool = False,
 ) -> dict[str, Any]:
-    """BatchNorm with something planted: forward(x, s, b, eps) and backward(dy, x, s, eps); in the variant's layout."""
+    """Make BatchNorm with a planted bug: forward(x, s, b, eps), backward(dy, x, s, eps); in the variant's layout."""
 
     def mean_of(values: Any) -> Any:
         over = (0,) if axes == "N" else (0, *range(2, values.ndim))

@@ -39,14 +39,14 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def _share(model: Any, x: Any, labels: Any) -> float:
-    """The percentage right, in the mode that the model is in."""
+    """Return the percentage of right answers, in the model's current mode."""
     with no_grad(), no_stats_update():
         found = model(tensor(x)).numpy().argmax(axis=1)
     return float(100 * np.mean(found == labels))
 
 
 def _loaded(found: Any, what: str) -> Any:
-    """Our own model with the state that came back."""
+    """Return our own model with the returned state."""
     model = gap.network()
     try:
         model.load_state_dict(found)
@@ -127,7 +127,7 @@ def other_momentum(student: Any, rng: np.random.Generator) -> None:
 
 
 def _averages(seed: int, batch_size: int) -> dict[str, Any]:
-    """The plain average of mean and var over the batches, computed from each layer's input."""
+    """Return the plain average of mean and var over the batches, computed from each layer's input."""
     model, x, _, _ = trained(seed)
     model.train()
     layers = list(model.children())
@@ -191,7 +191,7 @@ for _kind in gap.BROKEN:
 
 
 def _mirrored(seed: int) -> Any:
-    """A model with the statistics of mirrored digits, in evaluation mode."""
+    """Return a model with the statistics of mirrored digits, in evaluation mode."""
     model, x, _, _ = trained(seed, epochs=4)
     x = gap.mirrored(x)
     for layer in gap.norms(model):
@@ -218,7 +218,7 @@ def _set_as(model: Any, said: dict[str, Any]) -> None:
 
 
 def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
-    """A model for mirrored digits before and after fine-tuning with batches of two, frozen as the student says."""
+    """Return a model before and after fine-tuning on mirrored digits in batches of two, frozen as the student says."""
     model = _mirrored(seed)
     before = state(model)
     _set_as(model, student.drive("frozen", values=before))

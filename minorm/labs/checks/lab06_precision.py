@@ -1,4 +1,4 @@
-"""Lab 6: units of the last place, rounding by hand, no overflow, one rounding, and bugs of precision."""
+"""Lab 6: checks units of the last place, rounding by hand, overflow and a single rounding; plants precision bugs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ INTEGERS = ("uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 
 def _ulp(v: Any, dtype: Any) -> Any:
-    """The distance of neighbours of the type at v."""
+    """Return the distance between neighbouring numbers of this type at v."""
     facts = ml_dtypes.finfo(dtype)
     _, exponent = np.frexp(np.maximum(np.abs(v), 2.0 ** float(facts.minexp)))
     return 2.0 ** (exponent - 1.0 - facts.nmant)
 
 
 def _from_exponents(student: Any, rng: np.random.Generator) -> None:
-    """The distance follows from an exponent and a number of bits; NumPy's own narrow types would tell it."""
+    """Check that the distance comes from an exponent and a number of bits, not from NumPy's own narrow types."""
     v = rng.standard_normal(30) * 10.0 ** rng.integers(-3, 4, 30)
     for name in FLOATS:
         follow, what = Follower(plain=8 * v.size, decisions=8 * v.size), f"ulp of some numbers in {name}"
@@ -91,7 +91,7 @@ def _bits(student: Any, x: Any, what: str) -> None:
 
 
 def _by_hand(student: Any, name: str, x: Any) -> None:
-    """Bits as integers: no conversion of NumPy's to a narrower type."""
+    """Check that it computes the bits with integers, without NumPy's conversion to a narrower type."""
     follow, what = Follower(decisions=8 * x.size), f"{name} of some numbers"
     answer = follow.call(student, name, follow.array(x))
     verdicts.types(follow, [*INTEGERS, "float32"], what, ", the bits by hand")
@@ -145,7 +145,7 @@ def _root(student: Any, rng: np.random.Generator, dtype: Any, sizes: tuple[float
 
 
 def _no_wider_root(student: Any, rng: np.random.Generator) -> None:
-    """A number or two of each row may decide; all of them in Python's floats would be float64."""
+    """Let a few numbers of each row become Python's floats, for decisions: all of them would be float64."""
     for name in ("float32", "float64"):
         x = (rng.standard_normal((3, 40)) * 100).astype(name)
         follow, what = Follower(plain=12, decisions=x.size), f"root_mean_square of {name} numbers"
@@ -174,9 +174,9 @@ def no_wider_type(student: Any, rng: np.random.Generator) -> None:
 
 
 def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[Any, Any]:
-    """y over the last axis, and the size of what is added up for it, float64: x's, the mean's and b's share of y.
+    """Return y over the last axis in float64, and the size of its summands: x's, the mean's and b's share of y.
 
-    Where x is near the mean, y is small and they are not.
+    If x is near the mean, y is small but they are not.
     """
     wide = x.astype(np.float64)
     mean = wide.mean(axis=-1, keepdims=True) * centered
@@ -188,14 +188,14 @@ def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[A
 
 
 def _slack(compute: str, dtype: Any) -> float:
-    """What computing may lose of that; NumPy's bfloat16 rounds float64 by way of float32."""
+    """Return the share of that size that computing may lose; NumPy rounds float64 to bfloat16 through float32."""
     if compute == "float32":
         return 2e-6
     return 2.0**-24 if np.dtype(dtype) == dtypes.bfloat16 else 1e-12
 
 
 def _bounded(got: Any, right: Any, size: Any, dtype: Any, slack: float, what: str) -> None:
-    """Half an ulp, and `slack` times what was added up."""
+    """Check that the error is at most half an ulp plus `slack` times the size of the summands."""
     found = numbers(got, what, f"numbers of shape {right.shape}")
     true(found.shape == right.shape, what, f"shape {right.shape}", f"shape {found.shape}")
     true(found.dtype == dtype, what, f"numbers of type {dtype}", str(found.dtype))
@@ -218,7 +218,7 @@ def _rounded_once(
 
 
 def _chain(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
-    """Each number on the way to y is of the type to compute in, neither narrower nor wider."""
+    """Check that each number on the way to y has the computing type, neither narrower nor wider."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
@@ -266,7 +266,7 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
 
 
 def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
-    """y of a layer with the student's forward."""
+    """Return y of a layer with the student's forward."""
     backend, dtype = PartialBackend(forward=student.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array
@@ -295,7 +295,7 @@ def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, comput
 
 
 def _forward_chain(student: Any, rng: np.random.Generator) -> None:
-    """The same in forward; the statistics, which are float64, are not on the way to y."""
+    """Check the same in forward; the float64 statistics are not on the way to y."""
     for narrow, dtype in (("float16", None), ("bfloat16", None), ("float32", "float64")):
         x = (rng.standard_normal((3, 4, 10)) * 2 + 1).astype(FLOATS[narrow])
         s, b = rng.standard_normal((2, 4)).astype(np.float32)
@@ -339,10 +339,10 @@ def _norm(
     var_rounded: bool = False,
     rstd_rounded: bool = False,
 ) -> dict[str, Any]:
-    """LayerNorm computed in float32 with statistics in float64 and rounded once, with something planted."""
+    """Make LayerNorm with a planted bug: in float32, with statistics in float64, rounded once."""
 
     def total(v: Any, kind: Any) -> Any:
-        """The sum over the last axis, each partial sum rounded where sums are the bug."""
+        """Return the sum over the last axis; if sums are the bug, each partial sum is rounded."""
         if sums:
             return np.add.accumulate(v.astype(kind), axis=-1)[..., -1:].astype(np.float64)
         return v.sum(axis=-1, keepdims=True, dtype=np.float64)

@@ -1,7 +1,8 @@
-"""Lab 7: the student's Cython: sums, bits for any number of threads, the work of each thread, and speed of one.
+"""Lab 7: checks the student's Cython: sums, bits for any number of threads, each thread's work, one thread's speed.
 
-The kernels run without the student's Python; seconds are counted from outside. Whether threads share the work is
-counted and not timed: what each of them reads (see thread_work.py). So it is the same on one processor as on many.
+The kernels run without the student's Python; the judge measures seconds from outside. To see whether threads share the
+work, it counts what each thread reads (see thread_work.py) and does not time it. So the result is the same on one
+processor as on many.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def plain_sum(size_t address, Py_ssize_t n):
 
 
 def _texts(student: Any, *names: str) -> tuple[str, ...]:
-    """Pieces of the student's."""
+    """Return pieces of the student's text."""
     found = [getattr(student, name)() for name in names]
     for name, text in zip(names, found, strict=True):
         true(isinstance(text, str), name, "text", type(text).__name__)
@@ -59,7 +60,7 @@ def _texts(student: Any, *names: str) -> tuple[str, ...]:
 
 
 def _summed(student: Any, function: str, x: Any) -> Any:
-    """A function (address, n) of one of the student's pieces."""
+    """Call a function (address, n) of one of the student's pieces."""
     pieces = _texts(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
     return student.native("cython", pieces, "summed", function=function, x=x)
 
@@ -99,9 +100,9 @@ def lanes_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats: int, **options: Any) -> float:
-    """Seconds of one call by the judge's clock. Before each the numbers change, and each sum is looked at.
+    """Return the seconds of one call by the judge's clock. The numbers change before each call, and it checks each sum.
 
-    Whole numbers, whose sums float32 holds exactly in any order.
+    They are whole numbers, whose sums float32 holds exactly in any order.
     """
     size = options["size"]
     places, values = rng.integers(0, size, repeats), rng.integers(size // 100, size // 10, repeats)
@@ -117,7 +118,7 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """How many times as fast as a plain loop; and how much slower than its best round the plain loop usually is."""
+    """Return the speed relative to a plain loop, and how much slower the loop usually is than its best round."""
     pieces, size, times = _texts(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
@@ -145,7 +146,7 @@ def lanes_fast(student: Any, rng: np.random.Generator) -> None:
 
 
 def _shared(student: Any, **options: Any) -> list[float]:
-    """parallel_sum with each number of threads."""
+    """Call parallel_sum with each number of threads."""
     found = student.native("cython", _texts(student, "lanes_pyx", "parallel_pyx"), "shared", **options)
     count = len(options["threads"]) * options.get("repeats", 1)
     return list(parts(found, count, "parallel_sum with some numbers of threads"))
@@ -160,7 +161,7 @@ def parallel(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(found: Any, repeats: int, what: str) -> None:
-    """All floats of the list are the same."""
+    """Check that all floats of the list are the same."""
     first = np.float64(found[0])
     for place, value in enumerate(found):
         count = THREADS[place // repeats]
@@ -173,7 +174,7 @@ def _bits(found: Any, repeats: int, what: str) -> None:
 
 
 def _spread(rng: np.random.Generator, size: int) -> Any:
-    """Numbers of many magnitudes, so that another order of additions shows in the last bits."""
+    """Draw numbers of many magnitudes, so that another order of additions shows in the last bits."""
     return np.abs(rng.standard_normal(size) * 10.0 ** rng.uniform(-3, 3, size)).astype(np.float32)
 
 
@@ -188,7 +189,7 @@ def parallel_bits(student: Any, rng: np.random.Generator) -> None:
 
 
 def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
-    """The answer of a function of threads, and what each thread did."""
+    """Return the answer of a threaded function, and what each thread did."""
     names = ("moments_pyx",) if function == "parallel_moments" else ("lanes_pyx", "parallel_pyx")
     pieces = _texts(student, *names)
     student.native("cython", pieces, "nothing")  # if that compiles and the other does not, it is this machine
@@ -217,7 +218,7 @@ def _shares(student: Any, rng: np.random.Generator, function: str) -> None:
 
 
 def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
-    """What was expected of the threads and what they did, in words; nothing where they shared the work."""
+    """Say what was expected of the threads and what they did; empty if they shared the work."""
     read, loads, places, pauses, meanwhile = rows.T
     most, total = int(np.argmax(read)), int(read.sum())
     numbers = f"thread {most} read {read[most]} of {total} numbers"
@@ -252,7 +253,7 @@ def parallel_shares(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merged(student: Any, x: Any, threads: list[int]) -> tuple[Any, ...]:
-    """parallel_moments with each number of threads."""
+    """Call parallel_moments with each number of threads."""
     found = student.native("cython", _texts(student, "moments_pyx"), "merged", x=x, threads=threads)
     return parts(found, len(threads), "parallel_moments with some numbers of threads")
 

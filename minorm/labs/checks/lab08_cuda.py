@@ -1,7 +1,7 @@
-"""Lab 8: the student's CUDA on the CPU, threads in many orders; barriers that are there, needed, and missing.
+"""Lab 8: runs the student's CUDA on the CPU, threads in many orders; checks for needed and missing barriers.
 
-What each thread reads, writes and shuffles is counted (see cuda_work.h): a sum that one thread makes alone is right,
-and no tree.
+It counts what each thread reads, writes and shuffles (see cuda_work.h), because a sum by one thread is right but not a
+tree.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DO
 
 
 def _text(student: Any, piece: str) -> str:
-    """A piece of the student's; Wrong unless it is text that keeps to CUDA: the fibers' own counters are C++ too."""
+    """Return a piece of the student's text; Wrong unless it keeps to CUDA: the fibers' own counters are C++ too."""
     text = getattr(student, piece)()
     true(isinstance(text, str), piece, "text", type(text).__name__)
     text = str(text)
@@ -119,7 +119,7 @@ __global__ void twice(const float* x, float* y) {
 
 
 def _block_sums(student: Any, piece: str, kernel: str, x: Any, seeds: int = 1, left_out: int = -1) -> list[Any]:
-    """[sums that each thread got, barriers, race] for each seed; x has a row for each block. left_out: a barrier."""
+    """Return [each thread's sums, barriers, race] for each seed; x has a row for each block. left_out: a barrier."""
     text = _text(student, piece)
     pieces = (without_barrier(text, left_out) if left_out >= 0 else text, HARNESS)
     options = {"kernel": kernel, "x": x, "seeds": seeds, "may_fail": left_out >= 0}
@@ -141,7 +141,7 @@ def _sums(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, 
 
 
 def _again(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
-    """Two sums, one after the other, in many orders."""
+    """Check two sums, one after the other, in many orders."""
     for threads in sizes:
         x = _numbers(rng, 1, threads)
         found = _block_sums(student, piece, "twice", x, SEEDS)
@@ -153,7 +153,7 @@ def _again(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int,
 
 
 def _all_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
-    """Each barrier that is left out is a race or changes a sum; in a larger block, if not in this."""
+    """Check that leaving out any barrier gives a race or changes a sum, in this block or a larger one."""
     count = _text(student, piece).count(BARRIER)
     true(0 < count <= 12, f"number of `{BARRIER}` in block_sum", "from 1 to 12", str(count))
     for which in range(count):
@@ -163,7 +163,7 @@ def _all_needed(student: Any, rng: np.random.Generator, piece: str, threads: int
 
 
 def _missed(student: Any, x: Any, piece: str, which: int) -> bool:
-    """Whether it shows that this barrier is left out."""
+    """Whether leaving out this barrier shows."""
     right = _block_sums(student, piece, "twice", x)[0][0]
     found = _block_sums(student, piece, "twice", x, 2 * SEEDS, which)
     return any(isinstance(y, str) or race or not np.array_equal(y, right) for y, _, race in found)
@@ -176,7 +176,7 @@ def _few(student: Any, rng: np.random.Generator, piece: str, threads: int, most:
 
 
 def _worked(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]:
-    """What each thread did in one block_sum, and how many barriers each block had, when the sums are right."""
+    """Check the sums of one block_sum; return them, each thread's work, and the barriers of each block."""
     what = f"block_sum of {x.shape[1]} threads"
     found = student.native("cuda", (_text(student, piece), HARNESS), "worked", x=x, **options)
     y, work, barriers, race = parts(found, 4, what)
@@ -188,7 +188,7 @@ def _worked(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]
 
 
 def _is_tree(student: Any, rng: np.random.Generator) -> None:
-    """Few reads for each thread, so the additions are spread over the threads and the steps."""
+    """Check that each thread reads little, so the additions are spread over the threads and the steps."""
     threads = int(rng.choice((512, 1024)))
     steps, what = threads.bit_length() - 1, f"block_sum of {threads} threads"
     _, work, barriers = _worked(student, "tree_cu", _numbers(rng, 2, threads))
@@ -198,7 +198,7 @@ def _is_tree(student: Any, rng: np.random.Generator) -> None:
 
 
 def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
-    """Shuffles carry the numbers within warps, and shared memory one sum of each warp."""
+    """Check that shuffles carry the numbers within warps, and shared memory only one sum of each warp."""
     warps, what, x = threads // 32, f"block_sum of {threads} threads", _numbers(rng, 2, threads)
     _, work, _ = _worked(student, "shuffle_cu", x)
     shuffles, levels = np.asarray(work["shuffles"]), 5 + (warps - 1).bit_length()
@@ -287,7 +287,7 @@ def shuffle_sizes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _row_moments(student: Any, x: Any, threads: int, seeds: int) -> tuple[list[Any], Any, Any]:
-    """k, d and var of each row, for each seed; what each thread did, and a race."""
+    """Return k, d and var of each row, for each seed; what each thread did, and a race."""
     pieces = (_text(student, "shuffle_cu"), _text(student, "moments_cu"))
     found, work, race = parts(
         student.native("cuda", pieces, "row_moments", x=x, threads=threads, seeds=seeds), 3, "moments"

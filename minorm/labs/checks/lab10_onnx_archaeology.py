@@ -45,7 +45,7 @@ def _momentum() -> float:
 
 
 def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
-    """The answer, or None if a ValueError was expected and raised."""
+    """Return the answer, or None if a ValueError was expected and raised."""
     found = student.drive("asked", function=function, data=data, **options)
     if expected is None:
         true("refused" in found, what, REFUSED, str(found.get("answer")))
@@ -55,7 +55,7 @@ def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **opt
 
 
 def _node(operator: str, opset: int, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> Any:
-    """A small model."""
+    """Make a small model."""
     x, small = np.zeros((2, 2, 3), np.float32), [np.ones(2, np.float32)] * (4 if operator == BATCH else 2)
     return zoo.specimen(operator, opset, x, small, attributes, outputs)
 
@@ -104,7 +104,7 @@ def domains(student: Any, rng: np.random.Generator) -> None:
 
 
 def _defaults(operator: str, version: int) -> dict[str, Any]:
-    """The attributes of this version that have a default."""
+    """Return the attributes of this version that have a default."""
     found: dict[str, Any] = {"epsilon": _epsilon()}
     if operator == GROUP:
         return found | ({"stash_type": 1} if version >= 21 else {})
@@ -117,7 +117,7 @@ def _defaults(operator: str, version: int) -> dict[str, Any]:
 
 
 def _needed(operator: str, version: int) -> dict[str, Any]:
-    """The attributes of this version that are required."""
+    """Return the attributes that this version requires."""
     if operator == GROUP:
         return {"num_groups": 2}
     return dict(CONSUMED) if version == 1 else {}
@@ -237,7 +237,7 @@ class Case:
         return f"{self.operator} {self.version}, {mode}{shapes}, {' and '.join(sorted(types))}"
 
     def right(self) -> list[Any]:
-        """All results, float64."""
+        """Return all results in float64."""
         x, s, b, *running = (array.astype(np.float64) for array in (self.x, *self.parameters))
         if self.operator == GROUP:
             groups = self.said["num_groups"]
@@ -257,11 +257,11 @@ class Case:
         return [y.reshape(x.shape), *new, *batch][: (5 if self.version <= 9 else 3) if self.trains else 1]
 
     def types(self) -> list[Any]:
-        """The types of the results."""
+        """Return the types of the results."""
         return [self.x.dtype, self.parameters[-1].dtype, self.parameters[-1].dtype, self.x.dtype, self.x.dtype]
 
     def compare(self, place: int, got: Any, right: Any, what: str) -> None:
-        """One result, with the tolerance of its type."""
+        """Compare one result, with the tolerance of its type."""
         dtype = self.types()[place]
         tolerance = TOLERANCE[str(dtype)]
         close(got, right, what, rtol=tolerance, atol=tolerance, dtype=dtype)
@@ -371,7 +371,7 @@ def refused_groups(student: Any, rng: np.random.Generator) -> None:
 
 
 def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
-    """The names of the outputs. fewer: without batch_mean and batch_var."""
+    """Return the names of the outputs. fewer: without batch_mean and batch_var."""
     if not case.trains or (case.version <= 6 and case.epsilon != _epsilon()):  # there, one output may train as well
         return ALL_FIVE[:1]
     if case.version >= 14:
@@ -380,7 +380,7 @@ def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
 
 
 def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
-    """The attributes of a node. Defaults are written or left out at random."""
+    """Return the attributes of a node. Defaults are written or left out at random."""
     said = dict(case.said) | _needed(case.operator, case.version) | case.said
     if case.operator == BATCH:
         if case.version <= 6 and (not case.trains or rng.random() < 0.3):
@@ -397,7 +397,7 @@ def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple[Case, int]]:
-    """The zoo: nodes of these versions, each with a suitable opset."""
+    """Make the zoo: nodes of these versions, each with a suitable opset."""
     for version in versions:
         operator = BATCH if version in PUBLISHED[BATCH] else GROUP
         known = (*PUBLISHED[operator], 26)
@@ -420,7 +420,7 @@ def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple
 def specimen(
     case: Case, opset: int, rng: np.random.Generator, odd: bool
 ) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
-    """A case as a model; odd: unusual names, imports and missing outputs."""
+    """Turn a case into a model; odd: unusual names, imports and missing outputs."""
     outputs, said = _outputs(case, odd and rng.random() < 0.5), _said(case, rng)
     places: dict[str, Any] = {}
     if odd:

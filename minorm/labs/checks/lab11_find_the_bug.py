@@ -61,7 +61,7 @@ WITNESSES = {  # whether a tool still has its bug
 
 
 def distance(got: Any, right: Any) -> float:
-    """The number that task 11.1 asks for."""
+    """Return the number that task 11.1 asks for."""
     if len(got) != len(right):
         return float("inf")
     found = [0.0]
@@ -122,7 +122,7 @@ def special(student: Any, rng: np.random.Generator) -> None:
 
 
 def truth(case: Any) -> list[Any]:
-    """The right answer to a case, in float64."""
+    """Return the right answer to a case, in float64."""
     if case["operator"] in ("BatchNormalization", "GroupNormalization"):
         return oracles.formula(case)
     x, said = np.asarray(case["inputs"][0], np.float64), case["attributes"]
@@ -254,7 +254,7 @@ def other_shapes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
-    """The distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
+    """Return the distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
     try:
         off = distance(oracle(case), truth(case))
     except oracles.NoAnswer as failure:
@@ -263,7 +263,7 @@ def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
 
 
 def _case(cases: Any, name: str, what: str, operator: str) -> Any:
-    """The case of this name, valid and small."""
+    """Return the case of this name, if it is valid and small."""
     true(isinstance(cases, dict) and name in cases, what, f"a case called {name!r}", "no such case")
     case = cases[name]
     try:

@@ -148,7 +148,7 @@ def early_and_late(student: Any, rng: np.random.Generator) -> None:
 
 
 def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """The file that the student's write makes, and the model that it was given."""
+    """Return the file that the student's write makes, and the model that it was given."""
     seed = int(rng.integers(100))
     found = student.drive("written", seed=seed, training=training)
     run = capstone.Run(seed)
@@ -157,7 +157,7 @@ def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[di
 
 
 def _through_a_file(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """The model that a new process reads from the file alone, and the model that it should be."""
+    """Return the model that a new process reads from the file alone, and the model that it should be."""
     found, model = _written(student, rng, training)
     student.fresh()
     return student.drive("read_back", data=found["file"]), model
@@ -199,7 +199,7 @@ def whole_file(student: Any, rng: np.random.Generator) -> None:
 
 
 def _load(data: Any, folder: str, what: str) -> Any:
-    """The model in a student's file, in evaluation mode."""
+    """Return the model in a student's file, in evaluation mode."""
     true(isinstance(data, np.ndarray) and data.size > 0, what, "an ONNX file", "no file")
     try:
         return beside.onnx().load(beside.as_file(data, folder), max_bytes=LARGEST).eval()

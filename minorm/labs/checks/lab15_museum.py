@@ -1,4 +1,4 @@
-"""Lab 15: cases that show each exhibit's fault, tests that find one cause alone, and functions that have it no more."""
+"""Lab 15: checks cases that show each fault, tests that find only one cause, and functions without the fault."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FUNCTIONS = ("batch_norm", "group_norm", "layer_norm", "lp_norm")
 
 
 def _right(function: str, case: dict[str, Any]) -> Any:
-    """The formula in float64, whatever the case's types are."""
+    """Return the formula's result in float64, whatever the case's types are."""
     wide = {name: value.astype(np.float64) if isinstance(value, np.ndarray) else value for name, value in case.items()}
     with np.errstate(all="ignore"):
         return planted.RIGHT[function](**wide)
 
 
 def _shown(letter: str, case: Any, what: str) -> dict[str, Any]:
-    """The case, if the exhibit is wrong on it and a right program in the same types is not; else Wrong."""
+    """Return the case if the exhibit is wrong on it and a right program in the same types is right; else Wrong."""
     function = museum.PLAQUES[letter].function
     try:
         case = museum.checked(function, case)
@@ -109,7 +109,7 @@ def smallest_second(student: Any, rng: np.random.Generator) -> None:
 
 
 def _fails(student: Any, letter: str, implementation: Callable[..., Any]) -> str:
-    """What the test said where it failed, else an empty text."""
+    """Return the message of the test if it failed, else an empty text."""
     try:
         student.call(f"cause_{letter}", (Callback("norm"),), {}, {"norm": implementation})
     except Failure as failure:
@@ -176,7 +176,7 @@ _BOUNDS = {np.float64: 1e-9, np.float32: 2e-5, np.float16: 4e-3}
 
 
 def _mended(student: Any, function: str, case: dict[str, Any]) -> None:
-    """The student's function by itself, its shape and type, and the formula."""
+    """Check that the function does its own work, its shape and type, and its numbers."""
     x = case["x"]
     rest = ", ".join(f"{name}={value:g}" for name, value in case.items() if not isinstance(value, np.ndarray))
     what = f"{function}, x of shape {x.shape}, {x.dtype}" + (f", {rest}" if rest else "")

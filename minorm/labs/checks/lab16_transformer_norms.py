@@ -1,4 +1,4 @@
-"""Lab 16: formulas in float64, bits within what float32 may do before a cast, and planted bugs of a mask."""
+"""Lab 16: checks formulas in float64, bits within float32's error before a cast, and tests for bugs of a mask."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAR = 1e6
 
 
 def _norms(student: Any, rng: np.random.Generator, shape: tuple[int, ...], scale: float, offset: float) -> None:
-    """Both norms. The eps is about the variance, so that its place shows."""
+    """Check both norms. The eps is about as large as the variance, so that its place shows."""
     x = rng.standard_normal(shape) * scale + offset
     s, b = rng.standard_normal((2, shape[-1]))
     eps = scale**2 / 2
@@ -56,7 +56,7 @@ def odd_norms(student: Any, rng: np.random.Generator) -> None:
 
 
 def _block(rng: np.random.Generator, width: int, hidden: int) -> dict[str, Any]:
-    """The weights of a block."""
+    """Draw the weights of a block."""
     w = {name: rng.standard_normal((width, width)) / width**0.5 for name in "qkvo"}
     w["up"], w["down"] = rng.standard_normal((width, hidden)), rng.standard_normal((hidden, width)) / hidden**0.5
     return w | {name: rng.standard_normal(width) + 1 for name in ("s1", "s2", "b1", "b2")}
@@ -160,7 +160,7 @@ def extreme(student: Any, rng: np.random.Generator) -> None:
 
 
 def _models(rng: np.random.Generator, kind: str) -> list[tuple[str, Any, Any, Any]]:
-    """(answer, x, s, y) of one model of each kind, in a random order."""
+    """Return (answer, x, s, y) of one model of each kind, in a random order."""
     dtype = getattr(dtypes, kind)
     found: list[tuple[str, Any, Any, Any]] = []
     x = (rng.standard_normal((40, 32)) * 2).astype(dtype)
@@ -193,7 +193,7 @@ def detective_again(student: Any, rng: np.random.Generator) -> None:
 
 
 def _padded(rng: np.random.Generator, lengths: list[int], longest: int, width: int, padding: float) -> tuple[Any, Any]:
-    """x and mask; real tokens stand anywhere."""
+    """Draw x and mask; real tokens stand anywhere."""
     mask = rng.permuted(np.arange(longest) < np.array(lengths)[:, None], axis=1)
     x = rng.standard_normal((len(lengths), longest, width)) * 2 + rng.standard_normal(width)
     x[~mask] = padding
@@ -248,7 +248,7 @@ def _implementation(
     multiplied: bool = False,
     by_sentence: bool = False,
 ) -> dict[str, Any]:
-    """A masked BatchNorm with something planted."""
+    """Make a masked BatchNorm with a planted bug."""
 
     def masked_batch_norm(x: Any, mask: Any, eps: float = 1e-5) -> Any:
         x, real = np.asarray(x, np.float64), np.asarray(mask, bool)[:, :, None]

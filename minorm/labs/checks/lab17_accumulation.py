@@ -1,4 +1,4 @@
-"""Lab 17: derivatives by complex steps of the whole batch's loss, statistics of what was cut, and planted bugs."""
+"""Lab 17: checks derivatives by complex steps of the whole batch's loss, and statistics of parts; plants bugs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = ("w", "s", "b")
 
 
 def _named(got: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
-    """The dict with these names, or Wrong."""
+    """Return the dict if it has these names, or raise Wrong."""
     expected = f"a dict with {', '.join(map(repr, names))}"
     true(isinstance(got, dict), what, expected, type(got).__name__)
     true(set(got) == set(names), what, expected, f"{', '.join(map(repr, got))}")
@@ -32,7 +32,7 @@ def _named(got: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
 
 
 def _loss(x: Any, t: Any, values: Sequence[Any], eps: float, axis: int) -> Any:
-    """The mean loss of a batch, also for complex parameters w, s and b."""
+    """Return the mean loss of a batch, also for complex parameters w, s and b."""
     w, s, b = values
     h = x @ w
     c = h - h.mean(axis=axis, keepdims=True)
@@ -41,7 +41,7 @@ def _loss(x: Any, t: Any, values: Sequence[Any], eps: float, axis: int) -> Any:
 
 
 def _derivatives(x: Any, t: Any, parameters: Sequence[Any], eps: float, axis: int = 0) -> dict[str, Any]:
-    """The gradient of the loss: the imaginary part after a step of 1e-30 i, which cancels nothing."""
+    """Return the gradient of the loss: the imaginary part after a step of 1e-30 i, which cancels nothing."""
     values = {name: np.asarray(value, complex) for name, value in zip(NAMES, parameters, strict=True)}
     found = {}
     for name, value in values.items():
@@ -95,7 +95,7 @@ def other_gradients(student: Any, rng: np.random.Generator) -> None:
 
 
 def _updates(student: Any, momentum: float, k: int) -> None:
-    """Against the updates themselves, with a 1 for one value and 0 for all others."""
+    """Check against the updates themselves, with a 1 for one value and 0 for all others."""
     weights = []
     for place in range(k + 1):
         running = float(place == 0)
@@ -170,7 +170,7 @@ def running(student: Any, rng: np.random.Generator) -> None:
 def _two_passes(
     student: Any, rng: np.random.Generator, sizes: list[int], shape: tuple[int, int], offset: float
 ) -> None:
-    """Each call sees one micro-batch, and the last one a process that remembers none."""
+    """Check two passes: each call sees one micro-batch, the last one in a process that remembers no earlier batch."""
     x, t, w, s, b = _problem(rng, sum(sizes), *shape, offset)
     eps, total = 0.2, _of(x @ w)
     names = ("db", "ds", "xdy", "xsum", "xxhat")
@@ -232,7 +232,7 @@ def ragged_ghosts(student: Any, rng: np.random.Generator) -> None:
 def _implementation(
     weights: str = "sizes", between: bool = True, var_weights: str = "sizes", once: bool = True, biased: bool = False
 ) -> dict[str, Any]:
-    """What task 17.6 asks about, with something planted."""
+    """Make the functions that task 17.6 tests, with a planted bug."""
 
     def weights_of(sizes: Any, kind: str) -> Any:
         n = np.asarray(sizes, float)

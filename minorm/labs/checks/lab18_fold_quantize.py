@@ -1,4 +1,4 @@
-"""Lab 18: folding against layer and BatchNorm one after the other, bounds against errors that point the same way."""
+"""Lab 18: checks folding against a layer and its BatchNorm, and bounds against errors that point the same way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ right = mistakes.Right()
 
 
 def _own(student: Any, name: str, *given: Any) -> Any:
-    """The answer of the student's function, which is to be its own arithmetic."""
+    """Return the answer of the student's function, which must do its own arithmetic."""
     answer = getattr(student, name)(*given)
     called = student.drive("packages", name=name, given=list(given))
     true(not called, f"what {name} calls", "NumPy alone", ", ".join(map(str, called)))
@@ -33,18 +33,18 @@ def _own(student: Any, name: str, *given: Any) -> Any:
 
 
 def _norm(rng: np.random.Generator, channels: int) -> tuple[Any, Any, float, Any, Any]:
-    """mean, var, eps, s and b."""
+    """Draw mean, var, eps, s and b."""
     mean, s, b = rng.standard_normal((3, channels))
     return mean, rng.uniform(0.2, 3, channels), float(rng.uniform(1e-3, 0.5)), s, b
 
 
 def _normalized(z: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
-    """BatchNorm in evaluation, one channel after the other."""
+    """Compute BatchNorm in evaluation mode, one channel after the other."""
     return np.stack([(z[:, i] - mean[i]) / (var[i] + eps) ** 0.5 * s[i] + b[i] for i in range(len(mean))], axis=1)
 
 
 def _convolved(x: Any, W: Any, groups: int = 1) -> Any:
-    """A convolution without padding of x (N, in, *positions) with W (C, in / groups, *kernel), in float64."""
+    """Convolve x (N, in, *positions) with W (C, in / groups, *kernel) without padding, in float64."""
     kernel, each = W.shape[2:], W.shape[0] // groups
     windows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=tuple(range(2, x.ndim)))
     inner = W.shape[1]
@@ -268,7 +268,7 @@ def scales_odd(student: Any, rng: np.random.Generator) -> None:
 def _aligned(
     rng: np.random.Generator, samples: int, channels: int, n: int, up: bool = False
 ) -> tuple[Any, Any, float, Any]:
-    """Numbers whose rounding errors all have one sign: just below half a step, or few steps and just above half."""
+    """Draw numbers whose rounding errors have one sign: just below half a step, or a few steps and just above half."""
     x_scale, W_scale = float(rng.uniform(0.01, 2)), rng.uniform(0.01, 2, channels)
     most, part = (4, 0.501) if up else (120, 0.499)
     x = (rng.integers(1, most, (samples, n)) + part) * x_scale

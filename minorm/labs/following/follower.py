@@ -125,8 +125,7 @@ class Follower:
         return value
 
     def _plain(self, name: str, source: Value) -> Any:
-        """Return a number or truth value to the student's process: it needs some for decisions, but not all the
-        data."""
+        """Return a number or truth value to the student's process, which needs some for decisions, but not all data."""
         size = np.size(source.value)
         if name == "bool":
             self.decisions -= 1

@@ -23,11 +23,11 @@ class Right:
         return sizes / sizes.sum()
 
     def compounded(self, momentum: float, k: int) -> Any:
-        """What k updates replace."""
+        """Return the share of the old value that k updates replace."""
         return 1 - (1 - momentum) ** k
 
     def shares(self, momentum: float, k: int) -> Any:
-        """Of each micro-batch, the last one's first."""
+        """Return the share of each micro-batch, the first one's first."""
         return np.array([momentum * (1 - momentum) ** later for later in reversed(range(k))])
 
     def per_update(self, momentum: float, k: int) -> Any:

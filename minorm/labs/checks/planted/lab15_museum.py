@@ -1,4 +1,4 @@
-"""What hangs in the museum's store: two right implementations of each function, siblings of each exhibit, neighbours.
+"""Holds the museum's store: two right implementations of each function, siblings and neighbours of each exhibit.
 
 A sibling has its exhibit's cause and other code. A neighbour hangs in the same room and has another cause.
 """
@@ -30,12 +30,12 @@ def batch_norm(
 
 
 def group_norm(x: Any, s: Any, b: Any, num_groups: int, eps: float = 1e-5) -> Any:
-    """With a scale for each channel or for each group."""
+    """Normalize groups, with a scale for each channel or for each group."""
     return _group_norm()(x, s, b, num_groups, eps)
 
 
 def layer_norm(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
-    """Over the axes from `axis` to the last."""
+    """Normalize over the axes from `axis` to the last."""
     return _layer_norm()(x, s, b, axis, eps)
 
 
@@ -53,7 +53,7 @@ def _batch_norm(
     alone: str = "",
     kind: Any = np.float64,
 ) -> Function:
-    """y_mean, y_var: the share of old running statistics in y's, 1 for momentum; alone: what stays with one value."""
+    """y_mean, y_var: the share of old running statistics in y's, 1 for momentum; alone: results for a single value."""
 
     def run(
         x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
@@ -82,14 +82,14 @@ def _batch_norm(
 def _stored(
     x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
 ) -> Any:
-    """Training that normalizes with the stored statistics."""
+    """Train, but normalize with the stored statistics."""
     _, mean, var = batch_norm(x, s, b, running_mean, running_var, momentum, eps)
     y = (x - _along(running_mean, x)) / np.sqrt(_along(running_var, x) + eps) * _along(s, x) + _along(b, x)
     return y.astype(x.dtype), mean, var
 
 
 def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, in_order: bool = False) -> Function:
-    """repeat: how scales of groups reach channels; squares: E[x^2] - E[x]^2, and what is done where it is negative."""
+    """repeat: how scales of groups reach channels; squares: E[x^2] - E[x]^2, and how to treat negative results."""
 
     def spread(v: Any, channels: int) -> Any:
         count = len(v)
@@ -127,7 +127,7 @@ def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, 
 def _layer_norm(
     axes: str = "to the last", rows: str = "all", kind: Any = np.float64, overflow: str = "", scaled: bool = False
 ) -> Function:
-    """kind: to compute in; overflow: what comes out where squares overflow; scaled: by a power of two, against that."""
+    """kind: to compute in; overflow: the result if squares overflow; scaled: by a power of two, against that."""
 
     def run(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
         first = axis % x.ndim
@@ -156,7 +156,7 @@ def _layer_norm(
 def _lp_norm(
     squares: Any = np.float64, sums: Any = np.float64, most: float = np.inf, signed: bool = False, guard: bool = True
 ) -> Function:
-    """squares, sums: the types of |x|^p and of their sum; most: where squares saturate."""
+    """squares, sums: the types of |x|^p and of their sum; most: the value at which squares saturate."""
 
     def run(x: Any, p: int = 2, axis: int = -1) -> Any:
         powers = (x if signed and p == 1 else np.abs(x)).astype(squares) ** p

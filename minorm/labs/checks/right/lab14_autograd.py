@@ -1,4 +1,4 @@
-"""Lab 14: right operations and a right walk, which run on the student's Vars. `type(a)` is the student's class."""
+"""Lab 14: defines right operations and a right walk on the student's Vars. `type(a)` is the student's class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.calling.sent import Sent
 
 
 def unbroadcast(dy: Any, shape: tuple[int, ...]) -> Any:
-    """Dy, summed to this shape."""
+    """Sum dy to this shape."""
     return sum_to(dy, tuple(shape))
 
 
@@ -48,7 +48,7 @@ def mean_over(a: Any, axes: tuple[int, ...]) -> Any:
 
 
 def order(root: Any) -> list[Any]:
-    """Root first: a Var follows when all that use it are there."""
+    """List Vars, root first: a Var follows when all Vars that use it are in the list."""
     uses: dict[Any, int] = {root: 0}
     waiting = [root]
     for node in waiting:
@@ -67,7 +67,7 @@ def order(root: Any) -> list[Any]:
 
 
 def backward(root: Any, dy: Any = 1.0) -> None:
-    """Finds an order by itself, since the student's may be wrong."""
+    """Walk back in a separately found order, since the student's order may be wrong."""
     found, entered, waiting = [], set(), [(root, False)]
     while waiting:
         node, left = waiting.pop()
@@ -87,7 +87,7 @@ def backward(root: Any, dy: Any = 1.0) -> None:
 
 
 def detach(a: Any) -> Any:
-    """The value alone."""
+    """Keep only the value."""
     return type(a)(a.value)
 
 

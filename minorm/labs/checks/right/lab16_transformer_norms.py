@@ -1,4 +1,4 @@
-"""Lab 16: norms over the last axis, blocks, logits and masks in float64; each function stands alone."""
+"""Lab 16: computes norms over the last axis, blocks, logits and masks in float64; each function stands alone."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def rms_norm(x: Any, s: Any, eps: float = 1e-6) -> Any:
 
 
 def attention(x: Any, w: Any) -> Any:
-    """One head."""
+    """Compute one head."""
     a = np.einsum("...ic,...jc->...ij", x @ w["q"], x @ w["k"]) / np.sqrt(w["q"].shape[1])
     e = np.exp(a - a.max(axis=-1, keepdims=True))
     return (e / e.sum(axis=-1, keepdims=True)) @ (x @ w["v"]) @ w["o"]
 
 
 def mlp(x: Any, w: Any) -> Any:
-    """Two layers with a ReLU."""
+    """Compute two layers with a ReLU."""
     return np.maximum(x @ w["up"], 0) @ w["down"]
 
 
 def post_norm(x: Any, w: Any) -> Any:
-    """Norms behind the sums."""
+    """Compute a block with norms after the sums."""
     h = layer_norm(x + attention(x, w), w["s1"], w["b1"])
     return layer_norm(h + mlp(h, w), w["s2"], w["b2"])
 
 
 def pre_norm(x: Any, w: Any) -> Any:
-    """Norms inside the branches."""
+    """Compute a block with norms inside the branches."""
     h = x + attention(layer_norm(x, w["s1"], w["b1"]), w)
     return h + mlp(layer_norm(h, w["s2"], w["b2"]), w)
 
@@ -59,17 +59,17 @@ def logit_bound(s_q: Any, s_k: Any) -> Any:
 
 
 def scale_then_cast(x: Any, s: Any, eps: float = 1e-6) -> Any:
-    """One rounding."""
+    """Scale, then cast: one rounding."""
     return rms_norm(x.astype(np.float32), s.astype(np.float32), eps).astype(x.dtype)
 
 
 def cast_then_scale(x: Any, s: Any, eps: float = 1e-6) -> Any:
-    """Two roundings."""
+    """Cast, then scale: two roundings."""
     return rms_norm(x.astype(np.float32), np.float32(1), eps).astype(x.dtype) * s
 
 
 def masked_batch_norm(x: Any, mask: Any, eps: float = 1e-5) -> Any:
-    """xhat of the real tokens, taken out; 0 elsewhere."""
+    """Return xhat of the real tokens alone; 0 elsewhere."""
     tokens, y = x[mask], np.zeros(x.shape)
     y[mask] = (tokens - tokens.mean(axis=0)) / np.sqrt(tokens.var(axis=0) + eps)
     return y

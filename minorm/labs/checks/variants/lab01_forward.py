@@ -1,4 +1,4 @@
-"""Lab 1 from year to year: eps and its place, and the order of the axes."""
+"""Lab 1 varies eps and its place, and the order of the axes."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ LAID = ("batch_norm", "instance_norm", "group_norm")
 
 
 def rstd(var: Any, eps: float) -> Any:
-    """1 over the deviation, with eps where the variant has it."""
+    """Return 1 over the deviation, with eps in the variant's place."""
     if V.place == "least":
         return np.maximum(var, eps) ** -0.5
     return 1 / (np.sqrt(var) + eps) if V.place == "outside" else (var + eps) ** -0.5
 
 
 def laid(x: Any) -> Any:
-    """(N, C, *positions) in the variant's order."""
+    """Move (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the plain lab as the variant's."""
+    """Turn a function of the plain lab into the variant's."""
 
     def called(*args: Any, **options: Any) -> Any:
         bound = given(function, args, options, eps=V.eps)

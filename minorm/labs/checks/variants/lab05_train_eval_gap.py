@@ -1,4 +1,4 @@
-"""Lab 5 from year to year: images that fill no batch, a default batch, the measure of a spread, and what is fixed."""
+"""Lab 5 varies images that fill no batch, a default batch, the measure of a spread, and the frozen parts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ V = Variants(
 
 
 def batches(count: int, size: int) -> list[slice]:
-    """The batches of so many images."""
+    """Split this many images into batches."""
     first = count % size if V.rest == "left out at the front" else 0
     found = [slice(start, start + size) for start in range(first, count - size + 1, size)]
     if V.rest == "in the last batch":
@@ -128,5 +128,5 @@ def batches(count: int, size: int) -> list[slice]:
 
 
 def spread(deviation: Any) -> Any:
-    """The measure of a standard deviation that the variant asks for."""
+    """Return the measure of a standard deviation that the variant asks for."""
     return {"deviation": deviation, "variance": deviation**2, "1.96 deviations": 1.96 * deviation}[V.spread]
