@@ -1,4 +1,4 @@
-"""What this installation can do and how many threads it uses: the first thing to send with a report of a problem.
+"""Show this installation's features, and set the number of threads. Send `show_config()` with a report of a problem.
 
 The number of threads is the only setting. No result depends on it; docs/threads.md has the rules.
 """
@@ -22,7 +22,7 @@ __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 
 
 def get_num_threads() -> int:
-    """How many threads the kernels use.
+    """Return the number of threads that the kernels use.
 
     At first, as many as there are processors this process may use (its affinity), or OMP_NUM_THREADS where that was
     less at import; afterwards what `set_num_threads` was told.
@@ -49,14 +49,14 @@ def set_num_threads(n: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The variables by which a process that is started with an environment of its own computes as this one does."""
+    """Return the environment variables that make another process compute as this one does."""
     return minorm_ext.environment()
 
 
 @documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')
 @checked
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
-    """What this installation was built for and found, as `numpy.show_config` prints it.
+    """Show how this installation was built and what it found, in the form of `numpy.show_config`.
 
     ValueError for another mode.
 
@@ -94,7 +94,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _cuda() -> str:
-    """The GPUs and what drives them, or why there are none."""
+    """Describe the GPUs and their driver, or say why none can be used."""
     try:
         cupy = devices.library()
     except RuntimeError as error:
@@ -107,7 +107,7 @@ def _cuda() -> str:
 
 
 def _memory() -> str:
-    """How the pool of buffers stands: what tensors use, what lies idle, and how often a request was served from it."""
+    """Describe the pool of buffers: the memory in use, the idle memory, and how often a request was served from it."""
     if not (now := memory.statistics()):
         return "no pool: NumPy allocates"
     used, idle, limit = (f"{now[name] / 1e6:,.1f} MB" for name in ("used_bytes", "idle_bytes", "limit_bytes"))
@@ -115,7 +115,7 @@ def _memory() -> str:
 
 
 def _blas() -> str:
-    """The BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
+    """Describe the BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
     try:
         import threadpoolctl  # only this report needs it, and `import minorm` should be quick
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""The guide's drawings: what is no result of a program, and stands in the pages as `guide-*.svg`.
+"""Draw the guide's pictures that are not results of a program: `guide-*.svg` in the pages.
 
     python docs/images/drawings.py
 

@@ -68,7 +68,7 @@ def batch_gradients(x, t, w, s, b, axis, eps=1e-5):
 # %% [markdown]
 # ## Task 17.1: weights
 #
-# Each micro-batch has the gradient of its *own mean* loss, 1/n_i sum. The gradient of the whole batch's mean loss is
+# Each micro-batch has the gradient of its mean loss, 1/n_i sum. The gradient of the whole batch's mean loss is
 # made of them, but not by a plain mean: a sample in a small micro-batch would count more than one in a large one.
 # Which weights make each sample count 1/N?
 #

@@ -6,8 +6,8 @@
     scaler.step(optimizer)
     scaler.update()
 
-Parameters stay in float32, and so do their gradients and the optimizer's steps. What is kept for the backward pass are
-the 16-bit results, so that a step takes about half of the memory; on a GPU the products are faster too.
+Parameters stay in float32, and so do their gradients and the optimizer's steps. The backward pass keeps the 16-bit
+results, so a step takes about half of the memory; on a GPU the products are faster too.
 """
 
 from minorm.amp.casting import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled

@@ -65,7 +65,7 @@ WIDENING: frozenset[type] = frozenset({activation.Softmax, activation.LogSoftmax
 
 
 def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs of an operation as the policy wants them."""
+    """Return the inputs of an operation as the policy wants them."""
     lower = trace.state.cast_types.get("cpu" if type(inputs[0].array) is np.ndarray else "cuda")
     if lower is None:
         return inputs
@@ -88,7 +88,7 @@ def _in(x: Any, wanted: Type, cast: Any) -> Any:
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
-    """Inside, operations get their inputs in the type that suits them; `minorm.amp.casting` lists which.
+    """Give operations inside the block their inputs in the type that suits them; `minorm.amp.casting` lists which.
 
     Args:
         device_type (str): "cuda" or "cpu": whose tensors are cast
@@ -120,7 +120,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
         self.asked = enabled
 
     def _inside(self) -> dict[str, Any]:
-        """The state inside: this device's type, and the types that outer autocasts ask for on other devices."""
+        """Return the state inside: this device's type, and the types that outer autocasts ask for on other devices."""
         types = {device: kind for device, kind in trace.state.cast_types.items() if device != self.device}
         if self.asked:
             types[self.device] = self.fast_dtype
@@ -133,7 +133,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
 @documented(DEVICE)
 @checked
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """True inside an `autocast` of this kind of device, in this thread.
+    """Return True inside an `autocast` of this kind of device, in this thread.
 
     Example:
         >>> with mn.autocast("cpu"):
@@ -146,7 +146,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 @documented(DEVICE)
 @checked
 def get_autocast_dtype(device_type: str) -> Type:
-    """The 16-bit type of the `autocast` that is open; outside of one, what it would be without `dtype`.
+    """Return the 16-bit type of the `autocast` that is open; outside of one, what it would be without `dtype`.
 
     Example:
         >>> mn.get_autocast_dtype("cpu"), mn.get_autocast_dtype("cuda")
@@ -160,7 +160,7 @@ def get_autocast_dtype(device_type: str) -> Type:
 @documented(DEVICE)
 @checked
 def is_autocast_available(device_type: str) -> bool:
-    """True for "cuda" and "cpu".
+    """Return True for "cuda" and "cpu".
 
     Example:
         >>> mn.is_autocast_available("cpu")

@@ -68,7 +68,7 @@ class GradScaler(Checked):
         self._stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:
-        """A Tensor, or a list or tuple of Tensors, times the scale; of 16 bits in float32, which it may leave."""
+        """Return a Tensor, or a list or tuple of Tensors, times the scale; 16-bit ones in float32, against overflow."""
         if not self.asked:
             return outputs
         if isinstance(outputs, (list, tuple)):
@@ -145,27 +145,27 @@ class GradScaler(Checked):
         self._stepped.clear()
 
     def get_scale(self) -> float:
-        """The factor; 1.0 where enabled=False."""
+        """Return the factor; 1.0 where enabled=False."""
         return self._scale if self.asked else 1.0
 
     def is_enabled(self) -> bool:
-        """What was given as `enabled`."""
+        """Return the argument `enabled`."""
         return self.asked
 
     def get_growth_factor(self) -> float:
-        """By what the scale grows."""
+        """Return the factor by which the scale grows."""
         return self.growth_factor
 
     def get_backoff_factor(self) -> float:
-        """By what it shrinks."""
+        """Return the factor by which the scale shrinks."""
         return self.backoff_factor
 
     def get_growth_interval(self) -> int:
-        """After how many good steps it grows."""
+        """Return the number of good steps after which the scale grows."""
         return self.growth_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and its settings, under PyTorch's names; empty where enabled=False."""
+        """Return the scale and its settings, under PyTorch's names; empty where enabled=False."""
         if not self.asked:
             return {}
         return {
@@ -205,5 +205,5 @@ class GradScaler(Checked):
 
 
 def _float32(number: float) -> float:
-    """The nearest number of float32, in which PyTorch keeps the scale."""
+    """Return the nearest number of float32, in which PyTorch keeps the scale."""
     return float(np.float32(number))

@@ -1,6 +1,6 @@
 """PyTorch's switches of its backends, so that programs that set them run; most change nothing here.
 
-What does, on a GPU: `backends.cuda.matmul.allow_tf32`, and `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
+These do, on a GPU: `backends.cuda.matmul.allow_tf32`, and `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_prec
 @documented({}, mode="taken, without effect", warn_only="taken, without effect")
 @checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Nothing: results have the same bits on every run anyway.
+    """Do nothing: results have the same bits on every run anyway.
 
     Example:
         >>> mn.use_deterministic_algorithms(True)
@@ -27,7 +27,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 @documented({}, precision='"highest" for float32, "high" or "medium" for TF32, which has 10 bits of each number')
 @checked
 def set_float32_matmul_precision(precision: str) -> None:
-    """How products of float32 matrices are computed on a GPU: `backends.cuda.matmul.allow_tf32`.
+    """Choose how a GPU computes products of float32 matrices: set `backends.cuda.matmul.allow_tf32`.
 
     Raises:
         ValueError: Another word.
@@ -43,7 +43,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     {}, model="a model or a function; None gives a decorator that does nothing", options="taken, without effect"
 )
 def compile(model: Any = None, **options: Any) -> Any:
-    """The model itself, which runs as it is.
+    """Return the model itself, which runs as it is.
 
     Example:
         >>> model = nn.Linear(2, 1)

@@ -4,5 +4,5 @@ enabled = False
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False

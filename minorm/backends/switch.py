@@ -10,7 +10,7 @@ from minorm.kernels import switches
 
 
 def switch(name: str, public: str) -> Any:
-    """A property that holds a bool; setting it to anything else is a TypeError that names it."""
+    """Return a property that holds a bool; setting it to anything else is a TypeError that names it."""
 
     def get(self: Any) -> bool:  # noqa: ARG001
         return bool(getattr(switches, name))
@@ -24,5 +24,5 @@ def switch(name: str, public: str) -> Any:
 
 
 def with_switches(module: str, **properties: Any) -> None:
-    """Give a module these properties: a module has none of its own, but its type may have."""
+    """Give a module these properties, through its type: a module itself cannot have properties."""
     sys.modules[module].__class__ = type("module", (types.ModuleType,), properties)

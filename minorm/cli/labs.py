@@ -22,7 +22,7 @@ from minorm.support.masking import message
 
 
 def add(commands: Any) -> None:
-    """Declare the command and its four."""
+    """Declare the command and its actions."""
     parser = commands.add_parser(
         "labs",
         help="the course: list the labs, start one, check it, grade a folder",

@@ -126,7 +126,7 @@ def _check_shapes(found: dict[str, Stored]) -> None:
 
 
 def _layout(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """As N x C x H x W."""
+    """Return the shape as N x C x H x W."""
     if len(shape) == 3:
         return (shape[0], 1, *shape[1:])
     return shape if len(shape) != 4 or shape[1] in CHANNELS else (shape[0], shape[3], shape[1], shape[2])

@@ -1,4 +1,4 @@
-"""diagnose: what is wrong with the normalizations of a model, in numbers, and what to do about it.
+"""diagnose finds faults in a model's normalizations, with numbers, and says how to mend them.
 
     found = mn.diagnose(model, loader)
     print(found)
@@ -51,7 +51,7 @@ FROM_LOADER: Any = _FromLoader()
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
-    """What is wrong with the normalizations of a model: findings with numbers, and a row a layer. Changes nothing.
+    """Find faults in a model's normalizations: findings with numbers, and a row for each layer. Changes nothing.
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
@@ -96,7 +96,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 
 
 def _inputs(model: Any) -> Any:
-    """The inputs that an ONNX graph declares; TypeError for any other model."""
+    """Return the inputs that an ONNX graph declares; TypeError for any other model."""
     if not hasattr(model, "input_names"):
         raise TypeError("diagnose: loader is None; expected batches, as only an ONNX graph says what its input is")
     return model.inputs

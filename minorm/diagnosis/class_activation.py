@@ -85,7 +85,7 @@ def _heat(maps: Tensor, gradient: Tensor, size: Any) -> Tensor:
 
 
 def _run(model: Module, x: Tensor, layer: Any) -> tuple[Tensor, Tensor]:
-    """The scores, and the feature maps to look at."""
+    """Return the scores, and the feature maps to look at."""
     if layer is None:
         with trace.record() as calls:
             scores = model(x)
@@ -111,19 +111,19 @@ def _last_maps(calls: list[Call]) -> Tensor:
 
 
 def _flat(calls: list[Call]) -> Iterator[Call]:
-    """In the order in which the results were there."""
+    """Yield the calls in the order in which they returned."""
     for call in calls:
         yield from _flat(call.children)
         yield call
 
 
 def _are_maps(y: Tensor) -> bool:
-    """More than one place, and a graph behind it: not the averages of a squeeze, and not weights."""
+    """Return whether y is feature maps: more than one place, unlike a squeeze's averages, and a graph, not weights."""
     return y.ndim == 4 and y.shape[2] * y.shape[3] > 1 and y.requires_grad
 
 
 def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
-    """The scores, and the output of a layer in its last call."""
+    """Return the scores, and the output of a layer in its last call."""
     seen: list[Any] = []
     named = dict(model.named_modules())
     with _listening(named, layer, seen):
@@ -139,7 +139,7 @@ def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
 
 
 def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> AbstractContextManager[Any]:
-    """Inside, what the layer returns is appended to `seen`; names of a loaded graph's parts stand for its nodes."""
+    """Append the layer's results to `seen` inside the block; names of a loaded graph's parts stand for its nodes."""
     prefix, graph = next(((name, part) for name, part in named.items() if hasattr(part, "watching")), ("", None))
     parts = set() if graph is None else {id(part) for part in graph.modules() if part is not graph}
     module = named.get(layer) if isinstance(layer, str) else layer
@@ -163,7 +163,7 @@ def _node(name: str, seen: list[Any]) -> Callable[..., None]:
 
 
 def _chosen(scores: Tensor, target: Any) -> Tensor:
-    """The score of each image's class."""
+    """Return the score of each image's class."""
     count, classes = scores.shape
     given = scores.detach().argmax(1) if target is None else target
     labels = np.asarray(given.detach().cpu().numpy() if isinstance(given, Tensor) else given)

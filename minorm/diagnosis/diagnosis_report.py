@@ -87,7 +87,7 @@ class Diagnosis:
         return all(finding.severity == "note" for finding in self.findings)
 
     def plain(self) -> dict[str, Any]:
-        """Of dicts, lists, numbers and texts alone."""
+        """Return the diagnosis as dicts, lists, numbers and texts."""
         return {
             "images": self.images,
             "batch_size": self.batch_size,
@@ -148,7 +148,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _block(alike: list[Finding]) -> str:
-    """Findings of one name and severity together: what was seen in each layer, then why and what to do, once."""
+    """Show findings of one name and severity together: the numbers of each layer, then reason and remedy once."""
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]

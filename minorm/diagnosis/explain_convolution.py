@@ -1,4 +1,4 @@
-"""What a convolution will do, without doing it: which way each of its three sums goes, and how it is cut."""
+"""Explain a convolution without running it: which way each of its three sums is computed, and how it is cut."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ConvolutionExplanation:
 def explained(
     function: Callable[..., Tensor], shape: tuple[int, ...], args: Any, dtype: Any, options: dict[str, Any]
 ) -> ConvolutionExplanation:
-    """The explanation of function(x, *args, **options), one of FUNCTIONS, with shapes in place of tensors."""
+    """Return the explanation of function(x, *args, **options), one of FUNCTIONS, with shapes in place of tensors."""
     x = Tensor(np.zeros(shape, dtype))
     given = inspect.signature(function).bind(x, *args, **options)
     given.apply_defaults()
@@ -69,7 +69,7 @@ def explained(
 
 
 def _described(way: Any) -> tuple[str, str]:
-    """The strategy, and how the work is cut, in words."""
+    """Return the strategy, and how the work is cut, in words."""
     if way is None:
         return "reference", "there are no kernels, NumPy multiplies a place of the filter at a time"
     if isinstance(way, dict):

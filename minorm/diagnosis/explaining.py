@@ -184,7 +184,7 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
 
 
 def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
-    """The texts of a finding, filled in; framework: whose model is to be mended."""
+    """Return the texts of a finding, filled in; framework: whose model is to be mended."""
     text = WORDS[name]
     if framework == "pytorch" and name in PYTORCH:
         why, fix = PYTORCH[name]
@@ -200,7 +200,7 @@ def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> W
 
 
 def changes(numbers: Mapping[str, Any]) -> str:
-    """What evaluation changes against the reference, in a sentence."""
+    """Say in a sentence how evaluation differs from the reference."""
     parts = [] if "changed" not in numbers else [f"{numbers['changed']:.1%} of the predictions change"]
     parts.append(f"outputs move by {numbers['moved']:.2f} of their deviation")
     if "loss_evaluation" in numbers:

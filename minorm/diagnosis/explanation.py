@@ -1,9 +1,9 @@
-"""What a normalization will do, without doing it: its loops, the plan of the kernels, and the memory it must move.
+"""Explain a normalization without running it: its loops, the plan of the kernels, and the memory it must move.
 
     print(mn.explain(F.group_norm, (8, 64, 56, 56), 8))
 
-The functional itself runs, on arrays of the right shape whose memory nobody touches, with a backend that computes
-nothing and writes down what it is asked for. So what is shown is what the kernels would get, and cannot drift from it.
+The functional itself runs, on arrays of the right shape whose memory is never touched, with a backend that computes
+nothing and notes each request. So the explanation shows the kernels' actual arguments, and cannot drift from them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Explanation:
     stored        the type of x
     computed      the type computed in
     copied        why x is copied first, or None
-    saved         the passes that an activation, and the addition of a residual, would take as operations of their own
+    saved         the passes that an activation, and the addition of a residual, would take as separate operations
     """
 
     title: str
@@ -144,7 +144,7 @@ class Explanation:
     __repr__ = __str__
 
     def _cache(self) -> str:
-        """Where a second phase finds its numbers, and why."""
+        """Say where a second phase finds its numbers, and why."""
         if self.strategy == "reference":
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
@@ -171,7 +171,7 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation | explain_convolution.ConvolutionExplanation:
-    """The loops, the plan of the CPU kernels and the memory floor of function(x, *args, **options) for x of this shape.
+    """Return the loops, plan of the CPU kernels and memory floor of function(x, *args, **options) for x of this shape.
 
     Of a convolution: which way each of its sums goes, `winograd` among them, and how it is cut. Nothing is computed,
     and the memory is only reserved. TypeError for another function, errors for what is no shape, and whatever the
@@ -238,7 +238,7 @@ def amount(count: int) -> str:
 
 
 def _strategy(plan: dict[str, Any]) -> str:
-    """Strategy, and the kind of rows."""
+    """Return the strategy, and the kind of rows."""
     if plan["strategy"] == "reference":
         return "reference: there are no kernels, NumPy takes each operation over all of x"
     if plan["strategy"] == "columns":
@@ -247,7 +247,7 @@ def _strategy(plan: dict[str, Any]) -> str:
 
 
 def _cut(plan: dict[str, Any]) -> str:
-    """How the work is cut: what goes together, or the parts that threads may share."""
+    """Say how the work is cut: how many statistics go together, or the parts that threads may share."""
     if plan["strategy"] == "columns":
         fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""
         wide = f", {plan['rows_at_once']} rows as one" if plan["rows_at_once"] > 1 else ""
@@ -269,7 +269,7 @@ def _count(number: int, unit: str) -> str:
 def _arguments(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The function's arguments by name, with tensors of the given shapes, or of the usual ones."""
+    """Return the function's arguments by name, with tensors of the given shapes, or of the usual ones."""
     signature = inspect.signature(function)
     given = signature.bind_partial(x, *args, **options).arguments
     if function is family.batch_norm:
@@ -309,7 +309,7 @@ class _Watch:
         self.phases: list[Phase] = []
 
     def take(self) -> tuple[Phase, ...]:
-        """The phases since the last call."""
+        """Return the phases since the last call."""
         phases, self.phases = tuple(self.phases), []
         return phases
 
@@ -351,7 +351,7 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """What is read for an activation in the same pass, and the phases of one that is not."""
+        """Return the arrays read for an activation in the same pass, and the phases of a separate one."""
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):

@@ -1,6 +1,6 @@
-"""From symptoms to findings: what the modes make of the outputs, how severe each finding is, and what is whose cause.
+"""Turn symptoms into findings: compare the outputs of both modes, rate each finding, and find causes and consequences.
 
-A finding about running statistics stands above a note only where evaluation suffers. What lies behind a layer that
+A finding about running statistics stands above a note only where evaluation suffers. A finding behind a layer that
 destroys its input is a consequence, and a note. The gap between the modes is a symptom too: where a layer explains it,
 that layer is what to mend.
 """
@@ -37,7 +37,7 @@ OWN = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Evaluation against the reference: E and R of passes.py. What needs labels is None without."""
+    """Evaluation against the reference: E and R of passes.py. Loss and accuracy are None without labels."""
 
     changed: float | None  # share of predictions; None where outputs are no classes
     moved: float  # RMS of the difference over the outputs' deviation
@@ -48,7 +48,7 @@ class Gap:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What there is to say, by name."""
+        """The numbers that are known, by name."""
         numbers: dict[str, Any] = {} if self.changed is None else {"changed": self.changed}
         numbers["moved"] = self.moved
         if self.loss and self.accuracy:
@@ -68,7 +68,7 @@ class Judged:
 
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
-    """The findings, the most severe first, in the order of the layers; the gap is None without running statistics."""
+    """Return the findings, the most severe first, in the order of the layers; no gap without running statistics."""
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
@@ -85,14 +85,14 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Of what hurts evaluation."""
+    """Return the severity of a symptom that hurts evaluation."""
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING
 
 
 def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
-    """In a layer a vanished scale comes before dead channels, and these before saturated ones."""
+    """Keep only the first of these in a layer: a vanished scale, dead channels, saturated channels."""
     order = ("vanished_scale", "dead_channel", "saturated_channel")
     first: dict[str | None, int] = {}
     for symptom in symptoms:
@@ -115,7 +115,7 @@ def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
 
 
 def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
-    """Behind a layer that destroys its input, what was found is its consequence."""
+    """Mark each finding behind a layer that destroys its input as that layer's consequence."""
     order: dict[str | None, int] = {name: place for place, name in enumerate(measured.order)}
     sources = [found.symptom.layer for found in judged if found.symptom.name in DESTROYING and found.severity != NOTE]
     if not sources:
@@ -133,7 +133,7 @@ def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
 
 
 def gap_of(measured: Measured) -> Gap:
-    """What changes between R and E, in the outputs and, with labels, in the loss."""
+    """Compare the outputs of R and E and, with labels, their losses."""
     e, r = measured.logits["E"].astype(np.float64), measured.logits["R"].astype(np.float64)
     count, noise = len(e), measured.noise
     moved = layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)
@@ -154,7 +154,7 @@ def gap_of(measured: Measured) -> Gap:
 
 
 def _losses(logits: Any, labels: Any) -> Any:
-    """Cross entropy of each sample; outputs that are probabilities already count as such."""
+    """Return the cross entropy of each sample; outputs that are probabilities already count as such."""
     if logits.min() >= 0 and np.allclose(logits.sum(1), 1, atol=1e-3):
         logs = np.log(np.maximum(logits, 1e-30))
     else:
@@ -169,5 +169,5 @@ def _per_sample(values: Any) -> Any:
 
 
 def _is_significant(difference: Any) -> bool:
-    """More than 3 standard errors of a difference in pairs."""
+    """Return whether a difference in pairs is more than 3 standard errors."""
     return float(difference.mean()) > 3 * float(difference.std(ddof=1)) / math.sqrt(len(difference))

@@ -1,4 +1,4 @@
-"""Why a loss is no number: the first thing that is none, in the order in which it passes through the loop.
+"""Find the origin of a non-finite loss: the first non-finite value in the order of the training loop.
 
 The data come before the learning rate: a NaN in an image makes the same loss as a step that was too long, and no
 learning rate cures it.
@@ -35,7 +35,7 @@ class NonFiniteLoss(ArithmeticError):
 
 
 def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | None) -> str:
-    """Where the NaN or the infinity in the loss of this batch comes from, and what to do about it."""
+    """Say where the NaN or the infinity in the loss of this batch comes from, and how to mend it."""
     for name, x in (("inputs", inputs), ("targets", targets)):
         if found := _nonfinite(x):
             return f"the {name} of this batch hold {found}; look at the data and at what transforms them"

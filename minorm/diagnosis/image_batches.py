@@ -41,7 +41,7 @@ class Images:
         return len(self.inputs)
 
     def batches(self) -> Iterator[tuple[slice, Tensor]]:
-        """The images in batches of nearly one size, and which they are."""
+        """Yield the images in batches of nearly one size, and which they are."""
         most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
         parts = -(-len(self) // most)
         ends = [len(self) * part // parts for part in range(parts + 1)]
@@ -55,7 +55,7 @@ class Images:
 
 
 def drawn(loader: Any) -> Images:
-    """Images of a loader, which stays as it is, or of one batch; TypeError or ValueError where it gives none."""
+    """Draw images from a loader, which stays as it is, or from one batch; TypeError or ValueError if it gives none."""
     batch = _is_batch(loader)
     if not batch and (not hasattr(loader, "__iter__") or hasattr(loader, "__next__")):
         raise TypeError(
@@ -69,7 +69,7 @@ def drawn(loader: Any) -> Images:
 
 
 def random(inputs: Sequence[Any]) -> Images:
-    """Noise for an ONNX file that declares one input, of floats; ValueError for any other.
+    """Return noise for an ONNX file that declares one input, of floats; ValueError for any other.
 
     The first axis is the batch; another one that is free gets FREE.
     """
@@ -85,7 +85,7 @@ def random(inputs: Sequence[Any]) -> Images:
 
 
 def _is_batch(given: Any) -> bool:
-    """Whether it is a batch and no loader: an array, or a tuple of an array and the labels of its samples."""
+    """Return whether this is a batch, not a loader: an array, or a tuple of an array and the labels of its samples."""
     if not isinstance(given, tuple):
         return isinstance(given, np.ndarray) or _array(given) is not None
     x, y = (_array(part) for part in given) if len(given) == 2 else (None, None)
@@ -93,7 +93,7 @@ def _is_batch(given: Any) -> bool:
 
 
 def _mixed(loader: DataLoader) -> DataLoader:
-    """A loader of the same batches, shuffled unless a sampler decides the order; reading it moves no other's place."""
+    """Return a loader of the same batches, shuffled unless a sampler decides the order; it moves no other's place."""
     other = copy.copy(loader)
     other.order = copy.copy(loader.order)
     other.order.shuffle = True
@@ -132,7 +132,7 @@ def _drawn(loader: Any) -> Images:
 
 
 def _parts(batch: Any) -> tuple[Any, Any]:
-    """Inputs and labels, or None, of a batch that is x or (x, y, ...), as arrays."""
+    """Return inputs and labels, or None, of a batch that is x or (x, y, ...), as arrays."""
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     arrays = [_array(part) for part in parts[:2]]
     if not arrays or arrays[0] is None or not arrays[0].ndim:

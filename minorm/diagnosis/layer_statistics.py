@@ -1,6 +1,6 @@
-"""What is computed of one layer: moments a sample, how far running statistics are off, what a batch size costs.
+"""Compute one layer's statistics: moments of each sample, the error of running statistics, the cost of a batch size.
 
-With m_i and v_i the mean and variance of a channel in sample i, all else follows: the moments of the data are
+All follow from m_i and v_i, the mean and variance of a channel in sample i. The moments of the data are
 mu = mean(m), s^2 = mean(v + (m - mu)^2), and the error that a batch of B samples makes
 
     e = sqrt((tau + kappa/4) / B),  tau = Var(m) / s^2,  kappa = Var(v + (m - mu)^2) / s^4,
@@ -21,7 +21,7 @@ STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-
 
 
 def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
-    """Mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
+    """Return mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
 
     mask (x's shape): the elements that count
     """
@@ -30,7 +30,7 @@ def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
 
 
 def by_set(x: Any, what: str, options: Any, mask: Any = None) -> tuple[Any, Any]:
-    """Mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
+    """Return mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
     mean, var, count = _moments(_sets(x, what, options), None if mask is None else _sets(mask, what, options))
     mean, var = mean[count > 0], var[count > 0]
     return (np.zeros_like(mean), var + mean**2) if what in UNCENTRED else (mean, var)
@@ -55,7 +55,7 @@ def _sets(x: Any, what: str, options: Any) -> Any:
 
 
 def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Mean, variance and count over the last axis, centred before squaring; of no element 0.
+    """Return mean, variance and count over the last axis, centred before squaring; of no element 0.
 
     A few rows at a time: in float64 all of a layer's output would take several times its memory.
     """
@@ -81,7 +81,7 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Mean and variance (C) of all samples together; counts (N, C): of elements in each, alike unless given."""
+    """Return mean and variance (C) of all samples together; counts (N, C): of elements in each, alike unless given."""
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)
@@ -92,7 +92,7 @@ def _weighted(values: Any, weights: Any) -> Any:
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:
-    """Where all values are equal but for rounding, `step` of 1."""
+    """Return where all values are equal but for rounding; `step` is the rounding step at 1."""
     return var <= (2 * step * mean) ** 2
 
 
@@ -126,7 +126,7 @@ def output_error(spread: float, batch: float) -> float:
 
 
 def mean_and_variance_error(means: Any, variances: Any, batch: float) -> tuple[float, float]:
-    """The error of the mean in standard deviations, and of the variance, relatively; of the median channel."""
+    """Return the error of the mean in standard deviations, and of the variance, relatively; of the median channel."""
     tau, kappa, c = (float(np.median(v)) for v in draws(means, variances))
     return math.sqrt(tau / batch), math.sqrt(max(0.0, kappa / batch + (3 * tau**2 - 2 * c) / batch**2))
 
@@ -155,10 +155,10 @@ def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] |
 
 
 def cancels(size: float, slope: float, correlation: float) -> bool:
-    """Whether a bias cancels the mean, as folding leaves it."""
+    """Return whether a bias cancels the mean, as folding leaves it."""
     return size > 0.3 and 0.5 <= slope <= 1.5 and correlation > 0.8
 
 
 def rms(values: Any) -> float:
-    """The root of the mean square; 0 of nothing."""
+    """Return the root of the mean square; 0 of nothing."""
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if np.size(values) else 0.0

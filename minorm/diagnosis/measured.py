@@ -42,26 +42,26 @@ class Norm:
     folded: tuple[float, float, float] | None = None  # an identity that was folded: see layer_statistics.cancellation
 
     def sampled(self, which: str) -> Any:
-        """The outputs that were kept, in one row."""
+        """Return the outputs that were kept, in one row."""
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
-        """What came in, (N, C) each: mean and variance a sample and channel."""
+        """Return mean and variance of the layer's input for each sample and channel, (N, C) each."""
         return np.concatenate(self.means), np.concatenate(self.variances)
 
     def whole(self) -> tuple[Any, Any]:
-        """Mean and variance (C) of all that came in."""
+        """Return mean and variance (C) of all the layer's inputs."""
         return layer_statistics.merged(*self.moments(), np.concatenate(self.counts) if self.counts else None)
 
     def gap(self) -> float | None:
-        """RMS of (output in E - output in R) over the output's deviation in R; None without running statistics."""
+        """Return the RMS of (output in E - output in R) over the deviation in R; None without running statistics."""
         if self.running is None:
             return None
         e, r = self.sampled("E"), self.sampled("R")
         return layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)
 
     def offset(self) -> Any:
-        """Of each channel; None without running statistics."""
+        """Return the offset of each channel; None without running statistics."""
         if self.running is None:
             return None
         return layer_statistics.offsets(*self.whole(), *self.running, self.eps)
@@ -88,14 +88,14 @@ class Affine:
     variances: list[Any] = field(default_factory=list)
 
     def cancellation(self) -> tuple[float, float, float] | None:
-        """Of the bias and the mean of the product, over channels."""
+        """Return the cancellation between the bias and the mean of the product, over channels."""
         moments = layer_statistics.merged(np.concatenate(self.means), np.concatenate(self.variances))
         return layer_statistics.cancellation(*moments, self.bias)
 
 
 @dataclass
 class Measured:
-    """All that findings are judged by."""
+    """The measurements that all findings are based on."""
 
     images: Images
     batch_size: int | None  # that the model trains with; None where it is not known
@@ -109,7 +109,7 @@ class Measured:
 
     @property
     def noise(self) -> float:
-        """The largest error that a layer of R makes because a batch of images is no population."""
+        """The largest error that a layer of R makes because a batch of images is not the whole population."""
         batch = self.images.batch
         errors = [
             layer_statistics.output_error(layer_statistics.spread(*norm.moments()), min(batch, norm.virtual or batch))

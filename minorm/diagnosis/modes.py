@@ -15,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 
 @contextmanager
 def borrowed(model: Module) -> Iterator[None]:
-    """Inside, the model may be put into any mode and run; afterwards it is as before, also where something raised."""
+    """Let the block put the model into any mode and run it; restore the model afterwards, also after an exception."""
     modes = [(module, module.training, module.frozen) for module in model.modules()]
     groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
     buffers = [(buffer, buffer.cpu().array.copy()) for buffer in model.buffers()]
@@ -35,12 +35,12 @@ def borrowed(model: Module) -> Iterator[None]:
 
 
 def evaluation(model: Module) -> None:
-    """Running statistics, no dropout."""
+    """Switch to running statistics, without dropout."""
     model.eval()
 
 
 def reference(model: Module, kept: Collection[str] = ()) -> None:
-    """The same, but normalizations that have running statistics take those of the batch; not the layers `kept`."""
+    """Do the same, but let layers with running statistics take those of the batch, except the layers `kept`."""
     model.eval()
     for name, module in model.named_modules():
         if name not in kept and holds_statistics(module):

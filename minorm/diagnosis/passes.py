@@ -22,7 +22,7 @@ from minorm.support.argument_errors import kind_of
 
 
 def subject_of(model: Any) -> Subject:
-    """A Module of minorm, or of PyTorch, to be run; TypeError for anything else."""
+    """Return the Subject that runs a Module of minorm, or of PyTorch; TypeError for anything else."""
     if isinstance(model, Module):
         return OurModel(model)
     if arrays.is_module(model):

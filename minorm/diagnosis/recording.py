@@ -1,4 +1,4 @@
-"""What runs in a model, step by step: normalizations, activations, and what lies right before them.
+"""Record the steps of a model as they run: normalizations, activations, and the steps right before them.
 
 Three sources tell of it. Hooks say which module runs, a trace which functions it calls, so that F.relu in a forward is
 seen as nn.ReLU is, and a loaded ONNX graph which of its nodes has run. Each step is shown once and then dropped: no
@@ -89,7 +89,7 @@ See = Callable[[Step], None]
 
 
 def holds_statistics(module: Module) -> bool:
-    """Whether a module normalizes with running statistics of its own."""
+    """Return whether a module normalizes with its own running statistics."""
     return isinstance(getattr(module, "running_mean", None), Tensor) or bool(
         getattr(module, "has_running_stats", False)
     )
@@ -97,7 +97,7 @@ def holds_statistics(module: Module) -> bool:
 
 @contextmanager
 def watched(model: Module, see: See) -> Iterator[None]:
-    """Inside, `see` is told of every step that the model runs in this thread."""
+    """Call `see` for every step that the model runs in this thread inside the block."""
     watcher = _Watcher(model, see)
     modules = list(model.named_modules())
     with ExitStack() as stack, trace.record():
@@ -106,7 +106,7 @@ def watched(model: Module, see: See) -> Iterator[None]:
             stack.callback(_put_back, module, module.__dict__.get("_hooks"))
             module.__dict__["_hooks"] = {
                 when: dict(own) for when, own in module.__dict__.get("_hooks", {}).items()
-            }  # not those of its own: what is registered here goes with this copy
+            }  # a copy of its hooks: those registered here go away with the copy
             module.register_forward_pre_hook(watcher.entering(name), with_kwargs=True)
             module.register_forward_hook(watcher.leaving, with_kwargs=True)
         if graph := next((module for _, module in modules if hasattr(module, "watching")), None):
@@ -140,8 +140,8 @@ class _Watcher:
         self.calls = _Calls(lambda: None if self.graphs else self.flush())
         self.places: list[tuple[str, Module, Any]] = []  # the modules that run now, and the trace around each
         self.graphs = 0  # how many of them are loaded graphs, whose nodes are named once they have run
-        self.again = False  # a step is being repeated: nobody asks what runs in it
-        self.met = Counter[str]()  # how often a place without tensors of its own has been named
+        self.again = False  # a step is being repeated: the steps in it are not recorded
+        self.met = Counter[str]()  # how often a place without tensors has been named
         self.last: deque[Step] = deque(maxlen=REACH)
         self.named = {id(module): name for name, module in model.named_modules()}
         self.keys = {id(t): key for tensors in (model.named_parameters(), model.named_buffers()) for key, t in tensors}
@@ -218,7 +218,7 @@ class _Watcher:
         return 1 if before is None else before.axis
 
     def _place(self, function: str) -> str:
-        """Of a function that no tensor names: the module that calls it, or its own name in the model itself."""
+        """Name a call without a named tensor: by the module that calls it, or by the function in the model itself."""
         return self.places[-1][0] or function if self.places else function
 
     def _name(self, given: Mapping[str, Any], otherwise: str) -> str:
@@ -247,4 +247,4 @@ class _Watcher:
         self.last.append(step)
         self.see(step)
         if step.kind != "passing" or step.before is None or step.before.kind not in ("norm", "passing"):
-            step.before = None  # nobody will ask: let go of what lies farther back
+            step.before = None  # no longer needed: drop the references to earlier steps

@@ -17,13 +17,13 @@ SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that ar
 
 
 def array_of(x: Any) -> Any:
-    """On the CPU, in float32 at least."""
+    """Return x as an array on the CPU, in float32 at least."""
     array = x.detach().cpu().array
     return array if array.dtype in (np.float32, np.float64) else np.asarray(array, np.float32)
 
 
 class Records:
-    """Told of every step by `see`. which: the pass, E or R; first: whether it is the first batch."""
+    """Records each step that `see` gets. which: the pass, E or R; first: whether it is the first batch."""
 
     def __init__(self, ranks: dict[str, int], drifting: set[str], in_training: set[str]) -> None:
         self.ranks, self.drifting, self.in_training = ranks, drifting, in_training
@@ -78,7 +78,7 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """Of a layer that changes nothing in evaluation, behind a bias, what tells whether it was folded into it."""
+        """Record whether a layer that changes nothing in evaluation may have been folded into the bias before it."""
         if norm.running is None:
             return
         if self.first:
@@ -89,7 +89,7 @@ class Records:
             self._affine(before, self.before_identities.setdefault(step.name, _affine_of(before)))
 
     def folded(self) -> set[str]:
-        """The normalizations that were folded into what is before them, by what E has shown.
+        """Return the normalizations that were folded into what is before them, by what E has shown.
 
         An export folds all that it can: where one was, the other identities were too, though their means be near 0.
         """
@@ -129,7 +129,7 @@ def _affine_of(step: Step) -> Affine:
 
 
 def _described(step: Step) -> Norm:
-    """The layer of a step: its options from the call, its running statistics from the module that holds them."""
+    """Return the layer of a step: its options from the call, its running statistics from the module that holds them."""
     given, holder = step.options, step.holder
     weight = given.get("weight", given.get("scale"))
     eps, mean, var = given.get("eps"), given.get("running_mean"), given.get("running_var")
@@ -164,7 +164,7 @@ def _both(mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _undone(step: Step) -> tuple[str, float] | None:
-    """How much a normalization's output changes if the one before it, with nothing but pooling between, is left out."""
+    """Return how much a normalization's output changes without the one before it, with nothing but pooling between."""
     between: list[Step] = []
     before = step.before
     while before is not None and before.kind == "passing":

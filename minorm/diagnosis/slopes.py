@@ -1,4 +1,4 @@
-"""Where an activation is flat: its slope is below 1 % of its largest, and hardly any gradient passes."""
+"""Find where an activation is flat: its slope is below 1 % of its largest, and hardly any gradient passes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def _tail(x: Any, alpha: float, width: float) -> Any:
 
 
 def flat(what: str, x: Any, options: Any, others: tuple[int, ...], channels: int) -> Any:
-    """How many values of each channel lie where the activation is flat; others: the axes of the rest."""
+    """Count the values of each channel that lie where the activation is flat; others: the axes of the rest."""
     rule = WHERE.get(what)
     return np.zeros(channels) if rule is None else rule(x, options).sum(others)

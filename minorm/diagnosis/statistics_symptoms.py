@@ -15,7 +15,7 @@ USUAL_BATCH = 32  # where it is not known with which one a model trains
 
 
 def untouched(norm: Norm, measured: Measured) -> Symptom | None:
-    """Mean 0 and variance 1. On random images no harm can be seen: a scale that has been trained tells instead."""
+    """Find running statistics that are still 0 and 1. Random images show no harm: a trained scale tells instead."""
     if norm.running is None:
         return None
     mean, var = norm.running
@@ -30,7 +30,7 @@ def untouched(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def convention(norm: Norm, framework: str) -> Symptom | None:
-    """A step keeps less than half of the old statistics."""
+    """Find a momentum with which a step keeps less than half of the old statistics."""
     kept = norm.momentum
     if norm.running is None or kept is None or kept >= 0.5 or norm.frozen:
         return None
@@ -41,12 +41,12 @@ def convention(norm: Norm, framework: str) -> Symptom | None:
 
 
 def _as_written(kept: float, framework: str) -> float:
-    """The momentum that keeps this share of the old statistics."""
+    """Return the momentum that keeps this share of the old statistics."""
     return round(float(1 - kept if framework == "pytorch" else kept), 6)
 
 
 def drifts(norm: Norm, framework: str) -> Symptom | None:
-    """A layer that was frozen by its parameters alone.
+    """Find a layer that was frozen by its parameters alone.
 
     Half of its statistics are new after so many batches; an average over all batches takes as many as it has seen.
     """
@@ -59,14 +59,14 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
 
 
 def in_training(norm: Norm) -> Symptom | None:
-    """A node of a file that normalizes by the batch."""
+    """Find a node of a file that normalizes by the batch."""
     if not norm.in_training or norm.running is None:
         return None
     return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
 
 
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
-    """The running variance of a few values is n / (n - 1) times what the batches were divided by, where N - 1 made it.
+    """Find a running variance of few values, n / (n - 1) times what the batches were divided by, where N - 1 made it.
 
     Var of a batch of B samples is s^2 (1 - tau/B) in the mean: known from the samples, so what the layer holds can be
     told from n / (n - 1) times that, unless the error of the images is too large.
@@ -121,7 +121,7 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
 
 
 def _noise_kept(norm: Norm) -> float:
-    """The variance of an average with this momentum, over that of a batch; 0 in a frozen layer."""
+    """Return the variance of an average with this momentum, over that of a batch; 0 in a frozen layer."""
     if norm.frozen:
         return 0.0
     if norm.momentum is None:
@@ -130,7 +130,7 @@ def _noise_kept(norm: Norm) -> float:
 
 
 def _samples(norm: Norm, batch: int) -> int:
-    """How many samples a layer takes its statistics over."""
+    """Return the number of samples that a layer takes its statistics over."""
     return min(batch * norm.ranks, norm.virtual or batch * norm.ranks)
 
 
@@ -145,7 +145,7 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """The error of the output; None where no batch has a part in it, or its size is not known."""
+    """Return the error of the output; None where no batch has a part in it, or its size is not known."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))

@@ -21,32 +21,32 @@ class Subject(Protocol):
     framework: str
 
     def borrowed(self) -> AbstractContextManager[None]:
-        """Inside, the model may be put into any mode and run; afterwards it is as before."""
+        """Let the block put the model into any mode and run it; restore the model afterwards."""
 
     def evaluation(self) -> None:
-        """Running statistics, no dropout."""
+        """Switch to running statistics, without dropout."""
 
     def reference(self, kept: Collection[str]) -> None:
-        """The same, but layers with running statistics take those of the batch; not the layers `kept`."""
+        """Do the same, but let layers with running statistics take those of the batch, except the layers `kept`."""
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """Inside, `see` is told of every step that the model runs."""
+        """Call `see` for every step that the model runs inside the block."""
 
     def run(self, x: Tensor) -> Tensor:
-        """The model's output."""
+        """Return the model's output."""
 
     def drifting(self) -> set[str]:
-        """The layers whose scale and bias do not train, while training moves their running statistics all the same."""
+        """Return the layers whose scale and bias do not train, while training moves their running statistics."""
 
     def saved_in_training(self) -> set[str]:
-        """The layers of a file whose nodes are in training mode."""
+        """Return the layers of a file whose nodes are in training mode."""
 
     def ranks(self) -> dict[str, int]:
         """How many ranks share the statistics of each layer that has a process group."""
 
 
 def fixed_layers(model: Any) -> set[str]:
-    """The modules with parameters of which none requires grad; of PyTorch's too."""
+    """Return the modules with parameters of which none requires grad; of PyTorch's too."""
     trains: dict[str, bool] = {}
     for key, parameter in model.named_parameters():
         name = key.rpartition(".")[0]
@@ -65,7 +65,7 @@ class OurModel:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Modes, statistics and random numbers are as before afterwards, and what a file says of its batch."""
+        """Restore modes, statistics and random numbers after the block, and the batch size that a file declares."""
         inputs = [entry for entry in getattr(self.model, "inputs", ()) if entry.shape]
         declared = [entry.shape for entry in inputs]
         try:
@@ -78,19 +78,19 @@ class OurModel:
                 entry.shape = shape
 
     def evaluation(self) -> None:
-        """Running statistics, no dropout."""
+        """Switch to running statistics, without dropout."""
         modes.evaluation(self.model)
 
     def reference(self, kept: Collection[str]) -> None:
-        """The statistics of the batch where a layer has running ones, but in the layers `kept`."""
+        """Let layers with running statistics take those of the batch, except the layers `kept`."""
         modes.reference(self.model, kept)
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """`see` is told of every step."""
+        """Call `see` for every step."""
         return watched(self.model, see)
 
     def run(self, x: Tensor) -> Tensor:
-        """The first output."""
+        """Return the first output."""
         try:
             y = self.model(x.to(self.device))
         except (ValueError, TypeError) as error:
@@ -99,7 +99,7 @@ class OurModel:
         return first
 
     def drifting(self) -> set[str]:
-        """Those in training mode that are not frozen, with parameters that require no grad."""
+        """Return the layers in training mode that are not frozen, with parameters that require no grad."""
         fixed = fixed_layers(self.model)
         return {
             name
@@ -108,13 +108,13 @@ class OurModel:
         }
 
     def saved_in_training(self) -> set[str]:
-        """Of a loaded graph, the layers in training mode: `export` writes them so, and `load` reads them so."""
+        """Return the layers of a loaded graph in training mode: `export` writes them so, and `load` reads them so."""
         if not hasattr(self.model, "input_names"):
             return set()
         modules = self.model.named_modules()
         return {name for name, m in modules if holds_statistics(m) and m.training and not m.frozen}
 
     def ranks(self) -> dict[str, int]:
-        """Of each layer with a process group, its size."""
+        """Return the size of each layer's process group, by layer."""
         groups = {name: getattr(module, "process_group", None) for name, module in self.model.named_modules()}
         return {name: int(group.size) for name, group in groups.items() if group is not None}

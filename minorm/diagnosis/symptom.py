@@ -10,7 +10,7 @@ NOTE, WARNING, ERROR = "note", "warning", "error"
 
 @dataclass
 class Symptom:
-    """What was found: the level that its statistic gives; harms: whether it needs harm to stand above a note."""
+    """An observation with the level that its statistic gives; harms: whether it needs harm to stand above a note."""
 
     name: str
     layer: str | None

@@ -21,7 +21,7 @@ DYING = frozenset(("relu", "relu6", "gelu", "silu", "mish", "hardswish"))  # act
 
 
 def of(measured: Measured) -> Iterator[Symptom]:
-    """All that the statistics of single layers show, layer by layer."""
+    """Yield the symptoms of single layers, layer by layer."""
     for norm in measured.norms:
         if norm.folded is not None:
             yield _folded(norm.name, norm.folded)
@@ -41,7 +41,7 @@ def of(measured: Measured) -> Iterator[Symptom]:
 
 
 def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list[Symptom]:
-    """Symptoms that show in the layer's own numbers; `explained`: why its statistics may be far off."""
+    """Return the symptoms that show in the layer's own numbers; `explained`: why its statistics may be far off."""
     return _some(
         explained,
         running.drifts(norm, framework),
@@ -54,7 +54,7 @@ def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list
 
 
 def _of_the_data(norm: Norm, measured: Measured, explained: Symptom | None) -> list[Symptom]:
-    """Symptoms that show in the images that come in."""
+    """Return the symptoms that show in the images."""
     stale = None if explained else running.stale(norm, measured)
     return _some(
         stale,
@@ -73,7 +73,7 @@ def _some(*found: Symptom | None) -> list[Symptom]:
 
 
 def moments(norm: Norm) -> tuple[Any, Any, bool]:
-    """Mean and variance of each channel, or of each set where there are no running statistics (then True)."""
+    """Return mean and variance of each channel, or of each set where there are no running statistics (then True)."""
     if norm.sets:
         mean, var = (np.concatenate(part) for part in zip(*norm.sets, strict=True))
         return mean, var, True
@@ -90,7 +90,7 @@ def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
 
 
 def eps_over_variance(norm: Norm, mean: Any, var: Any) -> float | None:
-    """The median over channels or sets; None where all of them are constant."""
+    """Return the median over channels or sets; None where all of them are constant."""
     live = ~layer_statistics.is_constant(mean, var, norm.step)
     eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # which adds it to the deviation
     return float(np.median(eps / var[live])) if live.any() else None

@@ -78,7 +78,7 @@ class Bernoulli(Distribution):
         return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Draws of 0 and 1, in the type of p."""
+        """Return draws of 0 and 1, in the type of p."""
         with no_grad():
             return self.probs.expand(*self._shape(sample_shape)).bernoulli()
 

@@ -92,7 +92,7 @@ class Categorical(Distribution):
         return self.probs.argmax(-1)
 
     def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Draws of classes, int64."""
+        """Return draws of classes, int64."""
         shape = self._shape(sample_shape)
         count = math.prod(sample_shape)
         if not count or not math.prod(self._batch_shape):
@@ -102,7 +102,7 @@ class Categorical(Distribution):
             return rows.t().reshape(*shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the class's probability."""
+        """Return the logarithm of the class's probability."""
         last = self._events - 1
         value = self._checked_value(value, lambda x: (x >= 0) & (x <= last) & (x % 1 == 0), f"classes, 0 to {last}")
         place, logits = broadcast_tensors(value.to(dtypes.int64).unsqueeze(-1), self.logits)
@@ -114,7 +114,7 @@ class Categorical(Distribution):
         return -(self.logits.clamp(min=least) * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """The classes, along a first axis."""
+        """Return the classes, along a first axis."""
         values = arange(self._events, dtype=dtypes.int64, device=self._of_type().device)
         values = values.reshape(self._events, *(1,) * len(self._batch_shape))
         return values.expand(self._events, *self._batch_shape) if expand else values

@@ -1,6 +1,6 @@
-"""What all distributions share: shapes, the check of arguments and samples, and how a batch of them is expanded.
+"""Base of all distributions: shapes, the check of arguments and samples, and the expansion of a batch.
 
-sample_shape   how often is drawn        batch_shape   distributions with parameters of their own
+sample_shape   how often is drawn        batch_shape   distributions with separate parameters
 event_shape    one draw                  a sample has the shape sample_shape + batch_shape + event_shape
 """
 
@@ -99,24 +99,24 @@ class Distribution(Checked):
         return self.variance.sqrt()
 
     def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Draws, which no gradient passes."""
+        """Return draws, which no gradient passes."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Draws that are differentiable in the parameters."""
+        """Return draws that are differentiable in the parameters."""
         raise NotImplementedError(f"{self._name}.rsample: its draws have no gradient; expected sample()")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, or of the probability, at value."""
+        """Return the logarithm of the density, or of the probability, at value."""
         raise NotImplementedError(f"{self._name} has no log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of a draw of at most value."""
+        """Return the probability of a draw of at most value."""
         raise NotImplementedError(f"{self._name} has no cdf")
 
     def entropy(self) -> Tensor:
-        """The expected -log_prob of a draw."""
+        """Return the expected -log_prob of a draw."""
         raise NotImplementedError(f"{self._name} has no entropy")
 
     def perplexity(self) -> Tensor:
@@ -124,11 +124,11 @@ class Distribution(Checked):
         return self.entropy().exp()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values that a draw can have, along a first axis."""
+        """Return all values that a draw can have, along a first axis."""
         raise NotImplementedError(f"{self._name} has no enumerate_support; its values cannot be counted")
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
-        """The same distribution with its parameters repeated to another batch shape, without a copy."""
+        """Return the distribution with its parameters repeated to another batch shape, without a copy."""
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         other._batch_shape = tuple(batch_shape)
@@ -138,18 +138,18 @@ class Distribution(Checked):
         return other
 
     def _parameter_event(self) -> tuple[int, ...]:
-        """The last axes of a parameter, which belong to one distribution."""
+        """Return the last axes of a parameter, which belong to one distribution."""
         return ()
 
     def _shape(self, sample_shape: Any) -> tuple[int, ...]:
-        """The shape of samples."""
+        """Return the shape of samples."""
         return (*sample_shape, *self._batch_shape, *self._event_shape)
 
     def _check_parameter(self, name: str, value: Tensor) -> None:
         """Raise ValueError for a parameter outside its range."""
 
     def _expect(self, what: str, value: Tensor, good: Callable[[Any], Any], expected: str) -> None:
-        """ValueError, with the first number that is not good, unless all are."""
+        """Raise ValueError, with the first number that is not good, unless all are."""
         array = value.detach().cpu().numpy().astype(np.float64)
         fine = good(array)
         if not np.all(fine):
@@ -157,7 +157,7 @@ class Distribution(Checked):
             raise ValueError(f"{self._name}: {what} holds {first}; expected {expected}; its shape is {value.shape}")
 
     def _checked_value(self, value: Any, good: Callable[[Any], Any], expected: str) -> Tensor:
-        """A sample as a Tensor; where arguments are validated ValueError for a shape or numbers that cannot be one."""
+        """Return a sample as a Tensor; with validation, ValueError for a wrong shape or impossible numbers."""
         if not isinstance(value, Tensor):
             value = as_parameter(self._name, "value", value, self._of_type())
         if self._validate_args:
@@ -172,7 +172,7 @@ class Distribution(Checked):
         return value
 
     def _of_type(self) -> Tensor:
-        """A parameter, whose type and device others follow."""
+        """Return a parameter, whose type and device others follow."""
         return next(self.__dict__[name] for name in self.parameters if name in self.__dict__)
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Distribution(Checked):
 
 
 def as_parameter(operation: str, name: str, value: Any, like: Tensor | None = None) -> Tensor:
-    """A Tensor of floats: of a number in the default type, or in that of `like` and on its device."""
+    """Return a Tensor of floats: of a number in the default type, or in that of `like` and on its device."""
     if isinstance(value, Tensor):
         return (
             value
@@ -196,13 +196,13 @@ def as_parameter(operation: str, name: str, value: Any, like: Tensor | None = No
 
 
 def broadcast_parameters(operation: str, **given: Any) -> list[Tensor]:
-    """The parameters in one shape and type; numbers take those of the Tensors."""
+    """Return the parameters in one shape and type; numbers take those of the Tensors."""
     like = next((value for value in given.values() if isinstance(value, Tensor) and dtypes.is_float(value.dtype)), None)
     return list(broadcast_tensors(*[as_parameter(operation, name, value, like) for name, value in given.items()]))
 
 
 def one_of(operation: str, **given: Any) -> str:
-    """The name of the one argument that is given; ValueError for none or both."""
+    """Return the name of the one argument that is given; ValueError for none or both."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         both = " and ".join(given)

@@ -76,7 +76,7 @@ class Normal(Distribution):
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - _HALF_LOG
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of a draw of at most value."""
+        """Return the probability of a draw of at most value."""
         value = self._checked_value(value, lambda x: ~np.isnan(x), "numbers")
         return ((value - self.loc) / (self.scale * math.sqrt(2))).erf() * 0.5 + 0.5
 

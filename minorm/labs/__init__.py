@@ -7,20 +7,23 @@
     comparing    expected and got
     recognizing  finds the mistake behind a wrong answer, from the classes in checks/mistakes/
     following/   follows how a function computes: its arrays stay with the judge
-    student      the student's functions, here, or in separate processes: remote, and there worker, submission,
-                 watching; wire and objects: the messages between them
+    calling/     the student's functions, here or in a separate process: student, worker, submission, watching; wire and
+                 objects: values between the processes; closed_library: packages closed to students' tests
+    remote       the judge's side of that process
+    counting/    headers that count what each thread of a compiled kernel does (7, 8)
     sealed/      the walls around such a process
     beside/      functions that must run next to a student's module
-    judging      one submission -> a report; hints: common mistakes (mistakes.md); grading: a folder -> CSV
+    judge/       judging: one submission -> a report; hints: common mistakes (mistakes.md); grading: a folder -> CSV,
+                 with judges (several at a time), grades_table, roster and whose (which student), lateness, similarity
     visible      the same checks inside the notebook
     pictures     plots with a text for people who cannot see them
-    checks/      a module for each lab, in right/ longer functions to provide; single labs also need:
-    digits       the network that students' kernels train, on one computer or over ranks
+    checks/      a module for each lab; right/: longer functions to provide; mistakes/; variants/: the tables of a year;
+                 planted/: wrong implementations. Single labs also need:
+    digits_network  the network that students' kernels train, on one computer or over ranks
     compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8);
-                 plugged: their moments in layers
+                 plugged: their moments in layers; museum/: the exhibits of lab 15
     ranks        computers that share a batch, as threads (9)
     gap          broken models (5); zoo: old ones (10); oracles, suspects: tools to compare (11); capstone (12)
-
     varied/      differences from year to year: choices, and the text of a lab in a variant (rendering)
 
 How to write a lab
@@ -63,8 +66,9 @@ Your own lab lies in another folder, with shorter file names (see own); everythi
    and then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that
    cannot be followed is "not tried". tests/labs/checks/ways/ways_labNN.py has honest ways and cheats for each task.
 
-   `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
-   student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.
+   `digits_network.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})`
+   grades the student's test_ functions; an implementation is a dict of functions, which get and return what `wire`
+   carries.
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
    markers and line styles differ as well. A title says what is plotted and does not give the result; axes have names
@@ -78,9 +82,9 @@ Your own lab lies in another folder, with shorter file names (see own); everythi
    mistake, whose docstring names it; `LAB.recognizer = mistakes.RECOGNIZER` in the checks. A test has a solution that
    makes each of them, written in another way.
 
-7. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
-   and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of docs/labs.md,
-   and rows in mistakes.md, where hints come from.
+7. tests/labs/checks/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose.
+   Solutions and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of
+   docs/labs.md, and rows in mistakes.md, where hints come from.
 
 8. minorm/labs/checks/variants/labNN_name.py, if the lab varies: `V = Variants(...)`, a table of names and values, each
    with the pieces of the solution's text that say it. `Lab(..., variants=V)`; checks, planted bugs and mistakes read

@@ -1,4 +1,4 @@
-"""What the networks with torchvision's keys share: a convolution with its norm, how weights begin, checks."""
+"""Parts that the networks with torchvision's keys share: a convolution with its norm, initial weights, checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_weights(model: str, weights: Any) -> None:
 def conv_norm(
     channels: int, width: int, kernel_size: int, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    """A convolution that keeps the size but for its stride, BatchNorm, and the activation if there is one."""
+    """Return a convolution that keeps the size but for its stride, BatchNorm, and the activation if there is one."""
     padding = kernel_size // 2
     layers: list[nn.Module] = [
         nn.Conv2d(channels, width, kernel_size, stride, padding, groups=groups, bias=False),
@@ -49,7 +49,7 @@ def conv_norm(
 
 
 def draw_convolutions(model: nn.Module) -> None:
-    """Normal weights with variance 2 / fan_out, which keep the size of gradients through ReLU; biases are 0.
+    """Draw normal weights with variance 2 / fan_out, which keep the size of gradients through ReLU; biases are 0.
 
     He et al. 2015, arXiv:1502.01852.
     """

@@ -47,7 +47,7 @@ PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of that
 
 @documented(NETWORK, name="of the network, such as lenet or resnet18")
 def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
-    """The network called `name`, fitted to the images; ValueError for a name or a size it cannot be.
+    """Return the network called `name`, fitted to the images; ValueError for a name or a size it cannot be.
 
     Example:
         >>> model = mn.models.build("lenet", channels=1, size=28, classes=10)

@@ -120,7 +120,7 @@ def norms_cnn(nn: Namespace = minorm_nn, channels: int = 3, size: int = 32, clas
 
 
 def _conv_bn_relu(nn: Namespace, channels: int, width: int, kernel: int, padding: int | None = None) -> list[Any]:
-    """A convolution that keeps the size unless `padding` says otherwise, BatchNorm, ReLU."""
+    """Return a convolution that keeps the size unless `padding` says otherwise, BatchNorm, ReLU."""
     padding = kernel // 2 if padding is None else padding
     return [nn.Conv2d(channels, width, kernel, padding=padding, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
 

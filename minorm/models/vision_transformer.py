@@ -186,7 +186,7 @@ def interpolate_embeddings(
     interpolation_mode: str = "bicubic",
     reset_heads: bool = False,
 ) -> dict[str, Any]:
-    """A VisionTransformer's state_dict with its positions resized for images of another size, to be loaded there.
+    """Return a VisionTransformer's state_dict with its positions resized, to be loaded for images of another size.
 
     The positions of the patches are a square picture, whose corners stay where they are; that of the class token is
     kept. ValueError for positions that are no square, and unless patch_size divides image_size.

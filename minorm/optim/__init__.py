@@ -9,7 +9,7 @@ from minorm.optim.optimizer import Optimizer
 from minorm.optim.sgd import SGD
 from minorm.support import lazy
 
-# What is loaded when it is asked for, by the module that has it.
+# Names that are loaded on first use, by the module that defines them.
 LATER = {
     "adam_variants": "Adamax LAMB NAdam RAdam",
     "lbfgs": "LBFGS",

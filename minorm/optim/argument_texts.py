@@ -1,4 +1,4 @@
-"""What the docstrings of optimizers and schedules share: what arguments mean, and the example."""
+"""Texts that the docstrings of optimizers and schedules share: the meaning of arguments, and the example."""
 
 from __future__ import annotations
 

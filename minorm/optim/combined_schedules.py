@@ -42,7 +42,7 @@ class ChainedScheduler(LRScheduler):
         return all(scheduler._takes_over for scheduler in self.schedulers)
 
     def _places(self, t: int) -> list[tuple[LRScheduler, int]]:
-        """Each schedule, with its own t."""
+        """Return each schedule, with its own t."""
         return [(scheduler, scheduler.last_epoch + t - self.last_epoch) for scheduler in self.schedulers]
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
@@ -69,7 +69,7 @@ class ChainedScheduler(LRScheduler):
             scheduler._set_others()
 
     def _settings(self) -> dict[str, Any]:
-        """The states of the schedules."""
+        """Return the states of the schedules."""
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "start_lrs": self.start_lrs,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
 
@@ -133,7 +133,7 @@ class SequentialLR(LRScheduler):
         self._put(rates)
 
     def _at(self, t: int) -> tuple[LRScheduler, int]:
-        """The schedule whose turn it is, and when that began."""
+        """Return the schedule whose turn it is, and when that began."""
         index = bisect_right(self.milestones, t)
         return self.schedulers[index], self.milestones[index - 1] if index else 0
 
@@ -156,7 +156,7 @@ class SequentialLR(LRScheduler):
         self._at(self.last_epoch)[0]._set_others()
 
     def _settings(self) -> dict[str, Any]:
-        """The states of the schedules, and the place."""
+        """Return the states of the schedules, and the place."""
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "start_lrs": self.start_lrs,
                 "milestones": self.milestones,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip

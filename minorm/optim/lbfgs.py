@@ -160,7 +160,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _gradient(self, group: dict[str, Any], parameters: list[Tensor]) -> Any:
-        """All gradients as one vector; zeros where a parameter has none."""
+        """Return all gradients as one vector; zeros for a parameter without a gradient."""
         chosen = [p for p in parameters if p.grad is not None]
         self._check_gradients(chosen, [p.grad.array for p in chosen if p.grad is not None])
         self._follow(group, parameters)
@@ -188,7 +188,7 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """A copy of an entry of a state: the vectors hold all parameters."""
+        """Return a copy of an entry of a state: the vectors hold all parameters."""
         operation = "LBFGS.load_state_dict"
         if name in _COUNTS:
             check_number(operation, name, value, 0, whole=True)

@@ -27,7 +27,7 @@ def strong_wolfe(
     at: Callable[[float], Point], start: Point, t: float, *, most: int, reach: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[Point, int]:  # fmt: skip
-    """The point found, and how often `at` was asked: at most `most` times more than once, with t as the first guess.
+    """Return the point found, and how often `at` was called: at most `most` + 1 times, with t as the first guess.
 
     A bracket whose points lie closer than tolerance / reach is not divided, reach the direction's largest number.
     """
@@ -81,7 +81,7 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Where the cubic through both points with their slopes is lowest, within bounds; their middle if nowhere."""
+    """Return where the cubic through both points with their slopes is lowest within bounds; their middle if nowhere."""
     left, right = (a, b) if a.t <= b.t else (b, a)
     low, high = bounds
     middle = (low + high) / 2

@@ -41,7 +41,7 @@ class StepLR(LRScheduler):
 
 @schedule("optimizer, milestones=[1, 4]", "[1.0, 0.1, 0.1, 0.1, 0.01]")
 class MultiStepLR(LRScheduler):
-    """lr = initial * gamma^(number of milestones <= t): a stair with steps of one's own."""
+    """lr = initial * gamma^(number of milestones <= t): a stair with the steps that you choose."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -217,7 +217,7 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def _at(self, t: int, low: float, high: float, last: float) -> float:
-        """The value at step t of a quantity that has these values at heights 0, 1 and -1."""
+        """Return the value at step t of a quantity that has these values at heights 0, 1 and -1."""
         value = {0: low, 1: high, -1: last}
         start = 0.0
         for phase, end in enumerate(self.ends):

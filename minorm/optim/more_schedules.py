@@ -35,7 +35,7 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; not the functions."""
+        """Return the settings that are numbers or lists of numbers; not the functions."""
         return {name: value for name, value in super()._settings().items() if name not in ("lr_lambdas", "factors")}
 
 
@@ -71,7 +71,7 @@ class MultiplicativeLR(_ByFunction):
         return self._next(t, rates)  # type: ignore[arg-type]
 
     def _factor(self, group: int, t: int) -> float:
-        """The product of the group's function at 1 to t."""
+        """Return the product of the group's function at 1 to t."""
         known = self.factors.setdefault(group, [1.0])
         while len(known) <= t:
             known.append(known[-1] * self.lr_lambdas[group](len(known)))
@@ -144,7 +144,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     scale_mode='what scale_fn is a function of: "cycle" or "iterations"',
 )
 class CyclicLR(LRScheduler):
-    """Between base_lr and max_lr, up in step_size_up steps and down in step_size_down, again and again.
+    """lr cycles between base_lr and max_lr, up in step_size_up steps and down in step_size_down.
 
     ValueError for another mode, and where the optimizer has no momentum to cycle.
     """
@@ -190,7 +190,7 @@ class CyclicLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; not scale_fn."""
+        """Return the settings that are numbers or lists of numbers; not scale_fn."""
         return {name: value for name, value in super()._settings().items() if name != "scale_fn"}
 
     def _scale(self, x: float) -> float:
@@ -199,7 +199,7 @@ class CyclicLR(LRScheduler):
         return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1)}.get(self.mode, self.gamma**x)
 
     def _height(self, t: int) -> float:
-        """Where between the lowest rate, 0, and the highest, 1, step t is."""
+        """Return the height of step t between the lowest rate, 0, and the highest, 1."""
         cycle = math.floor(1 + t / self.total_size)
         x = 1 + t / self.total_size - cycle
         up = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)

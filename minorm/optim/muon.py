@@ -103,13 +103,13 @@ class Muon(Elementwise):
 
 
 def adjusted(lr: float, how: str | None, shape: tuple[int, ...]) -> float:
-    """The rate for a matrix of this shape."""
+    """Return the rate for a matrix of this shape."""
     rows, columns = shape
     return lr * (0.2 * math.sqrt(max(rows, columns)) if how == "match_rms_adamw" else math.sqrt(max(1, rows / columns)))
 
 
 def orthogonal(matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
-    """The matrix, in float32, with its singular values moved towards 1; every step rounds to bfloat16."""
+    """Return the matrix, in float32, with its singular values moved towards 1; every step rounds to bfloat16."""
     a, b, c = coefficients
     kernels = backend(matrix)
     half = dtypes.check("bfloat16", "Muon")

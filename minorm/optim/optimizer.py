@@ -1,6 +1,6 @@
-"""What all optimizers share: groups of parameters with their settings, and the state kept for each parameter.
+"""Base of all optimizers: groups of parameters with their settings, and the state kept for each parameter.
 
-    groups   one list of parameters each, with settings of its own (`param_groups`, a list of dicts as in PyTorch)
+    groups   one list of parameters each, with its own settings (`param_groups`, a list of dicts as in PyTorch)
     state    parameter -> {name: array or number}, made at the parameter's first step
 
 A subclass says in `_update(group, parameters, gradients)` what one step does to the arrays of a group.
@@ -36,7 +36,7 @@ _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_
 
 @documented(OPTIMIZER, defaults="the settings of groups that do not say otherwise")
 class Optimizer(Checked):
-    """Base of the optimizers: groups of parameters with settings of their own, and the state kept for each parameter.
+    """Base of the optimizers: groups of parameters with their own settings, and the state kept for each parameter.
 
     A subclass says in `_update(group, parameters, gradients)` what a step does. TypeError for what is no Tensor;
     ValueError for an empty list, a Tensor that was computed from others, one that appears twice, and a setting outside
@@ -209,7 +209,7 @@ class Optimizer(Checked):
     def _capture(
         self, recording: capture.Recording, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]
     ) -> None:
-        """The step as part of a CUDA graph: what the host counts is counted at each replay, and not now."""
+        """Capture the step as part of a CUDA graph: the host's counters go up at each replay, and not now."""
         self._refuse_capture()
 
         def again() -> None:
@@ -258,7 +258,7 @@ class Optimizer(Checked):
         return check
 
     def _form(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        """What a captured step cannot follow: parameters that come or go, and what a group may switch on and off."""
+        """Return facts that must not change after a capture: how many parameters train, and the groups' switches."""
         trained = [sum(p.requires_grad for p in each["params"]) for each in self.param_groups]
         return (*trained, *(bool(group.get(name)) for name in ("momentum", "nesterov", "amsgrad")))
 
@@ -291,7 +291,7 @@ class Optimizer(Checked):
         self._places[id(group["params"])] = places
 
     def _plain(self, group: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a group as numbers: a rate that is a Tensor is read."""
+        """Return the settings of a group as numbers: a rate that is a Tensor is read."""
         rate = group.get("lr")
         if not isinstance(rate, Tensor):
             return group
@@ -410,13 +410,13 @@ class Optimizer(Checked):
         completed(take)
 
     def _index(self, key: Any) -> int:
-        """The number of a parameter; a text format has it as a text."""
+        """Return the number of a parameter; a text format has it as a text."""
         if isinstance(key, bool) or not isinstance(key, (int, str, np.integer)) or not str(key).isdecimal():
             raise ValueError(f"{self._name}.load_state_dict: {shown(key)} is no number of a parameter; expected an int")
         return int(key)
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """A copy of a state array in the parameter's type, or the number."""
+        """Return a copy of a state array in the parameter's type, or the number."""
         array = value.array if isinstance(value, Tensor) else value
         if name in _NUMBERS:  # which PyTorch keeps as tensors of one float
             array = array.item() if select.is_array(array) and array.size == 1 else array
@@ -467,7 +467,7 @@ def _brief(value: Any) -> str:
 
 
 def _how_to_list(params: Any) -> str:
-    """What to write in place of something that is no list of parameters, to follow the words of the error."""
+    """Return the end of an error that names the fix for an argument that is not a list of parameters."""
     if hasattr(params, "parameters"):
         return "; pass the model's parameters, not the model"
     if callable(params):

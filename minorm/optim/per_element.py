@@ -26,15 +26,15 @@ class Elementwise(Optimizer):
     _at_least_0 = ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay")
 
     def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
-        """What the array `name` holds before the first step."""
+        """Return the array `name` as it is before the first step."""
         return np.zeros_like(p)
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
-        """The parameter after step t; changes the arrays in `state` in place."""
+        """Return the parameter after step t; change the arrays in `state` in place."""
         raise NotImplementedError(f"{self._name} has no move")
 
     def kept(self, group: dict[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
-        """The names of the arrays that a group's settings ask for."""
+        """Return the names of the arrays that a group's settings ask for."""
         return self.names
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:

@@ -63,7 +63,7 @@ class ReduceLROnPlateau(LRScheduler):
         super().__init__(optimizer)
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:  # noqa: ARG002
-        """The rates are what `step` made them."""
+        """Return the rates as `step` has set them."""
         return self.get_last_lr()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
@@ -87,7 +87,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def is_better(self, a: float, best: float) -> bool:
-        """Whether a is better than the best, by the threshold."""
+        """Return whether a is better than the best, by the threshold."""
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "rel":
             return (

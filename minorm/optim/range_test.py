@@ -34,7 +34,7 @@ BELOW = 10  # by how much a rate stays under that of the smallest loss, after wh
 )
 @dataclass(frozen=True)
 class RangeTest:
-    """What `lr_finder` found: the curve, and two rates to train with.
+    """The result of `lr_finder`: the curve, and two rates to train with.
 
     Example:
         >>> test = mn.optim.RangeTest([0.125, 0.5, 2.0], [3.0, 1.0, 9.0], [3.0, 1.0, 9.0])
@@ -70,12 +70,12 @@ class RangeTest:
         return None if self.steepest is None else self.minimum
 
     def plot(self) -> Any:
-        """A figure of matplotlib: loss by learning rate, with the suggestions. ImportError without matplotlib."""
+        """Return a matplotlib figure: loss by learning rate, with the suggestions. ImportError without matplotlib."""
         plots = importlib.import_module("minorm.plots")  # it stands above this room, and needs an extra
         return plots.learning_rates(self)
 
     def _searched(self) -> tuple[int, int]:
-        """The first and the last step between which the loss falls."""
+        """Return the first and the last step between which the loss falls."""
         return math.ceil(FIRST * len(self.rates)), int(np.argmin(self.smoothed))
 
 
@@ -167,13 +167,13 @@ def _check(start_lr: float, end_lr: float, num_iter: int, smoothing: float, dive
 
 
 def _shares(optimizer: Optimizer) -> list[float]:
-    """What of the largest rate each group has; 1 for all where every rate is 0."""
+    """Return each group's rate divided by the largest one; 1 for all if every rate is 0."""
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     return [rate / max(rates) if max(rates) else 1.0 for rate in rates]
 
 
 def _again(loader: Iterable[Any]) -> Iterator[Any]:
-    """The batches, again and again; those of an iterator, which cannot begin anew, once."""
+    """Yield the batches, again and again; those of an iterator, which cannot begin anew, once."""
     for times in itertools.count():
         batch = None
         for batch in loader:
@@ -186,7 +186,7 @@ def _again(loader: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
-    """Inside, the model may be trained; afterwards everything is as before, also where something raised."""
+    """Let the block train the model; restore everything afterwards, also after an exception."""
     modes = [(module, module.training) for module in model.modules()]
     tensors = {id(x): x for x in [*model.parameters(), *model.buffers()]}
     tensors |= {id(p): p for group in optimizer.param_groups for p in group["params"]}

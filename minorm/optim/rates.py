@@ -13,7 +13,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def as_number(rate: Any) -> Any:
-    """The rate as a number, where it is a Tensor."""
+    """Return the rate as a number, where it is a Tensor."""
     return rate.item() if isinstance(rate, Tensor) else rate
 
 

@@ -74,15 +74,15 @@ class LRScheduler(Checked):
         raise NotImplementedError(f"{self._name} has no _rate")
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
-        """The rate of each group at t, where nothing else changes them."""
+        """Return the rate of each group at t, where nothing else changes them."""
         return [self._rate(t, rate) for rate in initial]
 
     def _follow(self, t: int, rates: list[float]) -> list[float]:
-        """The rates of t, after those in force."""
+        """Return the rates of t, after those in force."""
         return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
-        """The rates of t, where `rates` are in force since t - 1.
+        """Return the rates of t, where `rates` are in force since t - 1.
 
         Where nothing else has set a rate, t and start_lrs decide it, to the same bits after any resuming. Where
         something has, start_lrs becomes what would have led to it.
@@ -100,7 +100,7 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """The first rates that lead to `rates` at t, and which of them are lost.
+        """Return the first rates that lead to `rates` at t, and which of them are lost.
 
         Every schedule is a line in its first rate: rate(t) = offset + slope * start. Where it has come down to eta_min
         the slope is 0, and as in PyTorch it goes on with the rate that the group began with.
@@ -116,18 +116,18 @@ class LRScheduler(Checked):
         return starts, lost
 
     def get_lr(self) -> list[float]:
-        """The rate of each group at `last_epoch`, which a step sets; a subclass may override it."""
+        """Return the rate of each group at `last_epoch`, which a step sets; a subclass may override it."""
         if self.last_epoch == 0:
             return self._rates(0, self.start_lrs)
         return self._follow(self.last_epoch, self.get_last_lr())
 
     @property
     def _is_asked(self) -> bool:
-        """Whether a subclass overrides get_lr."""
+        """True if a subclass overrides get_lr."""
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:
-        """What an override of get_lr says: it reads `last_epoch`, and the rates in force in the groups."""
+        """Return the rates from an override of get_lr, which reads `last_epoch` and the current rates of the groups."""
         before, place = self.get_last_lr(), self.last_epoch
         self.last_epoch = t
         self._set_rates(rates)
@@ -147,12 +147,12 @@ class LRScheduler(Checked):
         return self._asked(t, rates) if self._is_asked else self._next(t, rates)
 
     def _start(self, rates: list[float]) -> list[float]:
-        """The rates of t = 0, where this schedule follows another one that leaves `rates`."""
+        """Return the rates of t = 0, where this schedule follows another one that leaves `rates`."""
         self.start_lrs = list(rates if self._takes_over else self.base_lrs)
         return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
 
     def _after(self, t: int, rates: list[float]) -> list[float]:
-        """The rates of t, after those in force, as step() sets them."""
+        """Return the rates of t, after those in force, as step() sets them."""
         return self._asked(t, rates) if self._is_asked else self._follow(t, rates)
 
     def _go(self, t: int) -> None:
@@ -167,7 +167,7 @@ class LRScheduler(Checked):
             set_rate(group, rate)
 
     def _set_others(self) -> None:
-        """What moves with the rates, such as the momentum."""
+        """Set the values that change with the rates, such as the momentum."""
 
     @documented({}, epoch="the t to go to; None is the next one")
     def step(self, epoch: float | None = None) -> None:
@@ -197,19 +197,19 @@ class LRScheduler(Checked):
         self._put(rates)
 
     def _at_once(self, t: float, rates: list[float]) -> list[float]:
-        """The rates of any t; `rates` are in force."""
+        """Return the rates of any t; `rates` are in force."""
         return self._asked(t, rates) if self._is_asked else self._rates(t, self.base_lrs)  # type: ignore[arg-type]
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group now."""
+        """Return the rate of each group now."""
         return [as_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; everything but the optimizer. `last_lrs` are the rates in force."""
+        """Return the state as numbers and lists of numbers, without the optimizer; `last_lrs`: the rates in force."""
         return {**self._settings(), "last_lrs": self.get_last_lr()}
 
     def _settings(self) -> dict[str, Any]:
-        """What makes up the state, but for the rates in force."""
+        """Return the state without the current rates."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model computes."""
+        """Return the averaged model's result."""
         return self.module(*args, **kwargs)
 
     @documented({}, model="whose weights are taken in, the first time as they are")
@@ -94,12 +94,12 @@ class AveragedModel(Module):
         self.n_averaged.fill_(count + 1)
 
     def _averaged(self, model: Module, fixed: set[str]) -> list[Tensor]:
-        """The parameters, and the buffers that are averaged: not those of frozen layers, which rounding would move."""
+        """Return the parameters and the averaged buffers: not those of frozen layers, which rounding would move."""
         tensors = [p.detach() for p in model.parameters()]
         return tensors + [b for owner, b in _buffers(model) if owner not in fixed] if self.use_buffers else tensors
 
     def _taken_over(self, model: Module, fixed: set[str]) -> list[Tensor]:
-        """The buffers that are not averaged."""
+        """Return the buffers that are not averaged."""
         return [b for owner, b in _buffers(model) if owner in fixed or not self.use_buffers]
 
 
@@ -251,7 +251,7 @@ class SWALR(LRScheduler):
 
 
 def _buffers(model: Module) -> list[tuple[str, Tensor]]:
-    """Each buffer, after the path of the module that it belongs to."""
+    """Return each buffer, after the path of the module that it belongs to."""
     return [(name.rpartition(".")[0], buffer.detach()) for name, buffer in model.named_buffers()]
 
 

@@ -1,4 +1,4 @@
-"""Where the time and the memory of a model go, by operation and by layer, forward and backward; PyTorch's names.
+"""Measure a model's time and memory by operation and by layer, forward and backward, under PyTorch's names.
 
     with mn.profiler.profile(profile_memory=True) as prof:
         loss_function(model(x), y).backward()

@@ -55,7 +55,7 @@ class FunctionEventAvg:
 
 
 class EventList(list[FunctionEventAvg]):
-    """What `key_averages` returns: the sums, and their table.
+    """The result of `key_averages`: the sums, and their table.
 
     total    the time of the whole profile in microseconds, which the percentages are of
     """
@@ -71,7 +71,7 @@ class EventList(list[FunctionEventAvg]):
         row_limit="rows at most; -1 for all",
     )
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """The sums as text, a row each."""
+        """Return the sums as text, a row each."""
         usual = "self_device_time_total" if self.gpu else "self_cpu_time_total"
         name = usual if sort_by is None else sort_by
         if name not in SORTS:
@@ -102,7 +102,7 @@ class EventList(list[FunctionEventAvg]):
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Lines: the first column to the left, the others to the right."""
+    """Return lines with the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
@@ -130,7 +130,7 @@ def size(count: int) -> str:
 
 
 def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionEventAvg]:
-    """A sum for each operation, range, optimizer and loader, and one for what no event took."""
+    """Return a sum for each operation, range, optimizer and loader, and one for what no event took."""
 
     def keys(event: Event) -> list[Hashable]:
         return [] if event.kind in IN_PASSING else [(event.name, event.shapes if shapes else ())]
@@ -140,11 +140,11 @@ def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionE
 
 
 def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
-    """A sum for each layer, forward and backward, and for what belongs to none; a total has that of layers below."""
+    """Return a sum for each layer, forward and backward, and one for no layer; a total has that of layers below."""
     names = labels(events)
 
     def keys(event: Event) -> list[Hashable]:
-        """The place that the event's own time belongs to, then those around it."""
+        """Return the place that the event's own time belongs to, then those around it."""
         if event.layers:
             return [(names[layer], event.backward) for layer in dict.fromkeys(reversed(event.layers))]
         return [(event.name, None)] if event.kind in (OPERATION, USER, OPTIMIZER, DATA) else [(BACKWARD_WALK, None)]
@@ -167,7 +167,7 @@ def _summed(
     make: Callable[[Any], FunctionEventAvg],
     inside: bool = False,
 ) -> dict[Any, FunctionEventAvg]:
-    """The sums by key. inside: an event's own time counts in the totals of all its keys, and not what ran inside it."""
+    """Return the sums by key. inside: an event's own time counts in the totals of all its keys, not events inside."""
     found: dict[Any, FunctionEventAvg] = {}
     within = {} if inside else _within(events)
     for event in events:
@@ -193,7 +193,7 @@ def _summed(
 
 
 def _begins(event: Event) -> bool:
-    """Whether it is a call of its layer, or an operation of a backward pass, which has no calls of layers."""
+    """Return whether an event is a call of its layer, or an operation of a backward pass, without calls of layers."""
     return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
 
 
@@ -208,7 +208,7 @@ def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
 
 
 def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
-    """Whether it ran inside another event of its name, whose total has its time already."""
+    """Return whether an event ran inside another one of its name, whose total has its time already."""
     own, around = keys(event), event.parent
     while around is not None:
         if keys(around) == own:
@@ -218,7 +218,7 @@ def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
 
 
 def _outside(found: Any, total: int) -> FunctionEventAvg:
-    """What is left of the whole time."""
+    """Return a row for the time outside all rows."""
     rest = total / 1000 - sum(row.self_cpu_time_total for row in found)
     return FunctionEventAvg(OUTSIDE, 1, rest, rest)
 

@@ -37,7 +37,7 @@ class Root:
         self.arrays = {id(p.array): paths[name] for name, p in module.named_parameters()}
 
     def below(self, layer: Layer, paths: Iterable[str | None], kind: str) -> tuple[Layer, ...]:
-        """The layer of the first path that lies below this layer, which runs; of this kind, as it was not called."""
+        """Return the layer of the first path below this layer, which runs; of this kind, as it was not called."""
         for path in paths:
             if path and path != layer.path and f"{path}.".startswith(layer.path and f"{layer.path}."):
                 return (Layer(self.number, path, kind),)
@@ -66,7 +66,7 @@ class Recorder:
         self._marks: list[tuple[Event, int, Any, Any]] = []  # (event, GPU, its events of CUDA)
 
     def now(self) -> int:
-        """Nanoseconds since the profile began."""
+        """Return the nanoseconds since the profile began."""
         return perf_counter_ns() - self.began
 
     def begin(
@@ -113,7 +113,7 @@ class Recorder:
 
     @contextmanager
     def block(self, name: str, kind: str, backward: bool | None = None) -> Iterator[Event]:
-        """Inside, an event is open."""
+        """Open an event for the block, and close it afterwards."""
         event = self.begin(name, kind, backward=backward)
         try:
             yield event
@@ -121,7 +121,7 @@ class Recorder:
             self.finish(event)
 
     def mark(self, array: Any) -> Any:
-        """An event of CUDA before what comes now, where the array lies on a GPU whose time is taken; else None."""
+        """Record a CUDA event before the next work if the array lies on a GPU whose time is taken; else return None."""
         if not self.gpu or type(array) is np.ndarray or devices.is_host(array) or capture.is_captured():
             return None
         with devices.on_device_of(array):
@@ -158,7 +158,7 @@ class Recorder:
         return event
 
     def planned(self, name: str, arrays: list[Any]) -> Event:
-        """The same of what a plan applies to arrays alone."""
+        """Open the event of an operation that a plan applies to arrays."""
         event = self.begin(name, OPERATION)
         if event.layers:
             inner = event.layers[-1]
@@ -182,7 +182,7 @@ class Recorder:
     # What an operation leaves behind
 
     def applied(self, event: Event, inputs: tuple[Any, ...], answer: Any) -> None:
-        """A Function has run: note its layers for its backward pass, and the memory that it took."""
+        """Note the layers of a Function that has run, for its backward pass, and the memory that it took."""
         outputs = answer if isinstance(answer, tuple) else (answer,)
         creator = getattr(outputs[0], "creator", None)
         if creator is not None:
@@ -202,7 +202,7 @@ class Recorder:
         self.timeline.append((self.now(), self.memory.held))
 
     def filled(self, event: Event, arrays: list[Any], results: list[Any]) -> None:
-        """A plan's operation has made results of arrays: note their memory."""
+        """Note the memory of the results that a plan's operation has made of arrays."""
         if self.memory is not None:
             for array in arrays:
                 if array is not None:
@@ -211,7 +211,7 @@ class Recorder:
             self.timeline.append((self.now(), self.memory.held))
 
     def returned(self, event: Event, gradients: tuple[Any, ...]) -> None:
-        """A Function's backward pass has run: note the memory of its gradients."""
+        """Note the memory of the gradients after a Function's backward pass."""
         if self.memory is not None:
             event.allocated = sum(self.memory.add(dx) for dx in gradients if hasattr(dx, "nbytes"))
             self.timeline.append((self.now(), self.memory.held))

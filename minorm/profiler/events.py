@@ -1,4 +1,4 @@
-"""What a profile writes down: events with a beginning and an end, each inside another or outside of all."""
+"""The events of a profile: each has a beginning and an end, and lies inside another event or outside of all."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ class Event:
 
     @property
     def time(self) -> int:
-        """From the beginning to the end."""
+        """The time from the beginning to the end."""
         return self.end - self.start
 
     @property
     def self_time(self) -> int:
-        """The same without what ran in it."""
+        """The time without the events inside."""
         return self.time - self.nested
 
     @property
     def self_device_time(self) -> int:
-        """The same on the GPU."""
+        """The time on the GPU without the events inside."""
         return 0 if self.device is None else self.device[2] - self.device_nested

@@ -1,4 +1,4 @@
-"""How many bytes the arrays hold that were seen, now and at the worst moment.
+"""Count the bytes that the arrays seen so far hold, now and at the peak.
 
 An array counts once, as the one that owns the memory, from when it is seen until it is gone.
 """
@@ -44,14 +44,14 @@ class Memory:
 
 
 def owner(array: Any) -> Any:
-    """The array whose memory this one is a view of, or the array itself."""
+    """Return the array whose memory this one is a view of, or the array itself."""
     while isinstance(array.base, type(array)):
         array = array.base
     return array
 
 
 def arrays_in(value: Any, kind: type, depth: int = DEPTH) -> Iterator[Any]:
-    """The arrays of this type that a Function keeps, also in tuples, lists and dicts."""
+    """Yield the arrays of this type that a Function keeps, also in tuples, lists and dicts."""
     if isinstance(value, kind):
         yield value
     elif depth and isinstance(value, (tuple, list, dict)):

@@ -1,4 +1,4 @@
-"""Where a profile listens: a few methods that all work goes through, exchanged while a profile is open.
+"""Replace a few methods that all work goes through while a profile is open, so that it sees that work.
 
 While none is open they are the methods themselves, so a profile that is off costs nothing. While one is, those of other
 threads go on after one look.
@@ -30,7 +30,7 @@ _originals: list[tuple[Any, str, Any]] = []  # (owner, name, what stood there)
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Inside, operations, layers, optimizers and loaders tell the profile of their thread."""
+    """Let operations, layers, optimizers and loaders report to the profile of their thread inside the block."""
     global _open  # noqa: PLW0603  the classes are there once, too
     with _lock:
         if not _open:
@@ -83,7 +83,7 @@ def _below(kind: Any) -> Iterator[Any]:
 
 
 def _timed(recorder: Recorder, event: Event, array: Any, work: Callable[[], Any]) -> Any:
-    """What `work` returns; the event ends with it, and has its time on the GPU where the array lies on one."""
+    """Run `work`, and return its result; the event ends with it, and has its GPU time if the array lies on a GPU."""
     start = recorder.mark(array)
     try:
         return work()
@@ -105,7 +105,7 @@ def _applying(plain: Any) -> Any:
 
 
 def _applying_static(plain: Any) -> Any:
-    """Of a Function of the user's; one in the form of this library arrives in `Function.apply`."""
+    """Wrap the apply of a user's Function; a Function in this library's form arrives in `Function.apply`."""
 
     def apply(cls: Any, *inputs: Any, **options: Any) -> Any:
         recorder = here.recorder
@@ -146,7 +146,7 @@ def _walking(plain: Any) -> Any:
 
 
 def _running(plain: Any) -> Any:
-    """Of what a plan applies to arrays."""
+    """Wrap the operations that a plan applies to arrays."""
 
     def run(application: Any, registers: list[Any]) -> None:
         recorder = here.recorder
@@ -198,6 +198,6 @@ def _loading(plain: Any) -> Any:
 
 
 def _reading() -> AbstractContextManager[Any]:
-    """Around each batch of a loader, which may go on after the profile."""
+    """Open an event around each batch of a loader, which may go on after the profile."""
     recorder = here.recorder
     return nullcontext() if recorder is None else recorder.block("DataLoader.__next__", DATA)

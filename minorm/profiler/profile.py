@@ -1,4 +1,4 @@
-"""What users see of the profiler: `profile`, `record_function`."""
+"""The profiler's public interface: `profile`, `record_function`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minorm.support.documented import documented
 
 
 class ProfilerActivity(enum.Enum):
-    """Where time is taken: on the CPU, on GPUs.
+    """The devices whose time is taken: the CPU, GPUs.
 
     Example:
         >>> mn.profiler.ProfilerActivity.CUDA.name
@@ -108,7 +108,7 @@ class profile:  # noqa: N801  PyTorch's name
         return self._done.memory.peak
 
     def events(self) -> list[Event]:
-        """All that was written down, in the order in which it began; times are nanoseconds."""
+        """All recorded events, in the order in which they began; times are nanoseconds."""
         return list(self._done.events)
 
     @documented(
@@ -117,7 +117,7 @@ class profile:  # noqa: N801  PyTorch's name
         group_by_layer="True sums by layer, forward and backward, in place of operations",
     )
     def key_averages(self, group_by_input_shape: bool = False, group_by_layer: bool = False) -> EventList:
-        """The sums by operation, or by layer; `print(prof.key_averages().table(sort_by="self_cpu_time_total"))`.
+        """Return the sums by operation, or by layer; `print(prof.key_averages().table(sort_by="self_cpu_time_total"))`.
 
         The self times of all rows add up to the time of the profile.
         """
@@ -132,7 +132,7 @@ class profile:  # noqa: N801  PyTorch's name
         return EventList(found, recorder.ended / 1000, gpu, self.profile_memory)
 
     def summary(self) -> str:
-        """One sentence about the largest: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
+        """Return one sentence about the largest: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
         rows = self.key_averages(group_by_layer=True)
         name = "self_device_time_total" if rows.gpu else "self_cpu_time_total"
         whole = sum(getattr(row, name) for row in rows) or 1.0
@@ -154,7 +154,7 @@ class profile:  # noqa: N801  PyTorch's name
 
 
 def _checked(activities: Any) -> set[ProfilerActivity]:
-    """The activities as a set; TypeError for others, RuntimeError for a GPU that is not there."""
+    """Return the activities as a set; TypeError for others, RuntimeError for a GPU that is not there."""
     there = cuda.is_available()
     if activities is None:
         return {*ProfilerActivity} if there else {ProfilerActivity.CPU}
@@ -169,7 +169,7 @@ def _checked(activities: Any) -> set[ProfilerActivity]:
 
 @documented({}, name="what the range is called in tables and traces")
 class record_function(Block):  # noqa: N801  PyTorch's name
-    """`with mn.profiler.record_function("augment"):` is a range of its own in a profile, and nothing outside of one.
+    """`with mn.profiler.record_function("augment"):` names a range in a profile, and does nothing outside of one.
 
     It is a decorator as well.
 

@@ -49,7 +49,7 @@ def write_speedscope(path: str, recorder: Recorder) -> None:
 
 
 def _title(event: Event) -> str:
-    """What stands on a block of the graph: of a layer also its type."""
+    """Return the label of a block in the flame graph: for a layer with its type."""
     if event.kind == LAYER and event.layers[-1].path:
         return f"{event.name} ({event.layers[-1].kind})"
     return event.name

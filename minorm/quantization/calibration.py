@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def check(name: str, model: Any, batches: Any) -> None:
-    """TypeError unless these are a model of prepare_qat and several batches."""
+    """Raise TypeError unless these are a model of prepare_qat and several batches."""
     if not isinstance(model, QATModel):
         raise TypeError(f"{name}: model is a {type(model).__name__}; expected what prepare_qat returns")
     if isinstance(batches, Tensor):
@@ -23,7 +23,7 @@ def check(name: str, model: Any, batches: Any) -> None:
 
 @contextmanager
 def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
-    """Inside, in evaluation, those FakeQuantize layers alone round; None: all of them."""
+    """Let only those FakeQuantize layers round inside the block, in evaluation; None: all of them."""
     fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
     chosen = fakes.keys() if keys is None else set(keys)
     before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}

@@ -63,7 +63,7 @@ class FakeQuantize(Module):
         self.register_buffer("scale", scale)
 
     def qparams(self) -> tuple[Any, Any]:
-        """The scale and the zero point that x is rounded with, arrays on the CPU."""
+        """Return the scale and the zero point that x is rounded with, arrays on the CPU."""
         return np.asarray(np.abs(self.scale.detach().cpu().array)), self.zero_point.cpu().array
 
     @property
@@ -135,7 +135,7 @@ class FakeQuantize(Module):
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def extra_repr(self) -> str:
-        """The integers."""
+        """Describe the integers."""
         return f"{self.dtype}, {self.quant_min} to {self.quant_max}"
 
 

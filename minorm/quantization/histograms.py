@@ -87,7 +87,7 @@ class PercentileObserver(_Histogram):
         self.percentile = percentile
 
     def ends(self) -> tuple[Any, Any]:
-        """The two quantiles."""
+        """Return the two quantiles."""
         low, high = float(self.min_val.array), float(self.max_val.array)
         counts = self.histogram.cpu().array
         cut = (1 - self.percentile / 100) / 2 * counts.sum()
@@ -114,7 +114,7 @@ class MSEObserver(_Histogram):
     STEPS: ClassVar[int] = 100
 
     def ends(self) -> tuple[Any, Any]:
-        """The best of the ends tried."""
+        """Return the best of the ends tried."""
         low, high = float(self.min_val.array), float(self.max_val.array)
         counts, x = self.histogram.cpu().array, _centres(low, high, self.BINS)
         kept = counts > 0

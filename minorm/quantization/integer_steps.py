@@ -32,7 +32,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Grid:
-    """What the integers of one activation stand for: x = (q - zero) * scale."""
+    """x = (q - zero) * scale: the numbers x that the integers q of one activation stand for."""
 
     scale: Any
     zero: Any
@@ -50,7 +50,7 @@ class Grid:
 
 
 class Steps(Interception):
-    """What both ways share: the plan, and the integers of a QuantizedModel."""
+    """Base of Written and Integers: the plan, and the integers of a QuantizedModel."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
@@ -61,7 +61,7 @@ class Written(Steps):
     """The steps as a file has them: operations on floats between DequantizeLinear and QuantizeLinear."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Weights and biases come out of integers; a folded BatchNorm is gone."""
+        """Compute with weights and biases from integers; skip a folded BatchNorm."""
         if step.folded:
             return arguments["x"]
         if step.weight:
@@ -88,7 +88,7 @@ class Integers(Steps):
         self.done: set[int] = set()  # norms and clips that a step before has computed
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """A whole chain at its first step; what follows in it hands on."""
+        """Compute a whole chain at its first step; its later steps pass the result on."""
         if self.place - 1 in self.done:
             return arguments["x" if "x" in arguments else "input"]
         if not step.weight:
@@ -97,7 +97,7 @@ class Integers(Steps):
         return self._weighted(step, function, arguments)
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """An operator: a sum of two activations in integers."""
+        """Compute an operator: a sum of two activations in integers."""
         step = self._next(function)
         if self.place - 1 in self.done:
             return arguments["x"]
@@ -108,7 +108,7 @@ class Integers(Steps):
         return self._added(step, arguments)
 
     def finish(self, step: Step, result: Any) -> Any:
-        """The result, rounded unless it was already."""
+        """Return the result, rounded unless it was already."""
         exact = step.weight or self.place - 1 in self.done
         return result if exact else super().finish(step, result)
 
@@ -138,7 +138,7 @@ class Integers(Steps):
         return self._on_grid(step, grid, np.rint(sums.array.astype(np.float32) * factor) + np.float32(grid.zero))
 
     def _added(self, step: Step, arguments: dict[str, Any]) -> Tensor:
-        """A sum of two activations, in the order in which onnxruntime's QLinearAdd rounds in float32:
+        """Return a sum of two activations, in the order in which onnxruntime's QLinearAdd rounds in float32:
 
         q = round(q_a r_a + (q_b r_b + (z - (r_a z_a + r_b z_b))))        r = scale / the sum's scale
         """
@@ -152,12 +152,12 @@ class Integers(Steps):
         return self._on_grid(step, grid, np.rint(_fused(q_a, r_a, _fused(q_b, r_b, fixed))))
 
     def _on_grid(self, step: Step, grid: Grid, q: Any) -> Tensor:
-        """The integers of a chain's end as the floats that they stand for."""
+        """Return the integers of a chain's end as the floats that they stand for."""
         low, high = self._bounds(step, grid)
         return Tensor.from_array(((np.clip(q, low, high) - np.float32(grid.zero)) * grid.scale).astype(np.float32))
 
     def _bounds(self, step: Step, grid: Grid) -> tuple[float, float]:
-        """The least and the largest integer behind a ReLU or a clip."""
+        """Return the least and the largest integer behind a ReLU or a clip."""
         if step.clip is None:
             return grid.low, grid.high
         ends = self.model.plan.steps[step.clip].clips

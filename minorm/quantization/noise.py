@@ -38,7 +38,7 @@ from minorm.tensor.tensor import Tensor
 )
 @dataclass(frozen=True)
 class LayerNoise:
-    """What rounding does to one layer.
+    """The noise that rounding adds to one layer.
 
     Example:
         >>> mn.quantization.LayerNoise("0.weight", 42.0, 38.0, None).output
@@ -78,7 +78,7 @@ class _Powers:
 def measure_noise(
     model: QATModel, batches: Sequence[Tensor], score: Callable[[list[Tensor]], float] | None = None
 ) -> list[LayerNoise]:
-    """A row a convolution or linear layer, in the order in which they run.
+    """Return a row for each convolution or linear layer, in the order in which they run.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -106,7 +106,7 @@ def measure_noise(
 
 
 def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
-    """The batches as a list, to run on more than once; ValueError if there are none."""
+    """Return the batches as a list, to run on more than once; ValueError if the list is empty."""
     check(name, model, batches)
     found = list(batches)
     if not found:
@@ -115,7 +115,7 @@ def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
 
 
 def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
-    """What the model returns with these FakeQuantize layers rounding; None: all of them."""
+    """Return the model's results while these FakeQuantize layers round; None: all of them."""
     with rounding(model, keys):
         return [model(batch) for batch in batches]
 
@@ -158,7 +158,7 @@ class _Gaps(Interception):
 
 @documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
-    """The relative error between the two forms of each folded BatchNorm, in floats, by its path:
+    """Return the relative error between the two forms of each folded BatchNorm, in floats, by its path:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 

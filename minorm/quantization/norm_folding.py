@@ -56,7 +56,7 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The weight a W and the bias a (c - mean) + bias of one layer that does what the two do. Gradients pass.
+    """Return the weight a W and the bias a (c - mean) + bias of one layer that does what the two do. Gradients pass.
 
     ValueError unless W has as many output channels as the normalization.
 
@@ -79,12 +79,12 @@ def fuse_conv_bn_weights(
 
 
 def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
-    """The shape in which a vector of channels broadcasts to y."""
+    """Return the shape in which a vector of channels broadcasts to y."""
     return (-1,) if channels_last or y.ndim < 2 else (-1, *(1,) * (y.ndim - 2))
 
 
 def least_bias_step(bias: Any) -> Any:
-    """The least steps, an array of float32, in which int32 holds these biases and a sum of products beside them.
+    """Return the least steps, an array of float32, in which int32 holds these biases and a sum of products beside them.
 
     A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale: in steps of that its bias would
     be cut off.

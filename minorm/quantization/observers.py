@@ -42,7 +42,7 @@ OPTIONS = {
 
 @documented(OPTIONS)
 class ObserverBase(Module):
-    """What all observers have in common: the integers that are there, and scale and zero point from two ends.
+    """Base of the observers: the range of the integers, and scale and zero point from two ends.
 
     A subclass writes `observe(array)`, which takes one batch.
 
@@ -99,7 +99,7 @@ class ObserverBase(Module):
         raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
 
     def _need_finite(self, array: Any) -> None:
-        """ValueError for a NaN or an infinity, which would stay among the ends for ever."""
+        """Raise ValueError for a NaN or an infinity, which would stay among the ends for ever."""
         if not is_finite(array):
             raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
 
@@ -118,7 +118,7 @@ class ObserverBase(Module):
             return bool((self.min_val.array <= self.max_val.array).all())
 
     def ends(self) -> tuple[Any, Any]:
-        """The ends that the integers span, arrays."""
+        """Return the ends that the integers span, arrays."""
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
@@ -134,12 +134,12 @@ class ObserverBase(Module):
         self._set(np.array(np.inf), np.array(-np.inf))
 
     def extra_repr(self) -> str:
-        """The integers."""
+        """Describe the integers."""
         return f"{self.dtype}, {self.quant_min} to {self.quant_max}, symmetric={self.symmetric}"
 
 
 def is_finite(array: Any) -> bool:
-    """Whether there is no NaN, which its least and its largest number would be, and no infinity."""
+    """Return whether all numbers are finite: the least or the largest one would be NaN or infinite otherwise."""
     return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
@@ -154,7 +154,7 @@ def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tup
 def qparams(
     low: Any, high: Any, quant_min: int, quant_max: int, symmetric: bool, dtype: Any, eps: float = EPS
 ) -> tuple[Tensor, Tensor]:
-    """The scale and zero point with which quant_min to quant_max span low to high, and 0."""
+    """Return the scale and zero point with which quant_min to quant_max span low to high, and 0."""
     low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
     steps = np.float32(quant_max - quant_min)
     if symmetric:

@@ -2,11 +2,11 @@
 
     weighted    convolutions and linear maps: int8 weights, int32 bias, and integers in and out
     joining     sums, concatenations, averages: integers in and out
-    passing     max pooling, reshaping and the like choose among numbers: what goes in as integers comes out as such
+    passing     max pooling, reshaping and the like choose among numbers: integers in, integers out
     others      norms by themselves, hardswish, softmax ...: floats, rounded where an operation on integers reads them
 
-A BatchNorm behind a convolution is folded into it; a ReLU or ReLU6 behind either, or behind a sum, is part of it. What
-they hand to each other is not rounded: only what the last of them returns.
+A BatchNorm behind a convolution is folded into it; a ReLU or ReLU6 behind either, or behind a sum, is part of it.
+Values inside such a chain are not rounded, only the result of its last operation.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _check_paths(model: Module, exclude: tuple[str, ...]) -> None:
 
 
 def bounds(step: Step) -> tuple[float | None, float | None]:
-    """The bounds of a step that clips."""
+    """Return the bounds of a step that clips."""
     given = step.arguments
     if step.target is elementwise.Clip:
         return given["low"], given["high"]
@@ -95,7 +95,7 @@ def bounds(step: Step) -> tuple[float | None, float | None]:
 
 
 def numbered(wish: str, is_taken: Callable[[str], bool]) -> str:
-    """The name, or the first of name_2, name_3 ... that is not taken."""
+    """Return the name, or the first of name_2, name_3 ... that is not taken."""
     names = itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(2)))
     return next(name for name in names if not is_taken(name))
 
@@ -156,7 +156,7 @@ class _Planner:
         return self._is_computed(step.arguments["x"], step)
 
     def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
-        """Whether a tensor is an input, or some step's result but that of one that passes on something else."""
+        """Return whether a tensor is an input or a computed result; a passing step's result counts as its argument."""
         if id(tensor) not in reader.makers:
             return id(tensor) in self.inputs
         step = self.steps[reader.makers[id(tensor)]]
@@ -166,21 +166,21 @@ class _Planner:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
 
     def _joins(self, step: Step) -> bool:
-        """Whether all that goes in was computed: a sum with a Parameter is a bias."""
+        """Return whether all arguments were computed: a sum with a Parameter is a bias."""
         found = self._floats_of(step)
         made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """The step that reads the result of step i, if it is of the wanted kind and nothing else has that result."""
+        """Return the step that reads the result of step i, if it is of the wanted kind and the only reader."""
         readers = self.readers.get(i, [])
         if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None
         return readers[0] if wanted(self.steps[readers[0]]) else None
 
     def _folds(self, step: Step) -> bool:
-        """Whether a step is a BatchNorm, with running statistics, over the output channels of what it reads.
+        """Return whether a step is a BatchNorm with running statistics over the output channels of its input.
 
         They lie along axis 1 behind a convolution of a batch, and behind a linear layer of N x C alone.
         """
@@ -191,7 +191,7 @@ class _Planner:
         return bool(x.ndim == weight.ndim)
 
     def _round(self, tensor: Tensor, reader: Step) -> Site | None:
-        """See to it that a tensor is rounded, at the step where it got its numbers."""
+        """Mark a tensor for rounding, at the step where it got its numbers."""
         if id(tensor) not in reader.makers:
             number = self.inputs.get(id(tensor))
             if number is None:
@@ -207,7 +207,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """The site behind step i, at that Tensor of its result; a new one if it has none yet."""
+        """Return the site behind step i, at that Tensor of its result; a new one if it has none yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
@@ -217,7 +217,7 @@ class _Planner:
         return step.outputs[place]
 
     def _weight_key(self, name: str) -> str:
-        """The key of a weight: its name with _ for each dot, and another number where two names become one."""
+        """Return the key of a weight: its name with _ for each dot, and another number where two names become one."""
         known = next((key for key, other in self.plan.weights.items() if other == name), None)
         if known is not None:
             return known
@@ -263,7 +263,7 @@ class _Planner:
         return found
 
     def _is_beside(self, readers: list[int]) -> bool:
-        """Whether steps add a Parameter to activations, multiply them by it, or put it beside them, and no more.
+        """Return whether steps only add a Parameter to activations, multiply them by it, or put it beside them.
 
         So do a layer's scale, positions and a class token, perhaps in another shape. Such numbers are few.
         """

@@ -39,27 +39,27 @@ class Interception:
         self.plan, self.place = plan, 0
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """A public function of the model."""
+        """Compute a public function of the model, and round its result."""
         step = self._next(function)
         return self.finish(step, self.compute(step, function, arguments))
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:  # noqa: ARG002
-        """An operator of the model."""
+        """Round the result of an operator of the model."""
         return self.finish(self._next(function), result)
 
     def changed(self, tensor: Tensor) -> None:
-        """Nothing is left to do for a change in place: the tensor has taken the rounded value."""
+        """Do nothing for a change in place: the tensor has taken the rounded value."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """What a step gives before it is rounded."""
+        """Compute the step's result before it is rounded."""
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """What a step gives: the result, rounded where the plan says so."""
+        """Return the step's result, rounded where the plan says so."""
         return round_parts(result, step.outputs, self.rounded)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """An activation, rounded."""
+        """Return an activation, rounded."""
         raise NotImplementedError
 
     def _next(self, target: Any) -> Step:
@@ -85,7 +85,7 @@ class Rounded(Interception):
         self.waiting: dict[int, tuple[Tensor | None, Any]] = {}
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Convolutions with rounded weights; a folded BatchNorm."""
+        """Compute convolutions with rounded weights, and folded BatchNorms."""
         if step.weight:
             return self._weighted(step, function, arguments)
         if step.folded and (self.running or not arguments["training"]):
@@ -125,7 +125,7 @@ class Rounded(Interception):
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """A bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if it needs them."""
+    """Return a bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if needed."""
     if step is None:
         return bias
     scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)
@@ -141,7 +141,7 @@ def rounded_bias(bias: Tensor, step: Any) -> Tensor:
     example="the arguments that it was prepared with",
 )
 class QATModel(Module):
-    """What `prepare_qat` returns: the model, and a FakeQuantize for each weight and activation that becomes integers.
+    """The result of `prepare_qat`: the model, and a FakeQuantize for each weight and activation that becomes integers.
 
     `model` is the model itself, whose parameters are trained; its state_dict is what it was. `fake_quant` holds the
     FakeQuantize layers: a weight's is called as the weight is, an activation's as the layer behind which it is rounded,
@@ -174,7 +174,7 @@ class QATModel(Module):
         return self.plan.weights
 
     def weight_of(self, step: Step) -> Parameter:
-        """The weight that a step reads."""
+        """Return the weight that a step reads."""
         return self.model.get_parameter(self.names[str(step.weight)])
 
     @property
@@ -188,7 +188,7 @@ class QATModel(Module):
             self.fake_quant[site.key].disable_observer()
 
     def extra_repr(self) -> str:
-        """Whether the statistics of folded BatchNorms are frozen."""
+        """Say whether the statistics of folded BatchNorms are frozen."""
         return f"bn_frozen={bool(self.bn_frozen.item())}"
 
 
@@ -207,8 +207,7 @@ def prepare_qat(
     inplace: bool = False,
     exclude: Sequence[str] = (),
 ) -> QATModel:
-    """The model, rounding as its int8 form will: weights, what goes into convolutions and linear layers, and what
-    comes out of them.
+    """Let the model round as its int8 form will: weights, and the inputs and outputs of convolutions and linear layers.
 
     Train what it returns as any model, in training mode; `convert` makes integers of it. ValueError for a layer that
     has no int8 form, by its path, unless `exclude` names it.
@@ -260,7 +259,7 @@ def prepared(
 
 @documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
 def freeze_bn_stats(module: Module) -> None:
-    """From now on folded BatchNorms normalize with their running statistics, in training too, and keep them.
+    """Let folded BatchNorms normalize with their running statistics from now on, in training too, and keep them.
 
     Their weight and bias go on training. So the last epochs train what the device will compute.
 

@@ -65,7 +65,7 @@ default_qat_qconfig = get_default_qat_qconfig()
 
 
 def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
-    """One for a weight; ValueError where its integers are not those that convolutions take."""
+    """Make the FakeQuantize of a weight; ValueError if its integers are not those that convolutions take."""
     fake = qconfig.weight()
     symmetric = fake.activation_post_process.symmetric and fake.quant_min == -fake.quant_max
     if fake.dtype != dtypes.int8 or not symmetric or fake.ch_axis not in (None, 0):
@@ -77,7 +77,7 @@ def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
 
 
 def activation_quantizer(qconfig: QConfig) -> FakeQuantize:
-    """One for an activation; ValueError where it has several scales."""
+    """Make the FakeQuantize of an activation; ValueError if it has several scales."""
     fake = qconfig.activation()
     if fake.ch_axis is not None:
         raise ValueError(f"prepare_qat: qconfig.activation() makes {_scales(fake)}; expected one scale")

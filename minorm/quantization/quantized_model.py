@@ -30,7 +30,7 @@ CPU = "cpu"
 
 @documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
 class QuantizedModel(Module):
-    """What `convert` returns: it computes in integers, in evaluation only.
+    """The result of `convert`: a model that computes in integers, in evaluation only.
 
     Buffers are called as the layers are, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
     `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.
@@ -52,19 +52,19 @@ class QuantizedModel(Module):
         self.requires_grad_(False)
 
     def add_activation(self, key: str, fake: FakeQuantize) -> None:
-        """The scale and zero point behind a site."""
+        """Store the scale and zero point of a site."""
         scale, zero = fake.qparams()
         self.ends[key] = fake.quant_min, fake.quant_max
         self.register_buffer(f"{key}_scale", Tensor(scale.astype(np.float32)))
         self.register_buffer(f"{key}_zero_point", Tensor(zero.astype(fake.dtype)))
 
     def grid(self, key: str) -> Grid:
-        """The integers behind a site."""
+        """Return the Grid of a site."""
         scale, zero = getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point")
         return Grid(np.float32(scale.item()), int(zero.item()), *self.ends[key])
 
     def add_weighted(self, place: int, key: str, weight: Any, scale: Any, bias: Any, bias_scale: Any) -> None:
-        """The integers of a convolution or a linear layer."""
+        """Store the integers of a convolution or a linear layer."""
         key = numbered(key, lambda key: key in self.keys.values())  # one weight may be in several steps
         self.keys[place] = key
         self.register_buffer(key, Tensor(weight))
@@ -75,7 +75,7 @@ class QuantizedModel(Module):
         self.register_buffer(f"{key}_bias_scale", Tensor(bias_scale))
 
     def parts(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """weight, its scale, bias and its scale of a step."""
+        """Return weight, its scale, bias and its scale of a step."""
         key = self.keys[place]
         stem = key.removesuffix("_weight")
         names = key, f"{key}_scale", f"{stem}_bias", f"{stem}_bias_scale"
@@ -83,7 +83,7 @@ class QuantizedModel(Module):
         return weight, scale, bias, bias_scale
 
     def train(self, mode: bool = True) -> QuantizedModel:  # noqa: ARG002
-        """Stays in evaluation: integers have no gradient."""
+        """Stay in evaluation: integers have no gradient."""
         return super().train(False)
 
     def forward(self, *args: Any) -> Any:
@@ -102,7 +102,7 @@ class QuantizedModel(Module):
 
 
 def _moved(value: Any, device: Any) -> Any:
-    """A Tensor, or those in a tuple, list or dict, on another device."""
+    """Return a Tensor, or those in a tuple, list or dict, on another device."""
     return mapped(value, Tensor, lambda tensor: tensor.to(device))
 
 
@@ -127,7 +127,7 @@ class _Folds(Interception):
 
 @documented({}, model="a model of `prepare_qat`, trained; it stays as it is")
 def convert(model: QATModel) -> QuantizedModel:
-    """The int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
+    """Return the int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
 
     It computes in integers, equal to those of onnxruntime where that runs its integer kernels, and `minorm.onnx.export`
     writes it with QuantizeLinear and DequantizeLinear. RuntimeError where no batch has passed in training, for

@@ -41,12 +41,12 @@ class Step:
     last: int = -1  # the step whose result is rounded: this one, its norm or its clip
 
     def reads(self, tensor: Tensor) -> bool:
-        """Whether this Tensor is among the arguments."""
+        """Return whether this Tensor is among the arguments."""
         return any(given is tensor for given in tensors_of(self.arguments))
 
     @property
     def output(self) -> Site | None:
-        """Where its only result, or its first, is rounded."""
+        """The site where the step's only result, or its first, is rounded."""
         return self.outputs.get(0)
 
     def forget(self) -> None:
@@ -83,7 +83,7 @@ class _Watcher:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """The Tensors in a result or in arguments."""
+    """Return the Tensors in a result or in arguments."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):
@@ -92,7 +92,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """A Tensor, or what holds several, with those rounded whose places `sites` names; tensors_of has their order."""
+    """Return a Tensor, or several, with those rounded whose places `sites` names, in the order of tensors_of."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def watch(model: Module, args: tuple[Any, ...]) -> tuple[list[Step], list[Tensor
 
 @contextlib.contextmanager
 def _paths(model: Module, open_paths: list[str]) -> Iterator[None]:
-    """Inside, the last of `open_paths` is the module that is running."""
+    """Keep the path of the running module at the end of `open_paths` inside the block."""
     with contextlib.ExitStack() as stack:
         for path, module in model.named_modules():
 

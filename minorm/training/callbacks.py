@@ -9,7 +9,7 @@
     on_fit_end, or on_exception
 
 These are the moments at which something begins or ends that a user can name: the training, an epoch, a step, the
-validation, a file. What the model computes between them is seen by the hooks of modules and Tensors.
+validation, a file. To see the values that the model computes between them, use the hooks of modules and Tensors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from minorm.training.steps.score import Score
 )
 @dataclass(frozen=True)
 class CallbackState:
-    """What each method of a Callback is given: where the training stands.
+    """The current state of the training, which each method of a Callback receives.
 
     Example:
         >>> mn.training.CallbackState(model=nn.Linear(1, 1), epoch=3).epoch
@@ -138,7 +138,7 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class Callbacks:
-    """The callbacks of one training, and the state that they are given.
+    """The callbacks of one training, and the state that they receive.
 
     operation  what was called with them, for errors
     """
@@ -147,7 +147,7 @@ class Callbacks:
         self.callbacks, self.state = _checked(operation, callbacks), state
 
     def tell(self, hook: str, **now: Any) -> None:
-        """Call this method of all of them, in their order; `now` is what has changed in the state."""
+        """Call this method of all callbacks, in their order; `now` holds the fields of the state that have changed."""
         if not self.callbacks:
             return
         self.state = replace(self.state, **now)
@@ -167,7 +167,7 @@ class Callbacks:
 
     @contextmanager
     def told_of_errors(self) -> Iterator[None]:
-        """Inside, what ends the training is told to all; what one raises then is a note on the first error."""
+        """Tell all callbacks of an exception that leaves the block; add errors that they raise then to it as notes."""
         try:
             yield
         except BaseException as first:
@@ -185,7 +185,7 @@ def _name(callback: Callback, hook: str) -> str:
 
 
 def _checked(operation: str, callbacks: Any) -> list[Callback]:
-    """The callbacks as a list; TypeError for anything else, and for a method `on_...` that nothing would call."""
+    """Return the callbacks as a list; TypeError for anything else, and for a method `on_...` that is never called."""
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise TypeError(f"{operation}: callbacks is a {kind_of(callbacks)}; expected a list of Callbacks")
     found = list(callbacks)

@@ -1,4 +1,4 @@
-"""What moves the weights: the optimizer, the learning rate's way, their average, and rounding to int8 (`qat`)."""
+"""Make the parts that change the weights: optimizer, learning rate schedule, average, and rounding to int8 (`qat`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
 def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
-    """The optimizer; weights decay, but not biases and the scales and biases of normalizations.
+    """Return the optimizer; weights decay, but not biases and the scales and biases of normalizations.
 
     With `layer_decay` the first group is the head's, and the rate of those behind it falls with the distance.
     """
@@ -36,9 +36,9 @@ def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None =
 
 
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
-    """The learning rate as a function of the steps done, of `steps` in all; None for a constant one.
+    """Return the learning rate as a function of the steps done, of `steps` in all; None for a constant one.
 
-    It rises over the warm-up's epochs; where there are none, onecycle rises for a quarter of the run. The epochs in
+    It rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
     which all but the head is frozen, and those after them, have a schedule each, as two runs would.
     """
     epoch, frozen = steps // settings.epochs, settings.frozen_epochs
@@ -52,7 +52,7 @@ def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
 
 
 def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps: int, warm: int) -> Any:
-    """A schedule of so many steps, `warm` of them to rise to these rates; None for a constant one."""
+    """Return a schedule of so many steps, `warm` of them to rise to these rates; None for a constant one."""
     schedules = optim.lr_scheduler
     if settings.schedule == "onecycle":
         rise = warm / steps if warm else 0.25
@@ -85,7 +85,7 @@ def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
 
 
 def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> nn.Module:
-    """The model, as these settings train it: with `qat` it is rounded as its int8 form will be."""
+    """Return the model, as these settings train it: with `qat` it is rounded as its int8 form will be."""
     if settings.qat == "none":
         return model
     device = next(model.parameters()).device
@@ -94,8 +94,8 @@ def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> 
 
 
 def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
-    """Before an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` will have it:
-    BatchNorm normalizes with its running statistics, which stay, and so do the scales of activations.
+    """Prepare the model for an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` needs
+    it: BatchNorm normalizes with its running statistics, which stay, and so do the scales of activations.
     """
     if isinstance(model, QATModel) and epoch >= first_frozen(epochs):
         freeze_bn_stats(model)
@@ -103,10 +103,10 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def first_frozen(epochs: int) -> int:
-    """The first epoch with frozen statistics, counted from 0; the one before it gives activations their scales."""
+    """Return the first epoch with frozen statistics, counted from 0; activations get their scales in the one before."""
     return max(1, math.ceil(epochs * (1 - FROZEN)))
 
 
 def is_ready(model: Any) -> bool:
-    """Whether `convert` can make integers of it."""
+    """Return whether `convert` can make an int8 model of it."""
     return isinstance(model, QATModel) and model.has_scales

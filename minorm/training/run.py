@@ -10,8 +10,8 @@ Each file is replaced in one step, after every epoch, so whenever the run ends t
 last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short. While a run
 trains, its folder is locked: a second one there is an error.
 
-With `settings.ranks` above 1 every rank has a Run of its own and all do the same at the same time: each trains on its
-part of every batch, and rank 0 writes the files.
+With `settings.ranks` above 1 every rank has its own Run, and all do the same at the same time: each trains on its part
+of every batch, and rank 0 writes the files.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class Run:
         epochs: int | None = None,
         graph: bool = True,
     ) -> Run:
-        """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
-        any number of processes.
+        """Return the run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried
+        by any number of processes.
 
         model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
         trust         whether the copy of that file in `out` may be run, where `model` is None
@@ -196,7 +196,7 @@ class Run:
 
     @staticmethod
     def settings_of(out: str) -> Settings:
-        """The settings of the run in folder `out`; ValueError where its checkpoint is none of a Run."""
+        """Return the settings of the run in folder `out`; ValueError if a Run did not write its checkpoint."""
         file = os.path.join(out, CHECKPOINT)
         return saved.settings(saved.read_run(file), file)
 
@@ -231,7 +231,7 @@ class Run:
             told.tell("on_save_checkpoint", path=os.path.join(self.out, CHECKPOINT))
 
     def _any_stops(self) -> bool:
-        """Whether a callback of any rank wants the training to end."""
+        """Return whether a callback of any rank wants the training to end."""
         if self.group is None or self.group.size == 1:
             return self.should_stop
         return any(self.group.all_gather_text("stop" if self.should_stop else "", "whether a callback ends it"))
@@ -265,7 +265,7 @@ class Run:
 
     @property
     def _steps_done(self) -> int:
-        """Of the finished epochs."""
+        """The number of steps in the finished epochs."""
         return self.epoch * self.steps_per_epoch
 
     def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:
@@ -301,7 +301,7 @@ class Run:
         return Row(row, images_per_second=train.images_per_second)
 
     def _train(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Score:
-        """One epoch."""
+        """Train one epoch."""
 
         def follow(score: Score) -> None:
             if self.average is not None:
@@ -322,7 +322,7 @@ class Run:
         )
 
     def _evaluated(self) -> Any:
-        """The model whose scores count: the averaged one where there is one."""
+        """Return the model whose scores count: the averaged one if the run has one."""
         if self.average is None:
             return self._trained
         model = self.average.module
@@ -358,14 +358,14 @@ class Run:
             file.write(log(self.history).encode())
 
     def _objects(self) -> dict[str, Any]:
-        """What has a state_dict."""
+        """Return the parts of the run that have a state_dict."""
         parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.train_loader}
         others = {"scheduler": self.scheduler, "average": self.average}
         return parts | {name: part for name, part in others.items() if part is not None}
 
     @functools.cached_property
     def known_images(self) -> Known:
-        """What a checkpoint says of the images."""
+        """The description of the images in a checkpoint."""
         return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:

@@ -79,7 +79,7 @@ ALL = "all"  # of `freeze`: to the end
 )
 @dataclass(frozen=True)
 class Settings:
-    """What to train, and how; the defaults train the digits in a second. `choose_settings` has defaults by the images.
+    """The settings of a run; the defaults train the digits in a second. `choose_settings` fits them to the images.
 
     ValueError for a setting of another type or outside its range, which it names.
 
@@ -191,7 +191,7 @@ class Settings:
 
 
 def numbers(text: str) -> list[float] | None:
-    """The numbers in "0.5,0.4,0.3"; None where there is something else."""
+    """Return the numbers in "0.5,0.4,0.3"; None where there is something else."""
     try:
         found = [float(part) for part in text.split(",")] if text else []
     except ValueError:

@@ -16,7 +16,7 @@ from minorm.training.files.log_file import COLUMNS
 
 
 class Tracker(Callback):
-    """What all of them do: begin, one line of numbers an epoch, end. They go with `Run.fit`."""
+    """Base of the trackers: begin, hand on the numbers of each epoch, end. Pass one to `Run.fit`."""
 
     def on_fit_start(self, state: CallbackState) -> None:
         """Begin."""

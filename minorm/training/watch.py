@@ -1,4 +1,4 @@
-"""What BatchNorm saw: the statistics of every training batch beside the running ones, for a picture or a question.
+"""Record the statistics that BatchNorm computed of every training batch beside the running ones, to plot or examine.
 
 A layer keeps only its running statistics, but those give the batch's away: after
 
@@ -52,7 +52,7 @@ class BatchNormWatch(Callback):
         return list(self._modules)
 
     def momentum(self, name: str) -> float:
-        """The share of the old running value that the layer keeps."""
+        """Return the share of the old running value that the layer keeps."""
         return float(self._modules[name].momentum)
 
     def step(self) -> None:
@@ -62,7 +62,7 @@ class BatchNormWatch(Callback):
             self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU it waits for nothing
 
     def on_train_batch_end(self, state: CallbackState) -> None:  # noqa: ARG002  it looks at the buffers
-        """The same, as a callback."""
+        """Call `step`, as a callback."""
         self.step()
 
     def running(self, name: str) -> tuple[Any, Any]:

@@ -14,12 +14,12 @@ from minorm.tensor.tensor import Tensor
 
 
 def is_module(model: Any) -> bool:
-    """Whether it is a torch.nn.Module."""
+    """Return whether the value is a torch.nn.Module."""
     return _is_a(model, "torch.nn.modules.module", "Module")
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is a torch.Tensor."""
+    """Return whether the value is a torch.Tensor."""
     return _is_a(value, "torch", "Tensor")
 
 
@@ -28,7 +28,7 @@ def _is_a(value: Any, module: str, name: str) -> bool:
 
 
 def array(tensor: Any) -> Any:
-    """As an array of NumPy, a copy in any type of PyTorch's that NumPy has, and bfloat16."""
+    """Return a copy as a NumPy array, in each of PyTorch's types that NumPy has, and in bfloat16."""
     torch: Any = sys.modules["torch"]
     there = tensor.detach().cpu()
     if there.dtype == torch.bfloat16:
@@ -37,7 +37,7 @@ def array(tensor: Any) -> Any:
 
 
 def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
-    """A Tensor of ours as one of PyTorch's; `dtype` is that of floats, None leaves theirs."""
+    """Return a Tensor of ours as one of PyTorch's; `dtype` is that of floats, None leaves theirs."""
     torch: Any = sys.modules["torch"]
     given = x.detach().cpu().array
     found = torch.from_numpy(np.array(given, np.float32 if given.dtype == bfloat16 else given.dtype))
@@ -71,7 +71,7 @@ def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
 
 @contextmanager
 def random_kept() -> Iterator[None]:
-    """Inside, PyTorch may draw random numbers; afterwards its generators are as before. Nothing if it is not loaded."""
+    """Restore PyTorch's random generators after the block. Do nothing if PyTorch is not loaded."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "random"):
         yield

@@ -38,7 +38,7 @@ class TorchModel:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Modes, buffers and random numbers are as before afterwards."""
+        """Restore modes, buffers and random numbers after the block."""
         training = [(module, module.training) for module in self.model.modules()]
         buffers = [(buffer, buffer.detach().clone()) for buffer in self.model.buffers()]
         try:
@@ -53,12 +53,12 @@ class TorchModel:
                         buffer.copy_(before)
 
     def evaluation(self) -> None:
-        """Running statistics, no dropout."""
+        """Switch to running statistics, without dropout."""
         self._leave_training()
         self.batch_statistics = False
 
     def reference(self, kept: Collection[str]) -> None:
-        """The same modes; the watcher takes the statistics of the batch, but in the layers `kept`."""
+        """Set the same modes; the watcher takes the statistics of the batch, except in the layers `kept`."""
         self._leave_training()
         self.batch_statistics, self.kept = True, kept
 
@@ -68,16 +68,16 @@ class TorchModel:
             module.training = False
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """`see` is told of every step, as of one of ours."""
+        """Call `see` for every step, in the same form as for a model of minorm."""
         kept = self.kept if self.batch_statistics else None
         return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()
 
     def tensor(self, x: Tensor) -> Any:
-        """On the model's device, floats in the type of its parameters."""
+        """Return x on the model's device, floats in the type of its parameters."""
         return arrays.tensor(x, self.device, self.dtype)
 
     def run(self, x: Tensor) -> Tensor:
-        """The first output, or the `logits` that it has."""
+        """Return the first output, or the `logits` that it has."""
         try:
             y = self.model(self.tensor(x))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -89,12 +89,12 @@ class TorchModel:
         return Tensor(arrays.array(y))
 
     def drifting(self) -> set[str]:
-        """Those in training mode with a momentum that is not 0, and with parameters that require no grad."""
+        """Return the layers in training mode with a momentum other than 0, and with parameters that require no grad."""
         modules = dict(self.model.named_modules())
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 
     def saved_in_training(self) -> set[str]:
-        """No layers: a module is no file."""
+        """Return no layers: a module is not a file."""
         return set()
 
     def ranks(self) -> dict[str, int]:
@@ -110,12 +110,12 @@ class TorchModel:
 
 
 def _has_mode(module: Any) -> bool:
-    """Whether it does something else in training: it keeps running statistics, or drops out."""
+    """Return whether the module behaves differently in training: it keeps running statistics, or drops out."""
     return arrays.is_tensor(getattr(module, "running_mean", None)) or "Dropout" in type(module).__name__
 
 
 def _check(model: Any, tensors: list[Any]) -> None:
-    """TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
+    """Raise TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
     for name, module in model.named_modules():
         if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
             raise TypeError(

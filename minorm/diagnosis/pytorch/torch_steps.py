@@ -69,7 +69,7 @@ class Watcher:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, everything that the model runs is seen."""
+        """Watch everything that the model runs inside the block."""
         visit = self._visit
 
         class Mode(self.torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
@@ -87,7 +87,7 @@ class Watcher:
         return lambda module, args: self.places.append((name, self.norms))  # noqa: ARG005
 
     def _leaving(self, module: Any, args: Any, kwargs: Any, y: Any) -> None:
-        """A layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d, is seen from outside."""
+        """Show a layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d, from outside."""
         name, before = self.places.pop()
         if self.norms > before or not (args and arrays.is_tensor(y) and _holds_statistics(module)):
             return
@@ -139,7 +139,7 @@ class Watcher:
         return next((step for result, step in reversed(self.last) if result is x), None)
 
     def _name(self, given: Mapping[str, Any], operation: str) -> str:
-        """The module that a tensor of the call belongs to; else the one that runs, else the function."""
+        """Return the module that a tensor of the call belongs to; else the one that runs, else the function."""
         for value in given.values():
             if path := self.paths.get(id(value), ""):
                 return path
@@ -155,7 +155,7 @@ class Watcher:
         return 1 if before is None else before.axis
 
     def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the layer's module says beside the call. In evaluation the call has momentum 0 for an average."""
+        """Return the layer's facts from its module, as the call has momentum 0 for an average in evaluation."""
         if given.get("running_mean") is None:
             return {}
         module = self.modules.get(name)
@@ -172,7 +172,7 @@ class Watcher:
 
 
 def _called(function: Any, rest: Any, kwargs: Mapping[str, Any], x: Any) -> Any:
-    """The call with another first argument, which may have come by its name."""
+    """Return the call with another first argument, which may have come by its name."""
     return function(**{**kwargs, "input": x}) if "input" in kwargs else function(x, *rest, **kwargs)
 
 
@@ -185,7 +185,7 @@ def _kind(operation: str) -> str | None:
 
 
 def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name, the input first."""
+    """Return the arguments by name, the input first."""
     names = _parameters(function) or ORDER.get(operation, "input").split()
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     first = "input" if "input" in given else next(iter(given), "")
@@ -194,7 +194,7 @@ def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) 
 
 @functools.cache
 def _parameters(function: Any) -> tuple[str, ...]:
-    """Empty where Python does not know them."""
+    """Return the names of a function's parameters; empty if Python does not know them."""
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -209,6 +209,6 @@ def _holds_statistics(module: Any) -> bool:
 
 
 def _ours(value: Any) -> Any:
-    """A tensor of PyTorch, or the first of several, as one of ours; all else as it is."""
+    """Return a tensor of PyTorch, or the first of several, as one of ours; other values as they are."""
     value = value[0] if isinstance(value, tuple) and value and arrays.is_tensor(value[0]) else value
     return Tensor(arrays.array(value)) if arrays.is_tensor(value) else value

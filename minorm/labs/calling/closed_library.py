@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import minorm_ext
 from minorm.kernels import cpu, reference, variance
 
 PROTOCOL = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")
@@ -38,8 +39,10 @@ class ClosedPackage(ModuleType):
 def close() -> Callable[[], None]:
     """Close the normalizations in this process; return the function that opens them again."""
     undo: list[tuple[Any, str, Any]] = []
-    for where in (reference.norm, cpu.norm, cpu.norm.BoundKernels, variance):
-        names = ("two_pass", "welford", "onnx") if where is variance else PROTOCOL
+    rooms = {reference.norm: PROTOCOL, cpu.norm: PROTOCOL, variance: ("two_pass", "welford", "onnx")}
+    if minorm_ext.COMPILED:  # else cpu.norm is the reference
+        rooms[cpu.norm.BoundKernels] = PROTOCOL
+    for where, names in rooms.items():
         for name in names:
             if hasattr(where, name):
                 undo.append((where, name, getattr(where, name)))

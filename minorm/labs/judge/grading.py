@@ -10,7 +10,7 @@ import contextlib
 import fnmatch
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -106,8 +106,7 @@ def grade(
     lab.require()
     how = Class() if how is None else how
     before = grades_table.before(csv_path) if how.only else []
-    nobody = _row(lab, Submission("", problem="none"), options, Judges(), how.lateness).row
-    if before and before[0].keys() != nobody.keys():
+    if before and before[0].keys() != _columns(lab, options, how):
         raise ValueError(
             f"{csv_path} has other columns than these options give; with --only, expected a CSV of the same lab and "
             "the same options"
@@ -129,6 +128,11 @@ def grade(
                 table = rows if how.roster is None else list(how.roster.joined(rows))
                 file.write(grades_table.as_csv(table).encode())
             yield graded.row
+
+
+def _columns(lab: Lab, options: Options, how: Class) -> Iterable[str]:
+    """Return the names of the columns of a row."""
+    return _row(lab, Submission("", problem="none"), options, Judges(), how.lateness).row.keys()
 
 
 def _is_asked_for(one: Submission, only: Sequence[str]) -> bool:

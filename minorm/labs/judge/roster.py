@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,29 @@ class Roster:
         rows = [row for row in rows if any(row[name] for name in keys) and POINTS not in row.values()]
         return cls(columns, rows, keys)
 
+    @cached_property
+    def _students(self) -> list[set[whose.Words]]:
+        """The forms of each row, which are the same for every submission."""
+        return [{words for key in self.keys for words in whose.forms(row[key])} for row in self.rows]
+
+    @cached_property
+    def _known(self) -> dict[str, list[int]]:
+        """The owners of the submissions so far: the table is written anew after each one."""
+        return {}
+
+    def _owners(self, submission: str) -> list[int]:
+        if submission not in self._known:
+            self._known[submission] = whose.owners(submission, self._students)
+        return self._known[submission]
+
     def student(self, submission: str) -> int | None:
         """Return the number of the row that a submission belongs to; None if no row or several rows match."""
-        found = whose.owners(submission, self.rows, self.keys)
+        found = self._owners(submission)
         return found[0] if len(found) == 1 else None
 
     def remark(self, submission: str) -> str:
         """Say why a submission belongs to no student; empty if it belongs to one."""
-        found = whose.owners(submission, self.rows, self.keys)
+        found = self._owners(submission)
         if len(found) > 1:
             students = " or ".join(self._words_of(number) for number in found[:5])
             return f"{AMBIGUOUS}{students}{' or others' if len(found) > 5 else ''}"

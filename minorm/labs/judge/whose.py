@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ð": "d", "þ": "th"})
@@ -20,11 +20,14 @@ Words = tuple[str, ...]
 Spans = set[tuple[Words, int, int]]
 
 
-def owners(submission: str, rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[int]:
-    """Return the numbers of the rows that the submission may belong to: none, one, or several that all match."""
+def owners(submission: str, students: Sequence[set[Words]]) -> list[int]:
+    """Return the numbers of the students whom the submission may belong to: none, one, or several.
+
+    students  for each one the `forms` of all cells that tell who it is
+    """
     stem = Path(submission).stem if submission.endswith((".py", ".ipynb", ".zip")) else submission
     names = {words(stem, spelled) for spelled in (False, True)}
-    spans = {number: set(_spans(row, keys, names)) for number, row in enumerate(rows)}
+    spans = {number: set(_spans(mine, names)) for number, mine in enumerate(students)}
     found = {number: mine for number, mine in spans.items() if mine}
     return [
         number
@@ -55,14 +58,13 @@ def forms(text: str) -> set[Words]:
     return found - {()}
 
 
-def _spans(row: Mapping[str, str], keys: Sequence[str], names: set[Words]) -> Iterator[tuple[Words, int, int]]:
-    """Yield where in the submission's name something of this row stands: from which word to which."""
-    for key in keys:
-        for some in forms(row[key]):
-            for name in names:
-                for start in range(len(name) - len(some) + 1):
-                    if name[start : start + len(some)] == some:
-                        yield name, start, start + len(some)
+def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, int]]:
+    """Yield where in the submission's name a form of this student stands: from which word to which."""
+    for some in mine:
+        for name in names:
+            for start in range(len(name) - len(some) + 1):
+                if name[start : start + len(some)] == some:
+                    yield name, start, start + len(some)
 
 
 def _covered(mine: Spans, others: Spans) -> bool:

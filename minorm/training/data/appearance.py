@@ -1,4 +1,4 @@
-"""What the pictures of a folder look like: their size, whether they have colours, whether a mirror changes their class.
+"""Find out about a folder's pictures: their size, whether they have colours, whether a mirror changes their class.
 
 A sample is looked at, spread evenly over the training pictures. A picture that is broken is passed over here, and named
 when it is read to train.
@@ -21,7 +21,7 @@ SIDES = {"left", "right"}
 
 
 def shorter_side(train: Subset) -> int | None:
-    """The median of the pictures' shorter sides, in pixels; None where no size can be read."""
+    """Return the median of the pictures' shorter sides, in pixels; None where no size can be read."""
     sides = []
     for path in map(train.dataset.path, _sample(train, MEASURED)):
         try:
@@ -33,7 +33,7 @@ def shorter_side(train: Subset) -> int | None:
 
 
 def why_no_mirror(train: Subset) -> str:
-    """Why a mirrored picture may not be of its class any more; "" where nothing speaks against it.
+    """Return why a mirrored picture may no longer belong to its class; "" if nothing speaks against mirroring.
 
     Writing reads from left to right, and grey pictures are often writing, drawings or scans.
     """
@@ -49,7 +49,7 @@ def why_no_mirror(train: Subset) -> str:
 
 
 def _spreads(train: Subset) -> Iterator[float]:
-    """By how much the channels of a picture differ, in the mean of its pixels."""
+    """Return by how much the channels of a picture differ, in the mean of its pixels."""
     folder: ImageFolder = train.dataset
     for index in _sample(train, DECODED):
         try:
@@ -60,6 +60,6 @@ def _spreads(train: Subset) -> Iterator[float]:
 
 
 def _sample(train: Subset, most: int) -> Sequence[int]:
-    """Places in the folder."""
+    """Return places in the folder, spread evenly."""
     places = np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)
     return [int(place) for place in train.indices[places]]

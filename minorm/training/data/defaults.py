@@ -1,4 +1,4 @@
-"""Settings for your own images: what you do not set is chosen by the images, and each choice has a reason.
+"""Choose the settings that you leave open to fit your own images, and give the reason for each choice.
 
     epochs       so many that there are STEPS steps: few images are seen more often
     batch size   smaller for few images
@@ -89,14 +89,14 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 
 
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that a file of weights says; a model that is code is for the user to name."""
+    """Return the settings that a file of weights contains; a model that is code is for the user to name."""
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
     return {**model, **found.form(given.get("data", USUAL_DATA))}
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """So many that there are STEPS steps, between LEAST_EPOCHS and MOST_EPOCHS."""
+    """Return the number of epochs for STEPS steps, between LEAST_EPOCHS and MOST_EPOCHS, and the steps in words."""
     steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch, of whole batches alone
     epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, -(-STEPS // steps)))
     return epochs, f"{epochs * steps:,} steps"
@@ -112,7 +112,7 @@ def _batch_size(images: int) -> tuple[int, str]:
 
 
 def _by_appearance(train: Subset, image_size: int | None) -> Chosen:
-    """Size and transforms; `image_size` is the size that the user wants."""
+    """Return size and transforms; `image_size` is the size that the user wants."""
     found, size = Chosen(), Settings.image_size if image_size is None else image_size
     if image_size is None and (side := appearance.shorter_side(train)) is not None:
         size = max((size for size in SIZES if size <= side), default=SIZES[0])

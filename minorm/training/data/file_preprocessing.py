@@ -1,4 +1,4 @@
-"""What an ONNX file's metadata says of classes and of the scaling of pixels.
+"""Read and write the classes and the scaling of pixels in an ONNX file's metadata.
 
 Files of Ultralytics are read as well: `names`, as `{0: 'cat', 1: 'dog'}`, and `imgsz`, as `[224, 224]`.
 """
@@ -21,13 +21,13 @@ LONGEST = 1 << 20  # characters of an entry that is read as Python writes it
 
 
 def description(found: Preprocessing) -> dict[str, str]:
-    """Classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
+    """Return classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
     scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
     return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
 
 
 def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
-    """What `description` wrote; None where there is nothing, or something else."""
+    """Read the text that `description` wrote; None if it is missing, or something else."""
     try:
         found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
         Normalize(found.mean, found.std)
@@ -39,7 +39,7 @@ def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
 
 
 def of_input(model: Any) -> Preprocessing | None:
-    """Of a model that does not say it: pixels from 0 to 1, the size and channels of its input, classes by number.
+    """Return a model's defaults without a description: pixels from 0 to 1, its input's size, numbered classes.
 
     Classes that it names have their names, and where height and width are free, `imgsz` may say them.
     """
@@ -57,7 +57,7 @@ def of_input(model: Any) -> Preprocessing | None:
 
 
 def classes(metadata: Mapping[str, Any]) -> list[str]:
-    """The names of classes; none where the file says something else."""
+    """Return the names of classes; none where the file says something else."""
     try:
         found = json.loads(metadata.get(CLASSES, "[]"))
     except (TypeError, ValueError, RecursionError):
@@ -69,7 +69,7 @@ def classes(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _literal(metadata: Mapping[str, Any], key: str) -> Any:
-    """An entry that is a literal of Python, read without running code; None where there is no such."""
+    """Return an entry that is a literal of Python, read without running code; None where there is no such."""
     text = metadata.get(key)
     if not isinstance(text, str) or len(text) > LONGEST:
         return None

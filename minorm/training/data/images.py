@@ -3,8 +3,8 @@
 Of arrays the digest is that of their bytes; of a folder of pictures that of names, labels and sizes of the files, as
 decoding 100,000 pictures would take minutes. A dataset of another kind has a number alone.
 
-By the names a run goes on with its own split when its folder has grown: pictures that were there stay where they were,
-and of the new ones of each class a fifth is drawn for validation, as at the start.
+With the names, a run keeps its own split when its folder has grown: old pictures stay in their part. A fifth of the new
+pictures of each class is drawn for validation, as at the start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMED = 3  # files, in a sentence
 
 
 def known(sets: Any, path: str | None = None) -> Known:
-    """What there is to say of the images to train on, and of those to validate on; `path` is where they are."""
+    """Describe the images to train on and those to validate on; `path` is where they are."""
     found: Known = {part: _known(images) for part, images in zip(PARTS, sets, strict=True)}
     return found if path is None else {**found, PATH: path}
 
@@ -41,7 +41,7 @@ def _known(dataset: Any) -> dict[str, Any]:
 
 
 def digest(dataset: Any) -> str | None:
-    """SHA-256 of what the dataset holds, None where that cannot be told without reading all of it."""
+    """Return the SHA-256 of the dataset's contents, None if that would mean reading all of it."""
     found = hashlib.sha256()
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if isinstance(inner, ImageFolder):
@@ -57,12 +57,12 @@ def digest(dataset: Any) -> str | None:
 
 
 def packed(names: list[str]) -> Any:
-    """Names of files as an array of bytes, which takes no more than it says when it is read."""
+    """Return the names of files as an array of bytes, which takes no more than it says when it is read."""
     return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
 
 
 def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
-    """The names of a part's files; None where it has none."""
+    """Return the names of a part's files; None where it has none."""
     if FILES not in entry:
         return None
     raw = np.asarray(entry[FILES]).tobytes()
@@ -70,7 +70,7 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """What a checkpoint says; an older one has the number in its loader's state, and nothing of validation."""
+    """Read the images' description in a checkpoint; an older one has only its loader's number of images."""
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -78,12 +78,12 @@ def known_before(found: Mapping[str, Any], now: Known) -> Known:
 
 
 def entry(images: Mapping[str, Any], part: str) -> Any:
-    """What a checkpoint says of a part, None where it says nothing."""
+    """Return a checkpoint's description of a part, None if it has none."""
     return images.get(part, images.get(OLD_NAMES.get(part, part)))
 
 
 def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> str | None:
-    """Where the images of the run are, as `file` says; FileNotFoundError where they are needed and nothing is there."""
+    """Return the path of the run's images from `file`; FileNotFoundError if they are needed and nothing is there."""
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
         raise FileNotFoundError(f"{file} is of a run on the images in {quoted(path)}, and there is nothing any more; "
@@ -108,7 +108,7 @@ def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """What is different, a sentence a part: `1,438 training images then, 1,500 now`; with names where there are any."""
+    """Say what has changed, one sentence a part: `1,438 training images then, 1,500 now`; with names if known."""
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]
@@ -136,7 +136,7 @@ def _some(names: list[str]) -> str:
 
 
 def _names(dataset: Any) -> list[str] | None:
-    """The files of a folder of pictures, or of a part of it."""
+    """Return the files of a folder of pictures, or of a part of it."""
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if not isinstance(inner, ImageFolder):
         return None

@@ -1,7 +1,7 @@
-"""From a data set's name to batches: what is read, how it is scaled, what is changed at random.
+"""Make batches from a data set's name: read the images, scale them, change them at random.
 
 automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels are mixed.
-What validates is scaled alone.
+Validation images are only scaled.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What a model's numbers mean outside: pixels are scaled by (p - mean) / std, outputs are named by `classes`."""
+    """How to scale a model's inputs, (p - mean) / std for each pixel p, and the names of its outputs, `classes`."""
 
     classes: list[str]
     mean: list[float]
@@ -112,14 +112,14 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Of the training images; those of arrays of one's own are measured. Mean and std that the settings say count."""
+    """Return the training images' Preprocessing; your own arrays are measured. Mean and std in the settings count."""
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
 
 
 def _by_channel(settings: Settings, name: str, channels: int) -> list[float]:
-    """The numbers of a setting, one a channel; none where it says none."""
+    """Return the numbers of a setting, one for each channel; an empty list if it has none."""
     values = numbers(getattr(settings, name)) or []
     if values and len(values) not in (1, channels):
         raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
@@ -146,7 +146,7 @@ def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
 
 
 def names_of(name: str) -> list[str]:
-    """The classes of a set that comes with its labels."""
+    """Return the classes of a set that comes with its labels."""
     return NAMES.get(name, "0 1 2 3 4 5 6 7 8 9").split()
 
 
@@ -173,7 +173,7 @@ def loaders(
 
 
 def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
-    """What needs pixels from 0 to 1; what is drawn in is the mean."""
+    """Return the transforms that need pixels from 0 to 1; they fill empty places with the mean."""
     x, mean = settings.color_jitter, form.mean
     number, strength = changes_of(settings.rand_augment) or (0, 0)
     found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
@@ -183,7 +183,7 @@ def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
 
 
 def _after(settings: Settings, size: int) -> list[Transform]:
-    """What needs numbers around 0: what is drawn in is then the mean."""
+    """Return the transforms that need numbers around 0: they fill empty places with 0, which is then the mean."""
     found: list[Transform] = []
     if settings.crop_padding:
         found.append(RandomCrop(size, padding=settings.crop_padding))
@@ -213,7 +213,7 @@ def _narrow(images: Array, generator: Any) -> Array:  # noqa: ARG001
 
 
 class Mixed:
-    """The batches of a loader, with images and labels mixed. What is drawn for a batch is drawn for it alone."""
+    """The batches of a loader, with images and labels mixed. Each batch has its own random draws."""
 
     def __init__(self, loader: DataLoader, mixing: Mixing) -> None:
         self.loader, self.mixing = loader, mixing
@@ -229,33 +229,33 @@ class Mixed:
 
 
 def mixed(settings: Settings, loader: DataLoader, classes: int) -> Any:
-    """The loader, or a Mixed one where the settings ask for it."""
+    """Return the loader, or a Mixed one where the settings ask for it."""
     if settings.mixup:
         return Mixed(loader, data.MixUp(settings.mixup, classes))
     return Mixed(loader, data.CutMix(settings.cutmix, classes)) if settings.cutmix else loader
 
 
 def folder_of(dataset: Any) -> ImageFolder | None:
-    """The folder that a dataset reads from, if it is one of pictures."""
+    """Return the folder that a dataset reads from, if it is one of pictures."""
     inner = dataset.dataset if isinstance(dataset, Subset) else dataset
     return inner if isinstance(inner, ImageFolder) else None
 
 
 def labels_of(dataset: Any) -> Array:
-    """All labels, without reading an image."""
+    """Return all labels, without reading an image."""
     if isinstance(dataset, Subset):
         return labels_of(dataset.dataset)[dataset.indices]
     return dataset.labels if isinstance(dataset, ImageFolder) else dataset.arrays[1]
 
 
 def balanced(labels: Array, classes: int) -> Array:
-    """weight_c = N / (classes * n_c): every class counts alike; 0 where there is none of it."""
+    """weight_c = N / (classes * n_c): every class counts alike; 0 for a class without images."""
     counts = np.bincount(labels, minlength=classes)
     return np.where(counts, len(labels) / (classes * np.maximum(counts, 1)), 0).astype(np.float32)
 
 
 def _measured(train: Any) -> tuple[list[float], list[float]]:
-    """Mean and deviation of each channel, in float64, over 1,000 images at a time."""
+    """Return mean and deviation of each channel, in float64, over 1,000 images at a time."""
     sums: list[Array] = []
     count = 0
     for start in range(0, len(train), 1000):

@@ -1,1 +1,1 @@
-"""What a run writes into its folder, and how it goes on from there."""
+"""Write the files of a run's folder, and go on from them."""

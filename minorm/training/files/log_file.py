@@ -31,15 +31,15 @@ class Row(dict[str, Any]):
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Row:
-        """The row of a file, which may have the names of before."""
+        """Return the row of a file, which may have older names."""
         new = {old: new for new, old in EARLIER.items()}
         return cls({new.get(name, name): value for name, value in found.items()})
 
 
 def log(history: Sequence[Row]) -> str:
-    """The scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
+    """Return the scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
 
-    What there is none of, an accuracy where targets are no classes, is an empty field.
+    A missing number, such as an accuracy without classes as targets, is an empty field.
     """
     lines = [",".join(COLUMNS)] + [
         ",".join("" if row[name] is None else repr(row[name]) for name in COLUMNS) for row in history
@@ -51,7 +51,7 @@ def log(history: Sequence[Row]) -> str:
 def read_log(path: str) -> list[Row]:
     """[{"epoch": 1, "train_loss": ...}, ...]: the rows of a log.csv, or of that in the folder of a run.
 
-    ValueError, which names the file, where it is none.
+    ValueError, which names the file, if it is not a log.
     """
     name = os.path.join(path, LOG) if os.path.isdir(path) else path
     with opening.regular(name, "read_log") as file:

@@ -1,4 +1,4 @@
-"""What a model gets right and wrong: a confusion matrix, and the images it is most wrong about.
+"""Collect a model's right and wrong answers: a confusion matrix, and the images it is most wrong about.
 
 confusion[i, j]   images of class i that were taken for class j
 loss of an image  -log of the probability that its own class was given
@@ -24,7 +24,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of each image that could be read: its place in the dataset, its label, all probabilities."""
+    """A model's answers: the place in the dataset, the label and all probabilities of each image that could be read."""
 
     indices: Array
     labels: Array
@@ -55,13 +55,13 @@ class Outcome:
         return found
 
     def worst(self, count: int) -> Array:
-        """Rows of the images with the largest losses, the largest first; those that are right are left out."""
+        """Return rows of the images with the largest losses, the largest first; those that are right are left out."""
         order = np.argsort(-self.losses, kind="stable")
         return order[self.predicted[order] != self.labels[order]][:count]
 
 
 def outcome(model: Module, loader: DataLoader) -> Outcome:
-    """Of the images of a loader in order, of a model that gives one number a class."""
+    """Return the Outcome of a model that gives one number a class, on a loader's images in order."""
     labels, found = [], []
     for images, targets in loader:
         if not targets.shape[0]:
@@ -82,13 +82,13 @@ def softmax(logits: Array) -> Array:
 
 
 def clipped(name: str, most: int = 18) -> str:
-    """A class's name where there is room for so many characters, and as it can be shown."""
+    """Return a class's name as it can be shown, cut to `most` characters."""
     shown = printable(name)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def pixels(dataset: Any, index: int) -> Array:
-    """An image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
+    """Return an image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
     given = dataset[index][0]
     image = np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given)
     low, high = float(image.min()), float(image.max())
@@ -98,7 +98,7 @@ def pixels(dataset: Any, index: int) -> Array:
 
 
 def readable(dataset: Any) -> Iterator[int]:
-    """Places in the dataset, without those of broken files."""
+    """Yield places in the dataset, without those of broken files."""
     folder = folder_of(dataset)
     for index in range(len(dataset)):
         if folder is None or not folder.broken or folder.path(int(dataset.indices[index])) not in folder.broken:

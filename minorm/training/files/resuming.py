@@ -1,4 +1,4 @@
-"""Whether a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
+"""Check that a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
 
 Each check raises, with what is different, before anything of the checkpoint is taken.
 """
@@ -26,7 +26,7 @@ from minorm.training.settings import Settings
 def code_of(
     file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | Graph | None = None
 ) -> Code | Graph | None:
-    """The code that builds the checkpoint's model, of the SHA-256 that it was trained with; nothing is run here.
+    """Return the code that builds the checkpoint's model, of the SHA-256 that it was trained with; nothing is run here.
 
     agreed  what the user was shown and let run: these bytes, whatever lies in the file by now
 
@@ -43,7 +43,7 @@ def code_of(
 
 
 def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | None) -> None:
-    """ValueError unless it is the function, in the very file, that the checkpoint was trained with."""
+    """Raise ValueError unless this is the function, in the same file, that the checkpoint was trained with."""
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):
@@ -54,7 +54,7 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | No
 
 
 def check_same_file(file: str, group: Group) -> None:
-    """RankError unless all ranks read the same bytes: a network disk may show an old file to some."""
+    """Raise RankError unless all ranks read the same bytes: a network disk may show an old file to some."""
     with opening.regular(file, "resume") as opened:
         digest = hashlib.file_digest(opened, "sha256").digest()
     found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
@@ -65,7 +65,7 @@ def check_same_file(file: str, group: Group) -> None:
 
 
 def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """The images fit the model: their channels, size and number of classes."""
+    """Check that the images fit the model: their channels, size and number of classes."""
     if [facts[key] for key in ("classes", "size", "channels")] != [
         mine[key] for key in ("classes", "size", "channels")
     ]:
@@ -75,7 +75,7 @@ def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any
 
 
 def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) -> None:
-    """ValueError if they differ; None: the checkpoint is older than the names in it."""
+    """Raise ValueError if the classes differ; None: the checkpoint is older than the names in it."""
     if classes is not None and classes != mine:
         other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
         raise ValueError(f"{file} is of a run whose classes have other names: {quoted(other[0])} where these images "
@@ -83,7 +83,7 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
-    """The settings of a run that goes on to the end of this epoch; ValueError if it has come as far already."""
+    """Return the settings of a run that goes on to the end of this epoch; ValueError if it has come as far already."""
     if epochs is None:
         return settings
     further = replace(settings, epochs=epochs)
@@ -93,7 +93,7 @@ def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Se
 
 
 def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
-    """The state of a new schedule after so many steps."""
+    """Return the state of a new schedule after so many steps."""
     for _ in range(steps):
         scheduler.step()
     state: dict[str, Any] = scheduler.state_dict()
@@ -101,7 +101,7 @@ def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
 
 
 def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:
-    """ValueError if they differ from those of the checkpoint; an older one knows how many trained, and no more."""
+    """Raise ValueError if the images differ from the checkpoint's; an older one only knows how many trained."""
     if changes := images.changes(images.known_before(found, now), now):
         raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
                          "--other-images, in Python other_images=True")  # fmt: skip

@@ -40,7 +40,7 @@ _opening = threading.Lock()  # no fork comes between opening a file and adding i
 
 
 def weights_file(given: str) -> str:
-    """The file with the weights: of a run's folder that of its best epoch, else that of its last one."""
+    """Return the file with the weights: of a run's folder that of its best epoch, else that of its last one."""
     if not os.path.isdir(given):
         return given
     paths = [os.path.join(given, name) for name in (BEST, CHECKPOINT)]
@@ -52,7 +52,7 @@ def weights_file(given: str) -> str:
 
 @contextmanager
 def locked(out: str) -> Iterator[None]:
-    """Inside the block no other run trains in the folder, which is made if it is missing.
+    """Lock the folder inside the block, so that no other run trains there; make it if it is missing.
 
     BlockingIOError where another run has the lock. A thread that has it may ask again.
     """
@@ -72,20 +72,20 @@ def locked(out: str) -> Iterator[None]:
             _folders().discard(place)
             if descriptor in _held:  # else this is a child of the process that has the lock
                 with suppress(OSError):
-                    os.unlink(path)  # before the lock ends: what is removed is still ours
+                    os.unlink(path)  # before the lock ends: the file is still ours
                 _close(descriptor)
     finally:
         atomic.remove_empty(made)  # of a run that wrote nothing
 
 
 def _folders() -> set[str]:
-    """Those that this thread has locked."""
+    """Return the folders that this thread has locked."""
     found: set[str] = _mine.__dict__.setdefault("folders", set())
     return found
 
 
 def _lock(path: str, out: str) -> int | None:
-    """An open and locked file at the path; None where there are no locks."""
+    """Return an open and locked file at the path; None where there are no locks."""
     if not atomic.LOCKS:
         return None
     while True:
@@ -107,7 +107,7 @@ def _lock(path: str, out: str) -> int | None:
 
 
 def _open(path: str) -> int:
-    """A descriptor of the file, which is made if it is missing. One that another user has left need not be writable."""
+    """Return a descriptor of the file; make it if it is missing. Another user's file need not be writable."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o666)
@@ -140,7 +140,7 @@ def _close(descriptor: int) -> None:
 
 
 def _in_child() -> None:
-    """After a fork: the child of a run is no run."""
+    """Release the locks in a forked child: the child of a run is not a run."""
     for descriptor in [*_held]:
         with suppress(OSError):
             _close(descriptor)
@@ -160,7 +160,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _check_links(place: str) -> None:
-    """ValueError if a file to write is a link out of the folder: then the link would choose what is overwritten."""
+    """Raise ValueError if a file to write is a link out of the folder: then the link would choose the written file."""
     for name in WRITTEN:
         path = os.path.join(place, name)
         if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:
@@ -169,7 +169,7 @@ def _check_links(place: str) -> None:
 
 
 def check_copy(out: str, code: Code | Graph) -> None:
-    """ValueError where the folder has another file in the place of the copy."""
+    """Raise ValueError where the folder has another file in the place of the copy."""
     path = os.path.join(out, code.file)
     if os.path.lexists(path) and _contents(path) != code.contents:
         raise ValueError(f"{out} holds another {code.file} than {code.path}, of which a run keeps a copy there; "

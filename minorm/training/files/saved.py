@@ -1,4 +1,4 @@
-"""What a run's checkpoint says, checked before it is used: a damaged one raises a ValueError that names the part.
+"""Read and check a run's checkpoint before it is used: a damaged one raises a ValueError that names the part.
 
 All of it is checked before a model is built or an object is changed.
 """
@@ -28,7 +28,7 @@ BROKEN = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError)  # w
 
 
 def read_run(path: str) -> dict[str, Any]:
-    """All parts of the checkpoint that a Run wrote."""
+    """Read all parts of the checkpoint that a Run wrote, and check them."""
     saved = checkpoint.load_training(path)
     if not {*RUN} <= saved.keys():
         raise ValueError(f"{path} was not written by a Run; it holds {', '.join(saved)}")
@@ -46,7 +46,7 @@ def read_run(path: str) -> dict[str, Any]:
 
 
 def settings(saved: Mapping[str, Any], path: str) -> Settings:
-    """Those of the run; a setting that is not there has its default, and a model's FILE.py has no folder."""
+    """Return the run's settings; a missing setting has its default, and a model's FILE.py has no folder."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
         raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected values by name")
@@ -60,7 +60,7 @@ def settings(saved: Mapping[str, Any], path: str) -> Settings:
 
 
 def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
-    """How pixels are scaled, and the classes' names; they fit the facts of the model."""
+    """Return the scaling of pixels, and the classes' names; they fit the facts of the model."""
     found, facts, names = saved["preprocessing"], saved["model_facts"], [field.name for field in fields(Preprocessing)]
     if not isinstance(found, dict) or found.keys() != {*names}:
         raise ValueError(f"{path}: its preprocessing is {reprlib.repr(found)}; expected {', '.join(names)}")
@@ -82,12 +82,12 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
 
 
 def initial(saved: Mapping[str, Any]) -> Initial | None:
-    """What the run's model began with, if that came from a file."""
+    """Return the initial weights' origin, if the run's model began with a file."""
     return Initial(**saved["initial"]) if "initial" in saved else None
 
 
 def taken(path: str, part: str, take: Callable[[], Any]) -> None:
-    """take(), which gives an object its part of the checkpoint; ValueError where that is another's."""
+    """Call take(), which gives an object its part of the checkpoint; ValueError where that is another's."""
     try:
         take()
     except (ValueError, *BROKEN) as error:
@@ -96,7 +96,7 @@ def taken(path: str, part: str, take: Callable[[], Any]) -> None:
 
 
 def _check_one_model(setting: str, name: str, path: str) -> None:
-    """Settings and facts name the same model; the facts of before there were copies have the file's folder."""
+    """Check that settings and facts name the same model; facts of older runs, without copies, include the folder."""
     if setting != os.path.basename(name):
         raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
 
@@ -132,7 +132,7 @@ def _check_images(found: Any, path: str) -> None:
 
 
 def _are_names(there: Mapping[str, Any]) -> bool:
-    """Whether the names of the files, where there are any, are as many as the files."""
+    """Return whether there are as many names as files, if there are names."""
     if FILES not in there:
         return True
     names = there[FILES]
@@ -142,7 +142,7 @@ def _are_names(there: Mapping[str, Any]) -> bool:
 
 
 def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
-    """Where the patience is counted from, and the file that the weights came from."""
+    """Check the epoch that the patience is counted from, and the file that the weights came from."""
     start, epoch = saved.get("patience_from", 0), saved["epoch"]
     if type(start) is not int or not 0 <= start <= epoch:
         raise ValueError(f"{path}: its patience_from is {reprlib.repr(start)}; expected an epoch of at most {epoch}")
@@ -159,7 +159,7 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Whether it is that int: a file may hold an array in its place, which is equal to nothing and everything."""
+    """Return whether the value is that int: a file may hold an array, which is equal to nothing and everything."""
     return type(value) is int and value == number
 
 

@@ -1,1 +1,1 @@
-"""What a classifier gets right: scores by class (class_scores.py) and one report of them (classification_report.py)."""
+"""Measure a classifier: scores by class (class_scores.py) and one report of them (classification_report.py)."""

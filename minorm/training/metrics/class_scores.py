@@ -33,8 +33,8 @@ def precision_recall_fscore_support(
 ) -> tuple[Any, Any, Any, Any]:
     """precision = right / predicted, recall = right / support, fscore = 2 right / (predicted + support).
 
-    Returns these and support, the number of samples of each class. What would be divided by 0 is 0: the precision of a
-    class that is never predicted. With an average the last one is None.
+    Returns these and support, the number of samples of each class. A quotient with a divisor of 0 is 0, such as the
+    precision of a class that is never predicted. With an average the last one is None.
 
     Example:
         >>> precision, recall, fscore, support = mn.training.precision_recall_fscore_support([0, 0, 1, 1], [0, 1, 1, 1])
@@ -65,7 +65,7 @@ def precision_recall_fscore_support(
 )
 @checked
 def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -> Any:
-    """How probable it is that a sample of a class scores higher for it than one of another class; a tie counts half.
+    """Return the probability that a sample of a class scores higher for it than one of another; a tie counts half.
 
     That is the area under the ROC curve, of each class against the rest. It is NaN for a class that no sample or every
     sample has; such a class is left out of the averages, and with no other class they are NaN.
@@ -103,7 +103,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
 )
 @checked
 def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
-    """The share of samples whose class is among the k with the highest scores; with k=1 the accuracy.
+    """Return the share of samples whose class is among the k with the highest scores; with k=1 the accuracy.
 
     Example:
         >>> mn.training.top_k_accuracy_score([0, 1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
@@ -150,7 +150,7 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 )
 @checked
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
-    """How far probabilities are from the shares that are right: sum over bins of n_b / N * |prob_true - prob_pred|.
+    """Return how far probabilities are from the right shares: sum over bins of n_b / N * |prob_true - prob_pred|.
 
     Example:
         >>> round(mn.training.expected_calibration_error([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2), 3)
@@ -163,7 +163,7 @@ def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) ->
 
 
 def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Array, Array, Array]:
-    """Of each bin: how many samples it has, how many of these are 1, the sum of their probabilities."""
+    """Return for each bin its number of samples, how many of these are 1, and the sum of their probabilities."""
     true, probability = _labels(operation, "y_true", y_true), _numbers(operation, "y_prob", y_prob)
     if probability.ndim != 1 or not len(probability):
         raise ValueError(f"{operation}: y_prob.shape is {probability.shape}; expected a number for each sample")
@@ -182,7 +182,7 @@ def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Arra
 
 
 def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array, Array]:
-    """The arguments as arrays of N and N x classes; ValueError where they do not fit together."""
+    """Return the arguments as arrays of N and N x classes; ValueError where they do not fit together."""
     true, scores = _labels(operation, "y_true", y_true), _numbers(operation, "y_score", y_score)
     if scores.ndim != 2 or not scores.size:
         raise ValueError(f"{operation}: y_score.shape is {scores.shape}; expected N x classes, a score for each class")
@@ -195,7 +195,7 @@ def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array,
 
 
 def _area(positive: Array, scores: Array) -> float:
-    """The sum of the positives' ranks, less its smallest value, over all pairs."""
+    """Return the sum of the positives' ranks, less its smallest value, over all pairs."""
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal scores
     ours, others = int(positive.sum()), int((~positive).sum())

@@ -93,7 +93,7 @@ class ClassificationReport:
         return [row.name for row in self.classes if not row.support]
 
     def as_dict(self) -> dict[str, Any]:
-        """All numbers, under the names above."""
+        """Return all numbers, under the names above."""
         return {
             "classes": [vars(row) for row in self.classes],
             "macro": self.macro,
@@ -107,14 +107,14 @@ class ClassificationReport:
         }
 
     def shown(self) -> list[ClassRow]:
-        """The classes in order; of many those with the lowest f1."""
+        """Return the classes in order; of many those with the lowest f1."""
         if len(self.classes) <= LINES:
             return self.classes
         known = [row for row in self.classes if row.support or row.predicted]
         return sorted(known, key=lambda row: row.f1)[:LINES]
 
     def sentences(self) -> list[str]:
-        """What there is to say beside the table."""
+        """Return the sentences to print beside the table."""
         said = []
         if (more := len(self.classes) - len(self.shown())) > 0:
             said.append(f"these are the {len(self.shown())} classes with the lowest f1, and there are {more:,} more")
@@ -131,7 +131,7 @@ class ClassificationReport:
         return said
 
     def table(self) -> list[str]:
-        """A line for each class that is shown, and the two averages."""
+        """Return a line for each class that is shown, and the two averages."""
         averages = {f"{name} average": getattr(self, name) for name in AVERAGES}
         names = [clipped(row.name, LETTERS) for row in self.shown()]
         width = max(map(len, ("class", *averages, *names)))
@@ -211,7 +211,7 @@ def classification_report(
 
 
 def scores_of(labels: Array, probabilities: Array, names: Sequence[str], k: int = 5) -> ClassificationReport:
-    """The report on arrays; classes have their numbers where there is not a name for each."""
+    """Return the report on arrays; classes have their numbers where there is not a name for each."""
     fitting = names if len(names) == probabilities.shape[1] else None
     return classification_report(labels, probabilities, target_names=fitting, k=k)
 

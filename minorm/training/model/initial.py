@@ -1,4 +1,4 @@
-"""Weights to begin with, out of a file: a tensor whose name and shape the model has is taken, and all else is named.
+"""Load initial weights from a file: take each tensor whose name and shape the model has, and list the others.
 
 The last layer of a model for another number of classes has other shapes, so it stays as it was drawn. Only arrays are
 read: neither the file nor the model that it names runs any code.
@@ -30,7 +30,7 @@ PARTS = ("model", "state_dict", "model_state_dict")  # what a checkpoint calls t
 
 @dataclass(frozen=True)
 class Initial:
-    """What a model began with: the file and its SHA-256, how many tensors it gave, and the names of the others.
+    """A model's initial weights: the file and its SHA-256, how many tensors came from it, and the names of the others.
 
     reshaped  of tensors that the model has in another shape
     missing   of tensors of the model that the file lacks
@@ -47,7 +47,7 @@ class Initial:
     notes: list[str] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
-        """What to tell the user, a line each."""
+        """Return the messages to the user, a line each."""
         lines = [f"begins with {self.taken:,} tensors of {self.file}", *self.notes]
         for said, names in (
             ("drawn anew, as the file has another shape", self.reshaped),
@@ -63,7 +63,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
     """Give the model the tensors of a file, or of a run's folder, that fit by name and shape.
 
     anew   names of tensors that are not taken though they may fit
-    notes  what there is to say of them
+    notes  further lines for the user
 
     ValueError, and the model is as it was, if none of its parameters is among them.
     """
@@ -86,7 +86,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
-    """The arrays of a .safetensors, .npz or .pt file by name; ValueError, in the name of `command`, if it has none."""
+    """Return the arrays of a .safetensors, .npz or .pt file by name; ValueError, naming `command`, if it has none."""
     if is_graph(path):
         return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
@@ -111,7 +111,7 @@ def _is_float(tensor: Any) -> bool:
 
 
 def _some(state: Mapping[str, Any]) -> str:
-    """The first names, with their shapes."""
+    """Return the first names, with their shapes."""
     said = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
     return ", ".join(said) + (f" and {len(state) - 3:,} more" if len(state) > 3 else "")
 

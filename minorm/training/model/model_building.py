@@ -51,12 +51,12 @@ class UntrustedCode(ValueError):
 
 
 def said(code: Code) -> str:
-    """Where the code lies, and the beginning of its digest."""
+    """Name the function, its file, and the beginning of the file's digest."""
     return f"{code.function!r} in {quoted(code.path)}, SHA-256 {code.sha256[:12]}"
 
 
 def read(model: str) -> Code | Graph | None:
-    """The file that a model is said by; None for one of `minorm.models`."""
+    """Read the file that names a model; None for one of `minorm.models`."""
     if is_graph(model):
         return Graph.read(model)
     return Code.read(model) if is_file(model) else None
@@ -65,7 +65,7 @@ def read(model: str) -> Code | Graph | None:
 def facts(
     model: str, channels: int, size: int, classes: int, code: Code | Graph | None = None, keeps_head: bool = False
 ) -> dict[str, Any]:
-    """What a checkpoint says about a model.
+    """Return the description of a model that a checkpoint contains.
 
     code        the file that `model` names, where it was read already
     keeps_head  whether the head of a graph stays as the file has it
@@ -87,7 +87,7 @@ def build(
     *,
     code: Code | Graph | None = None,
 ) -> Any:
-    """The model that facts describe.
+    """Return the model that facts describe.
 
     sha256      of the file, where `name` says FILE.py:FUNCTION or FILE.onnx
     keeps_head  whether the head of FILE.onnx stays
@@ -109,7 +109,7 @@ def build(
 
 
 def checked(found: Any, path: str) -> dict[str, Any]:
-    """The facts that the file at `path` holds; ValueError unless their model can be built, with its weights there."""
+    """Return the facts in the file at `path`; ValueError unless their model can be built, with its weights there."""
     if not isinstance(found, dict) or not {*FACTS} <= found.keys() <= {*FACTS, "sha256", KEEPS_HEAD}:
         said = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"{path}: the facts of its model are {said}; expected {', '.join(FACTS)}")
@@ -133,7 +133,7 @@ def checked(found: Any, path: str) -> dict[str, Any]:
 def trusted(
     found: Mapping[str, Any], path: str, model: str | None = None, trust: bool = False, max_bytes: int | None = None
 ) -> Code | Graph | None:
-    """The file to build the model of the checkpoint at `path` with; None for a model of `minorm.models`.
+    """Return the file to build the model of the checkpoint at `path` with; None for a model of `minorm.models`.
 
     model      FILE.py:FUNCTION or FILE.onnx of the user's, which is taken whatever the checkpoint says
     trust      whether the copy of code in the checkpoint's folder may be run
@@ -155,7 +155,7 @@ def trusted(
 
 
 def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: int | None) -> Graph:
-    """The file of the user's, or the one in the checkpoint's folder, if it has the SHA-256 that the facts say."""
+    """Return the user's file, or the one in the checkpoint's folder, if it has the SHA-256 in the facts."""
     file = os.path.join(os.path.dirname(path), found["name"]) if model is None else model
     try:
         graph = Graph.read(file, max_bytes, copied=model is None)
@@ -169,7 +169,7 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
 
 
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
-    """The file in the folder that has the name and the SHA-256 that the facts say; no path, no link."""
+    """Return the file in the folder that has the name and the SHA-256 that the facts say; no path, no link."""
     file, function = split(found["name"])
     if not COPY.fullmatch(file):
         return None
@@ -181,7 +181,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Of code: a function's name; of a graph: a file without a folder. Both have a digest."""
+    """Check a model's file: code needs a function's name, a graph a file without a folder, and both a digest."""
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

@@ -28,7 +28,7 @@ NAME = re.compile(r"[^/\\:\0]+\.onnx", re.IGNORECASE)  # of a copy, without a fo
 
 @dataclass(frozen=True)
 class Graph:
-    """A file that was read, with all its weights.
+    """The contents of an ONNX file, with all its weights.
 
     path       where
     contents   its bytes; where weights lay in other files, those of a file that holds them too
@@ -42,7 +42,7 @@ class Graph:
     def read(
         cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
     ) -> Graph:
-        """The file at the path; copied: it is a run's copy, and no symbolic link."""
+        """Read the file at the path; copied: it is a run's copy, and no symbolic link."""
         from minorm.onnx.loading.exchange import classifier
 
         with opening.regular(path, "init", follow=not copied):
@@ -60,12 +60,12 @@ class Graph:
 
     @property
     def name(self) -> str:
-        """What a checkpoint calls the model: the copy in its folder."""
+        """The model's name in a checkpoint: the copy in its folder."""
         return self.file
 
     @cached_property
     def sha256(self) -> str:
-        """Of the contents, in hexadecimal digits."""
+        """The SHA-256 of the contents, in hexadecimal digits."""
         return hashlib.sha256(self.contents).hexdigest()
 
     @cached_property
@@ -77,7 +77,7 @@ class Graph:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """How the file says that pixels are scaled; None where it says nothing that a run understands."""
+        """The scaling of pixels from the file's metadata; None if a run does not understand it."""
         return file_preprocessing.read(self.classifier.metadata)
 
     @property
@@ -86,17 +86,17 @@ class Graph:
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
-        """The network; ValueError where it cannot take such images, or no head is found."""
+        """Return the network; ValueError where it cannot take such images, or no head is found."""
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
-        """Whether these are its own classes: as many, and of the same names where it says names."""
+        """Return whether these are the file's own classes: as many, and with the same names if it has names."""
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 
 
 def arrays(path: str) -> dict[str, Any]:
-    """The weights and running statistics of a file by name."""
+    """Return the weights and running statistics of a file by name."""
     from minorm.onnx.loading import load
 
     return {name: tensor.cpu().numpy() for name, tensor in load.load(path).state_dict().items()}

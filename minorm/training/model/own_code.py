@@ -27,7 +27,7 @@ from minorm.tensor.creation import zeros
 
 @dataclass(frozen=True)
 class Code:
-    """A function in a file of Python that was read, and has not been run."""
+    """A function in a Python file: the file has been read, but not run."""
 
     path: str
     function: str
@@ -36,7 +36,7 @@ class Code:
 
     @classmethod
     def read(cls, model: str, copied: bool = False) -> Code:
-        """What `FILE.py:FUNCTION` names; copied: the file is a run's copy, and no symbolic link.
+        """Read the function that `FILE.py:FUNCTION` names; copied: the file is a run's copy, and no symbolic link.
 
         ValueError for a file of more than limits.CODE bytes.
         """
@@ -59,7 +59,7 @@ class Code:
 
     @property
     def sha256(self) -> str:
-        """Of the file's bytes, in hexadecimal digits."""
+        """The SHA-256 of the file's bytes, in hexadecimal digits."""
         return hashlib.sha256(self.contents).hexdigest()
 
     def build(self, channels: int, size: int, classes: int) -> Module:
@@ -76,7 +76,7 @@ class Code:
     def loaded(self) -> Callable[..., Any]:
         """Run the file, and return the function; a file of the user's may import what lies beside it.
 
-        Beside a copy may lie anything, a `json.py` say, that nobody agreed to run.
+        A copy may not: any file may lie beside it, such as a `json.py`, without the user's consent to run it.
         """
         module = types.ModuleType(os.path.splitext(self.file)[0])
         module.__file__ = self.path
@@ -96,7 +96,7 @@ class Code:
 
 @contextmanager
 def _importable(folder: str) -> Iterator[None]:
-    """Inside, modules in the folder can be imported."""
+    """Let the block import modules from the folder."""
     sys.path.insert(0, folder)
     try:
         yield
@@ -105,12 +105,12 @@ def _importable(folder: str) -> Iterator[None]:
 
 
 def is_file(model: str) -> bool:
-    """Whether a model is said as FILE.py:FUNCTION."""
+    """Return whether a model's name has the form FILE.py:FUNCTION."""
     return ".py:" in model
 
 
 def is_graph(model: str) -> bool:
-    """Whether a model is said as FILE.onnx, the graph of an ONNX file."""
+    """Return whether a model's name has the form FILE.onnx, the graph of an ONNX file."""
     return model.lower().endswith(".onnx")
 
 
@@ -132,7 +132,7 @@ def _called(named: str, function: Callable[..., Any], channels: int, size: int, 
 
 
 def _check(named: str, model: Module, channels: int, size: int, classes: int) -> None:
-    """One pass over two black images: what does not fit is said before the training begins."""
+    """Run the model on two black images, so that a misfit is an error before the training begins."""
     try:
         with evaluating(model):
             outputs = model(zeros(2, channels, size, size))
@@ -153,7 +153,7 @@ class ImagesNeeded(ValueError):
 
 @dataclass(frozen=True)
 class Built:
-    """What the function gave. batches: of images, and labels, where it returned (model, batches)."""
+    """The function's result. batches: of images, and labels, if it returned (model, batches)."""
 
     model: Any
     batches: Any = None
@@ -186,7 +186,7 @@ def _with_images(function: Any, given: str, images: tuple[int, int, int] | None)
 
 
 def _needed(function: Any) -> int:
-    """How many arguments have no default."""
+    """Return the number of arguments without a default."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return sum(p.kind in positional and p.default is p.empty for p in parameters)

@@ -1,7 +1,7 @@
-"""What a file that a run begins with says: which model its weights are of, and how that takes pictures.
+"""Read from a file of initial weights which model they belong to, and how that model takes pictures.
 
-A run of ours says all of it. An ONNX file is its own model; how pixels are scaled its metadata may say, and its input
-has a size. Other files of weights say nothing.
+A run of ours contains both. An ONNX file is itself the model; its metadata may say how pixels are scaled, and its input
+has a size. Other files of weights contain neither.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minorm.training.model.own_code import is_graph
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A file that was looked at.
+    """A file of initial weights: its model, and how that takes pictures.
 
     path           of the file that was taken; of a run's folder the best weights
     facts          of the model, where a run says them
@@ -36,7 +36,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, given: str, max_bytes: int | None = None, external_root: str | None = None) -> Pretrained:
-        """The file, or that of a run's folder; nothing in it is run."""
+        """Read the file, or that of a run's folder; nothing in it is run."""
         path = weights_file(given)
         if is_graph(path):
             graph = Graph.read(path, max_bytes, external_root)
@@ -63,7 +63,7 @@ class Pretrained:
         return {**sides, "mean": said(found.mean), "std": said(found.std)}
 
     def sentence(self, found: Preprocessing, given: Mapping[str, Any]) -> str:
-        """How a run takes pictures, and who says so. given: the settings that the user has said."""
+        """Say how a run takes pictures, and where that comes from. given: the user's settings."""
         source = "the file" if self.facts is None else "its run"
         size = "--image-size" if "image_size" in given else source if self._size is not None else "the images"
         scaling = f"{source}'s"
@@ -82,10 +82,10 @@ class Pretrained:
         return None if self.graph is None else self.graph.classifier.input.size
 
     def _fits(self, data: str) -> bool:
-        """Whether a folder is read in the channels of the file."""
+        """Return whether a folder is read in the channels of the file."""
         return data == "folder" and self.graph is not None
 
 
 def said(numbers: list[float]) -> str:
-    """Numbers as a setting has them: "0.485,0.456,0.406"."""
+    """Return numbers as a setting has them: "0.485,0.456,0.406"."""
     return ",".join(f"{number:g}" if float(f"{number:g}") == number else repr(number) for number in numbers)

@@ -44,14 +44,14 @@ class Layers:
         self._weights = [f"{names[id(p)]} {p.shape}" for layer in layers for p in layer if p.ndim > 1]
 
     def check_head(self, wish: str) -> None:
-        """ValueError where there is no head. wish: the setting that needs one."""
+        """Raise ValueError where there is no head. wish: the setting that needs one."""
         if not self.head:
             raise ValueError(f"{wish} needs the head, and none was found: looked for the last layer that runs, with a "
                              "matrix or a 1x1 kernel as its weight; the last weights are "
                              f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
 
     def by_depth(self) -> list[list[Parameter]]:
-        """The head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
+        """Return the head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
         count = min(GROUPS, len(self.body))
         groups: list[list[Parameter]] = [[] for _ in range(count)]
         for place, layer in enumerate(reversed(self.body)):
@@ -60,9 +60,9 @@ class Layers:
 
 
 class Freezing:
-    """All of a model but its head, which is frozen and thawed: computed as in evaluation, and not trained.
+    """Freezes and thaws all of a model but its head: frozen layers compute as in evaluation, and are not trained.
 
-    What was frozen before, by the user or a file, stays so.
+    Parameters that the user or a file froze before stay frozen.
     """
 
     def __init__(self, model: Module, head: Iterable[Parameter]) -> None:
@@ -74,7 +74,7 @@ class Freezing:
         self.frozen = False
 
     def set(self, frozen: bool) -> bool:
-        """Freeze, or thaw; whether that changed something."""
+        """Freeze or thaw the layers; return whether that changed anything."""
         if frozen == self.frozen:
             return False
         self.frozen = frozen
@@ -97,7 +97,7 @@ def _is_head(layer: list[Parameter]) -> bool:
 
 
 def _in_running_order(model: Module, channels: int, size: int) -> Iterator[list[Parameter]]:
-    """The parameters that an operation is the first to read, of each operation that reads some."""
+    """Return, for each operation that reads parameters, those that it is the first to read."""
     example = next(iter(model.parameters()), None)
     x = zeros(1, channels, size, size) if example is None else zeros(1, channels, size, size, device=example.device)
     wide = next((p.dtype for p in model.parameters() if p.ndim > 1), x.dtype)

@@ -1,4 +1,4 @@
-"""How many parameters a model of `minorm.models` would have: counted without making them.
+"""Count the parameters that a model of `minorm.models` would have, without making them.
 
 A checkpoint says the sizes of its model, and its weights must be in the file: a model that needs more than the file
 has is refused before any of it is made.
@@ -31,27 +31,27 @@ class Namespace:
 
     @staticmethod
     def Conv2d(channels: int, width: int, kernel: int, *, bias: bool = True, **_: Any) -> Counted:
-        """A kernel for each pair of channels, and the bias."""
+        """Count a kernel for each pair of channels, and the bias."""
         return Counted(channels * width * kernel * kernel + width * bias)
 
     @staticmethod
     def Linear(inputs: int, outputs: int, bias: bool = True) -> Counted:
-        """A matrix and the bias."""
+        """Count a matrix and the bias."""
         return Counted(inputs * outputs + outputs * bias)
 
     @staticmethod
     def LayerNorm(shape: Sequence[int]) -> Counted:
-        """Weight and bias of that shape."""
+        """Count weight and bias of that shape."""
         return Counted(2 * math.prod(shape))
 
     @staticmethod
     def GroupNorm(groups: int, channels: int) -> Counted:  # noqa: ARG004
-        """Weight and bias a channel."""
+        """Count weight and bias for each channel."""
         return Counted(2 * channels)
 
     @staticmethod
     def BatchNorm2d(channels: int, **_: Any) -> Counted:
-        """Weight and bias a channel."""
+        """Count weight and bias for each channel."""
         return Counted(2 * channels)
 
     BatchNorm1d = InstanceNorm2d = BatchNorm2d
@@ -79,7 +79,7 @@ POSITIONS = {"vit_tiny": (16, 192)}  # the side of a patch, and the features of 
 
 
 def parameters(name: str, channels: int, size: int, classes: int) -> int:
-    """How many the model that `models.build` makes of these has."""
+    """Return the number of parameters of the model that `models.build` makes from these arguments."""
     if name in PUBLISHED:
         count, each_channel, features = PUBLISHED[name]
         count += (channels - 3) * each_channel + (classes - 1000) * (features + 1)
@@ -92,7 +92,7 @@ def parameters(name: str, channels: int, size: int, classes: int) -> int:
 
 
 def check(facts: Mapping[str, Any], path: str) -> None:
-    """ValueError where the file at `path` cannot hold the weights of the model that it says it has."""
+    """Raise ValueError where the file at `path` cannot hold the weights of the model that it says it has."""
     count = parameters(**{key: facts[key] for key in ("name", "channels", "size", "classes")})
     there = os.path.getsize(path)
     if count * SMALLEST_WEIGHT > there:

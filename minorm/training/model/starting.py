@@ -1,4 +1,4 @@
-"""How a new run begins: with the weights of a file, with which head, and with which layers frozen."""
+"""Begin a new run: load the weights of a file, choose the head, and freeze layers."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def fit_channels(sets: Any, code: Any) -> None:
 
 
 def keeps_head(settings: Settings, code: Any, found: Preprocessing) -> bool:
-    """Whether the head of a graph stays."""
+    """Return whether the head of a graph stays."""
     is_graph = isinstance(code, Graph) and not settings.new_head
     return is_graph and code.keeps_head(found.channels, found.size, found.classes)
 
 
 def weights_of(init: str | None, code: Any) -> str | None:
-    """The file of weights, None where it is the graph itself, which has them."""
+    """Return the file of weights; None if the graph itself has them."""
     is_graph = init is not None and isinstance(code, Graph) and os.path.abspath(init) == os.path.abspath(code.path)
     return None if is_graph else init
 
 
 def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str | None) -> Layers | None:
-    """The layers, where something depends on them."""
+    """Return the layers, if something depends on them."""
     if init is None and not settings.frozen_epochs and settings.layer_decay == 1:
         return None
     layers = Layers(model, found.channels, found.size)
@@ -75,14 +75,14 @@ def begin(
 
 
 def freezing(settings: Settings, model: Module, layers: Layers | None) -> Freezing | None:
-    """What freezes and thaws all but the head, where the settings ask for it."""
+    """Return the object that freezes and thaws all but the head, if the settings ask for it."""
     if not settings.frozen_epochs or layers is None:
         return None
     return Freezing(model.model if isinstance(model, QATModel) else model, layers.head)
 
 
 def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> Initial:
-    """What a graph's network begins with, and what was changed."""
+    """Describe the initial weights of a graph's network, and the changes to it."""
     file = code.classifier
     head, given = file.head(found.channels, found.size), file.input
     said = f"the head {quoted(head.name)}, a {head.operator} of {head.features:,} numbers"
@@ -105,7 +105,7 @@ def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> 
 
 
 def _classes(path: str) -> list[str]:
-    """The names of the classes that the model of a file was trained for, where the file is a run's."""
+    """Return the names of the classes that the model of a file was trained for, where the file is a run's."""
     if not path.endswith(".safetensors") or checkpoint.TREE not in checkpoint.load_metadata(path):
         return []
     said = checkpoint.load_training(path).get("preprocessing")

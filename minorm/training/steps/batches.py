@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 def batches(operation: str, model: Module, loader: Iterable[Any], loss_function: Any) -> Iterator[Batch]:
-    """The batches of the loader, which are on the CPU, where the model is. Targets are counted before: no GPU waits."""
+    """Yield the loader's batches, which are on the CPU, where the model is; count targets before, so no GPU waits."""
     device = device_of(model)
     for batch in loader:
         if not _is_pair(batch):
@@ -38,7 +38,7 @@ def batches(operation: str, model: Module, loader: Iterable[Any], loss_function:
 
 
 def ignored(loss_function: Any) -> int | None:
-    """The target that does not count."""
+    """Return the target that does not count."""
     found: int | None = getattr(loss_function, "ignore_index", None)
     return found
 
@@ -53,7 +53,7 @@ def count(score: Score, model: Module, loss_function: Any, batch: Batch, loss: T
 
 
 def device_of(model: Module) -> str:
-    """Where its parameters are; "cpu" where it has none."""
+    """Return the device of the model's parameters; "cpu" for a model without parameters."""
     return next((p.device for p in model.parameters()), "cpu")
 
 
@@ -62,7 +62,7 @@ def _is_pair(batch: Any) -> bool:
 
 
 def _form(batch: Any) -> str:
-    """The batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
+    """Return the batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
     if isinstance(batch, Mapping):
         return f"a {kind_of(batch)} with the keys {list(batch)}"
     if isinstance(batch, (tuple, list)):

@@ -33,7 +33,7 @@ class Focal(_InFloat32, nn.FocalLoss):
 
 
 def make_loss(settings: Settings, train: Any, classes: int) -> Loss | Focal:
-    """The loss on these training images."""
+    """Return the loss on these training images."""
     weight = None
     if settings.class_weights == "balanced":
         weight = Tensor(balanced(labels_of(train), classes))

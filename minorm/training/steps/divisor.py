@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def divisor(loss_function: Any, targets: Tensor) -> float | None:
-    """What the loss of these targets is divided by: 0 if no target counts, None for a loss that is a sum.
+    """Return the divisor of these targets' mean loss: 0 if no target counts, None for a loss that is a sum.
 
     Known are the losses of minorm, as layers and with their arguments in a `functools.partial`, and others with the
     attributes `reduction` and `ignore_index`. Any other function is assumed to be a mean over the samples.
@@ -38,7 +38,7 @@ def divisor(loss_function: Any, targets: Tensor) -> float | None:
 
 
 def samples(targets: Tensor) -> int:
-    """How many samples these are the targets of."""
+    """Return the number of samples that these targets belong to."""
     return targets.shape[0] if targets.ndim else 1
 
 
@@ -61,7 +61,7 @@ class _Options:
 
 
 def _weight_of_labels(labels: Tensor, weight: Tensor | None, ignore_index: int) -> float:
-    """The sum of the labels' class weights, or their number. Labels that are no class are for the loss to name."""
+    """Return the sum of the labels' class weights, or their number. The loss reports labels outside the classes."""
     kept = labels != ignore_index
     if weight is None or not weight.numel():
         return int(kept.sum().item())

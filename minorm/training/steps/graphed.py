@@ -17,7 +17,7 @@ from minorm.training.steps.score import Score, judged
 
 
 class GraphedLoop:
-    """What a loop does with a batch, the same from epoch to epoch.
+    """Runs a loop's step on a batch as CUDA graphs, the same ones from epoch to epoch.
 
     model          on a GPU
     loss_function  gives a number for (outputs, targets)
@@ -31,7 +31,7 @@ class GraphedLoop:
         self._loss: Any = None  # of the forward pass that a backward pass has not yet followed
 
     def step(self, batch: Batch, score: Score) -> None:
-        """A whole step, counted in the score; NonFiniteLoss before the parameters change."""
+        """Run a whole step, and count it in the score; NonFiniteLoss before the parameters change."""
         if self._step is None:
             parts = self._forward, self._backward
             self._step = GraphedStep(parts, [batch.inputs, batch.targets], name="training on a GPU")

@@ -52,14 +52,14 @@ def train_epoch(
     clip_grad: float = 0.0,
     callbacks: Iterable[Callback] = (),
 ) -> Score:
-    """One pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
+    """Run one pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
 
     The model may be on a GPU; batches are brought there. Of a DistributedDataParallel all ranks call this together,
     each with its part of every batch, and get the score of all.
 
     The loss and the gradient of several parts are those of the whole. Each part counts by what its mean was divided by:
-    its targets without those that are `ignore_index`, by their class weights; with a function that is none of minorm's
-    losses, its samples. A step in which no target counts is left out.
+    its targets without those that are `ignore_index`, by their class weights; with a function that is not one of
+    minorm's losses, its samples. A step in which no target counts is left out.
 
     NonFiniteLoss as soon as a loss is NaN or infinite,
     before it reaches the parameters; it says whether the inputs, the targets or the parameters hold the NaN. Also where
@@ -136,7 +136,7 @@ def train_by(
 def _step(
     model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
 ) -> None:
-    """One step on the loss of these batches; it is left out where none of their targets counts."""
+    """Take one step on the loss of these batches; it is left out where none of their targets counts."""
     backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
     if backward(model, loss_function, optimizer, group, score):
         if clip_grad:
@@ -146,13 +146,13 @@ def _step(
 
 @documented(LOOP)
 def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """The Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
+    """Return the Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
 
-    The loss is that of all data at once, however they are cut into batches, see `train_epoch`.
-    The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
-    that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
-    ranks call this together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is
-    no part but the whole: what each rank then gets is its own score, and rank 0 may call this alone.
+    The loss is that of all data at once, however they are cut into batches, see `train_epoch`. The accuracy is the
+    share of targets that are the largest logit's class, each pixel's where targets are masks, those that are the loss's
+    `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all ranks call this
+    together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is not a part but
+    the whole: each rank then gets its own score, and rank 0 may call this alone.
 
     Example:
         >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
@@ -178,7 +178,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
 
 
 def _is_a_part(loader: Iterable[Any]) -> bool:
-    """Whether each rank's loader holds a part of the data. A rank that reads all of it needs no other's score."""
+    """Return whether each rank's loader holds a part of the data. A rank that reads all of it needs no other score."""
     if not isinstance(loader, DataLoader):
         return True
     return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
@@ -203,13 +203,13 @@ def predict(model: Module, images: Tensor) -> Tensor:
 
 
 def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
-    """Lists of `size` batches; the last one may be shorter."""
+    """Yield lists of `size` batches; the last one may be shorter."""
     while group := list(itertools.islice(given, size)):
         yield group
 
 
 def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
-    """The gradients of the loss of these batches as a whole; False where none of their targets counts."""
+    """Compute the gradients of the loss of these batches as a whole; False where none of their targets counts."""
     divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
     shares = _shares(np.array(divisors), group[0].divisor is None)
     together = accumulate_stats(model) if len(group) > 1 else nullcontext()
@@ -227,7 +227,7 @@ def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Bat
 
 
 def _shares(divisors: Any, summed: bool) -> Any:
-    """What each part's loss weighs in the loss of the whole; zeros where nothing counts."""
+    """Return the weight of each part's loss in the loss of the whole; zeros if nothing counts."""
     return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
 
 
@@ -251,7 +251,7 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
 def _backward_together(
     model: DistributedDataParallel, loss_function: Any, optimizer: Any, group: list[Batch], score: Score
 ) -> bool:
-    """The same where each rank has a part of every batch. Gradients travel once, with the last batch."""
+    """Do the same if each rank has a part of every batch. Gradients travel once, with the last batch."""
     shares = np.ones(1)
     if len(group) > 1:
         mine = np.array([1.0 if batch.divisor is None else batch.divisor for batch in group])
@@ -272,7 +272,7 @@ def _backward_together(
 
 
 def _whole_loss(model: DistributedDataParallel, loss_function: Any, loss: Tensor, batch: Batch, share: float) -> Tensor:
-    """The whole batch's loss, and `share` times its gradients; where a rank's is no number, say on all ranks why."""
+    """Compute the whole batch's loss and `share` times its gradients; report a rank's non-finite loss on all ranks."""
     ranks = model.group.size
     try:
         if batch.divisor is None:  # a sum: the mean of as many times it as there are ranks

@@ -61,7 +61,7 @@ class Score:
     def count(
         self, loss: Tensor, labels: Tensor, judged: Tensor | None, *, divisor: float | None = None, summed: bool = False
     ) -> None:
-        """As `add`, where `judged` is known: how many predictions were right, and how many counted."""
+        """Count one batch as `add` does, with a known `judged`: how many predictions were right, how many counted."""
         count = labels.shape[0] if labels.ndim else 1
         self._summed = summed
         share = 0.0 if summed else count if divisor is None else divisor

@@ -25,13 +25,13 @@ def _vflip(x: Tensor) -> Iterator[Tensor]:
 
 
 def _rotations(x: Tensor) -> Iterator[Tensor]:
-    """By quarters."""
+    """Yield the images turned by quarters."""
     turned = x.transpose(2, 3)
     yield from (x, turned.flip((2,)), x.flip((2, 3)), turned.flip((3,)))
 
 
 def _crops(x: Tensor) -> Iterator[Tensor]:
-    """The whole, and its corners and its middle at the size of the whole."""
+    """Yield the whole image, and its corners and its middle at the size of the whole."""
     yield x
     height, width = (max(1, round(length * CROP)) for length in x.shape[2:])
     down, right = x.shape[2] - height, x.shape[3] - width
@@ -92,7 +92,7 @@ class TTA(Module):
         return wide if self.gives_probabilities else F.softmax(wide, dim=1)
 
     def _seen(self, x: Tensor) -> list[Tensor]:
-        """All combinations of the views."""
+        """Return all combinations of the views."""
         found = [x]
         for name in self.views:
             found = [view for image in found for view in VIEWS[name](image)]
@@ -100,7 +100,7 @@ class TTA(Module):
 
 
 def checked_views(views: str) -> list[str]:
-    """The names in a text with commas; ValueError for one that is unknown or there twice."""
+    """Return the names in a text with commas; ValueError for one that is unknown or there twice."""
     names = [name.strip() for name in views.split(",")]
     if len({*names}) < len(names) or not {*names} <= VIEWS.keys():
         raise ValueError(f"TTA: views is {views!r}; expected {', '.join(VIEWS)}, each once, with commas between them")

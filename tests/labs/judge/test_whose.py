@@ -18,6 +18,14 @@ ROWS = [
 ]
 
 
+def students(rows: list[dict[str, str]], *keys: str) -> list[set[whose.Words]]:
+    """Return the forms of each row."""
+    return [{words for key in keys for words in whose.forms(row[key])} for row in rows]
+
+
+STUDENTS = students(ROWS, "id", "name")
+
+
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
@@ -50,15 +58,15 @@ ROWS = [
     ],
 )
 def test_owners(name: str, rows: list[int]) -> None:
-    assert whose.owners(name, ROWS, ["id", "name"]) == rows
+    assert whose.owners(name, STUDENTS) == rows
 
 
 def test_a_number_decides_between_two_of_one_name() -> None:
-    assert whose.owners("Ben Ng_6.py", ROWS, ["id", "name"]) == [4]
-    assert whose.owners("Ben Ng_7.py", ROWS, ["id", "name"]) == [5]
-    assert whose.owners("Ben Ng_12.py", ROWS, ["id", "name"]) == [0, 4, 5]
+    assert whose.owners("Ben Ng_6.py", STUDENTS) == [4]
+    assert whose.owners("Ben Ng_7.py", STUDENTS) == [5]
+    assert whose.owners("Ben Ng_12.py", STUDENTS) == [0, 4, 5]
 
 
 def test_addresses_are_not_turned_round() -> None:
     rows = [{"email": "ada.lovelace@example.org"}, {"email": "lovelace.ada@example.org"}]
-    assert whose.owners("ada.lovelace@example.org.py", rows, ["email"]) == [0]
+    assert whose.owners("ada.lovelace@example.org.py", students(rows, "email")) == [0]

@@ -61,9 +61,8 @@ def test_a_compiler_that_reads_nothing_proves_nothing(
 def test_the_walls_of_compilers_hold(without: tuple[str, ...]) -> None:
     around = finding.find(without)
     if around.writes:
-        assert [compile_process.attack(around, names) for names in compiler.PROGRAMS.values()] == [
-            {"succeeded": []}
-        ] * 2
+        attacks = {language: compile_process.attack(around, names) for language, names in compiler.PROGRAMS.items()}
+        assert attacks == {language: {"succeeded": []} for language in compiler.PROGRAMS}
 
 
 @needs_gcc
