@@ -280,12 +280,12 @@ def moments_far(student: Any, rng: np.random.Generator) -> None:
     _moments(student, rng, (1, 2, 15, 17, CHUNK - 1, CHUNK + 1, 4 * CHUNK + 333), (0.0, 1e4, 1e7))
 
 
-@LAB.check("7.4", "chunks with means of their own", seconds=SECONDS)
+@LAB.check("7.4", "chunks with different means", seconds=SECONDS)
 def moments_drifting(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal(5 * CHUNK) + np.repeat(rng.uniform(-1000, 1000, 5), CHUNK)).astype(np.float32)
     mean, var = parts(_merged(student, x, [2])[0], 2, "parallel_moments")
-    close(mean, x.mean(dtype=np.float64), "mean of chunks with means of their own", rtol=1e-7)
-    close(var, x.var(dtype=np.float64), "var of chunks with means of their own", rtol=1e-5)
+    close(mean, x.mean(dtype=np.float64), "mean of chunks with different means", rtol=1e-7)
+    close(var, x.var(dtype=np.float64), "var of chunks with different means", rtol=1e-5)
 
 
 @LAB.check("7.4", "the same bits, and threads", points=2, visible=True, seconds=SECONDS)

@@ -50,7 +50,7 @@ class Options:
 
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
-    """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
+    """Raise RuntimeError unless the reference solution earns full marks here: else students would fail as well."""
     with tempfile.TemporaryDirectory(prefix="reference") as folder:
         row = _row(
             lab, Submission(reference.name, (_in_variant(lab, reference, options, folder),)), options, Judges()
@@ -59,7 +59,7 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
         memory = lab.memory if options.memory is None else options.memory
         limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
         raise RuntimeError(
-            f"nobody was graded, because the reference solution {reference.name} earns only {row['score']} of "
+            f"no submission was graded, because the reference solution {reference.name} earns only {row['score']} of "
             f"{row['points']} points on this machine ({limited}): {row['failed'] or row['notes']}"
         )
 

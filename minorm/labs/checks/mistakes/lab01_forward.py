@@ -208,7 +208,7 @@ class AllAxes(Right):
 
 
 class OtherAxes(Right):
-    """the means are taken over the axes that should be kept, and the axes in `axes` are kept"""
+    """reduced and kept axes are swapped; the means have to run over `axes`, and the other axes are kept"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, tuple(i for i in range(x.ndim) if i not in axes), centered)
