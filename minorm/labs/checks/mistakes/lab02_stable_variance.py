@@ -18,18 +18,18 @@ class Right:
         return total / n
 
     def naive(self, x: Any) -> Any:
-        """mean(x^2) - mean(x)^2."""
+        """Compute mean(x^2) - mean(x)^2."""
         return self._less(np.square(x).mean(axis=0), np.square(x.mean(axis=0)))
 
     def _less(self, square: Any, mean_squared: Any) -> Any:
         return square - mean_squared
 
     def two_pass(self, x: Any) -> Any:
-        """mean((x - mean)^2)."""
+        """Compute mean((x - mean)^2)."""
         return self._divided(np.square(x - x.mean(axis=0)).sum(axis=0), len(x))
 
     def welford(self, x: Any) -> Any:
-        """One value after the other."""
+        """Add one value after the other."""
         mean, M = self._beginning(x)
         for i, value in enumerate(x, 1):
             before, mean = mean, self._next_mean(mean, value, i)
@@ -46,7 +46,7 @@ class Right:
         return from_old * from_new
 
     def combine(self, first: Any, second: Any) -> Any:
-        """(n, mean, M) of two pieces together."""
+        """Return (n, mean, M) of two pieces together."""
         (n1, mean1, M1), (n2, mean2, M2) = first, second
         return n1 + n2, self._joint_mean(n1, mean1, n2, mean2), M1 + M2 + self._between(n1, n2, mean2 - mean1)
 
@@ -57,7 +57,7 @@ class Right:
         return delta * delta * (n1 * n2 / (n1 + n2))
 
     def chan(self, x: Any, pieces: int = 8) -> Any:
-        """The pieces, combined from left to right."""
+        """Combine the pieces from left to right."""
         whole: Any = None
         for piece in self._pieces(x, pieces):
             part = self._part(piece)
@@ -73,7 +73,7 @@ class Right:
         return len(piece), mean, np.square(piece - mean).sum(axis=0)
 
     def shifted(self, x: Any) -> Any:
-        """k, d and var."""
+        """Return k, d and var."""
         k = self._k(x)
         t = x - k
         d = t.mean(axis=0)
@@ -86,7 +86,7 @@ class Right:
         return square - np.square(d)
 
     def moments(self, nest: Any, x: Any, centered: bool) -> Any:
-        """k, d and var of each row of a nest."""
+        """Return k, d and var of each row of a nest."""
         x4 = four(nest, x)
         if not self._is_centered(centered):
             zero = np.zeros(nest.rows)

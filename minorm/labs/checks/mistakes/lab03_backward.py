@@ -17,7 +17,7 @@ class Right:
     """The functions of the lab. Tasks 3.1 and 3.4 are cut into steps, so that a mistake changes one step."""
 
     def graph(self, x: Any, g: Any, axes: Axes, eps: float = 1e-5) -> Any:
-        """Dx for the gradient g of xhat, from the end of the graph to its beginning."""
+        """Return dx for the gradient g of xhat, step by step from the end of the graph to its beginning."""
         m = self._m(x, axes)
         c = x - x.mean(axis=axes, keepdims=True)
         rstd = self._rstd(c, axes, eps)
@@ -51,7 +51,7 @@ class Right:
         return dc - dc.sum(axis=axes, keepdims=True) / m
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
-        """rstd * (g - mean(g) - xhat * mean(g * xhat))."""
+        """Compute rstd * (g - mean(g) - xhat * mean(g * xhat))."""
         mean_g = g.mean(axis=axes, keepdims=True)
         mean_gx = (g * xhat).mean(axis=axes, keepdims=True)
         return self._formula(rstd, g, mean_g, xhat, mean_gx)
@@ -60,11 +60,11 @@ class Right:
         return rstd * (g - mean_g - xhat * mean_gx)
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
-        """Ds and db."""
+        """Return ds and db."""
         return (dy * xhat).sum(axis=axes), dy.sum(axis=axes)
 
     def backward(self, nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-        """Dx, ds and db over the four loops of a nest."""
+        """Return dx, ds and db over the four loops of a nest."""
         x4, dy4 = four(nest, x), four(nest, dy)
         rstd = kept(nest, stats.rstd)
         xhat = self._xhat(nest, x4, stats, rstd)

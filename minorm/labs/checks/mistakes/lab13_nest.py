@@ -20,7 +20,7 @@ class Right:
     # Task 13.1
 
     def steps(self, shape: Ints, strides: Ints, itemsize: int) -> Loops:
-        """Axis, count and step."""
+        """Return axis, count and step of each loop."""
         pairs = [(axis, count, self._step(strides[axis], itemsize)) for axis, count in enumerate(shape)]
         found = self._sorted([axis for axis in pairs if self._is_loop(axis[1])])
         self._require_one_block(found, self._step(itemsize, itemsize))
@@ -48,7 +48,7 @@ class Right:
     # Task 13.2
 
     def plan(self, shape: Ints, strides: Ints, itemsize: int, reduced: Ints, varies: Ints) -> tuple[Loops, Loops]:
-        """Loops that are kept and loops that are reduced."""
+        """Return the kept loops and the reduced loops."""
         axes = self.steps(shape, strides, itemsize)
         steps = self._param_steps(axes, varies)
         both: tuple[Loops, Loops] = ([], [])
@@ -83,7 +83,7 @@ class Right:
         return found
 
     def run(self, flat: Any, keep: Loops, reduce: Loops, scale: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-        """Y, mean and var."""
+        """Return y, mean and var."""
         data = np.add.outer(self._places(keep, 1), self._places(reduce, 1))
         param = self._params(keep, reduce)
         x = flat[data]
@@ -111,13 +111,13 @@ class Right:
     # Task 13.4
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
-        """The kernel for the loop with step 1."""
+        """Name the kernel for the loop with step 1."""
         if any(data == 1 for _, data, _ in keep):
             return "columns"
         return "rows with parameters" if any(data == 1 and param for _, data, param in reduce) else "rows"
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
-        """The lines of 64 bytes that one row touches."""
+        """Count the lines of 64 bytes that one row touches."""
         return len(set((self._places(reduce, 1) * itemsize // LINE).tolist()))
 
 

@@ -15,7 +15,7 @@ class Right:
     def batch_norm(
         self, x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
     ) -> Any:
-        """y with the batch's statistics, and the new running statistics."""
+        """Normalize with the batch's statistics; return y and the new running statistics."""
         wide, axes = self._wide(x), self._axes(x)
         mean, var = wide.mean(axis=axes), wide.var(axis=axes)
         running_mean, running_var = np.asarray(running_mean), np.asarray(running_var)
@@ -27,7 +27,7 @@ class Right:
         return y.astype(x.dtype), new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype)
 
     def group_norm(self, x: Any, s: Any, b: Any, num_groups: int, eps: float = 1e-5) -> Any:
-        """With a scale for each channel or for each group."""
+        """Normalize groups, with a scale for each channel or for each group."""
         groups = self._groups(x, num_groups)
         mean = groups.mean(axis=2, keepdims=True)
         xhat = ((groups - mean) / np.sqrt(self._group_var(groups, mean) + eps)).reshape(x.shape)
@@ -35,14 +35,14 @@ class Right:
         return (xhat * s + b).astype(x.dtype)
 
     def layer_norm(self, x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
-        """Over the axes from `axis` to the last."""
+        """Normalize over the axes from `axis` to the last."""
         wide, axes = self._layer_wide(x), self._layer_axes(x, axis)
         c = wide - wide.mean(axis=axes, keepdims=True)
         s, b = self._layer_parameters(s, b)
         return (c / np.sqrt((c * c).mean(axis=axes, keepdims=True) + eps) * s + b).astype(x.dtype)
 
     def lp_norm(self, x: Any, p: int = 2, axis: int = -1) -> Any:
-        """x / norm, and 0 where the norm is 0."""
+        """Return x / norm, and 0 where the norm is 0."""
         wide, axis = self._lp_wide(x), self._lp_axis(axis)
         norm = self._root(self._powers(wide, p).sum(axis=axis, keepdims=True), p)
         return (wide / self._guarded(norm)).astype(x.dtype)

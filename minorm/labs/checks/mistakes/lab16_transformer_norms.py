@@ -14,13 +14,13 @@ class Right:
     """The functions of the lab, cut into steps, so that a mistake changes one step and the later tasks that use it."""
 
     def layer_norm(self, x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-        """Over the last axis, with a mean and a bias."""
+        """Normalize over the last axis, with a mean and a bias."""
         axis = self._axis()
         c = x - x.mean(axis=axis, keepdims=True)
         return c * self._factor(self._var(c, axis), eps) * s + b
 
     def rms_norm(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
-        """Over the last axis, without either."""
+        """Normalize over the last axis, without mean and bias."""
         x = self._centered(x)
         return x * self._factor(np.mean(x * x, axis=self._axis(), keepdims=True), eps) * s
 
@@ -37,12 +37,12 @@ class Right:
         return 1 / np.sqrt(var + eps)
 
     def post_norm(self, x: Any, w: Any) -> Any:
-        """Norms behind the sums."""
+        """Compute a block with norms after the sums."""
         h = self.layer_norm(x + right.attention(x, w), w["s1"], w["b1"])
         return self.layer_norm(h + right.mlp(h, w), *self._second(w))
 
     def pre_norm(self, x: Any, w: Any) -> Any:
-        """Norms inside the branches."""
+        """Compute a block with norms inside the branches."""
         h = x + right.attention(self.layer_norm(x, w["s1"], w["b1"]), w)
         return h + right.mlp(self.layer_norm(h, *self._second(w)), w)
 
@@ -50,7 +50,7 @@ class Right:
         return w["s2"], w["b2"]
 
     def qk_logits(self, q: Any, k: Any, heads: int, s_q: Any, s_k: Any, eps: float = 1e-6) -> Any:
-        """Products of normalized heads."""
+        """Multiply normalized queries and keys."""
         q, k = self._normalized(q, heads, s_q, eps), self._normalized(k, heads, s_k, eps)
         return np.matmul(q, np.moveaxis(k, -1, -2)) / self._divisor(len(s_q), heads)
 
@@ -61,19 +61,19 @@ class Right:
         return float(np.sqrt(size))
 
     def logit_bound(self, s_q: Any, s_k: Any) -> Any:
-        """sqrt(D) max |s_q s_k|."""
+        """Compute sqrt(D) max |s_q s_k|."""
         return right.logit_bound(s_q, s_k)
 
     def scale_then_cast(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
-        """One rounding."""
+        """Scale, then cast: one rounding."""
         return self.rms_norm(x.astype(np.float32), s.astype(np.float32), eps).astype(x.dtype)
 
     def cast_then_scale(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
-        """Two roundings."""
+        """Cast, then scale: two roundings."""
         return self.rms_norm(x.astype(np.float32), np.float32(1), eps).astype(x.dtype) * s
 
     def convention(self, x: Any, s: Any, y: Any, eps: float = 1e-6) -> str:
-        """From the shares of elements whose bits differ."""
+        """Name the convention by the share of elements whose bits differ."""
         scaled = float(np.mean(self.scale_then_cast(x, s, eps) != y))
         cast = float(np.mean(self.cast_then_scale(x, s, eps) != y))
         return self._named(scaled <= self._allowed(), cast <= self._allowed())
@@ -87,7 +87,7 @@ class Right:
         return "scale, then cast" if scaled else ("cast, then scale" if cast else "neither")
 
     def masked_batch_norm(self, x: Any, mask: Any, eps: float = 1e-5) -> Any:
-        """With the statistics of the real tokens."""
+        """Normalize with the statistics of the real tokens."""
         mean = self._only(x, mask).sum(axis=(0, 1)) / self._n(mask)
         c = x - mean
         var = self._only(self._squares(c, mask), mask).sum(axis=(0, 1)) / self._n(mask)
@@ -106,7 +106,7 @@ class Right:
         return self._only(y, mask)
 
     def pooled_layer_norm(self, x: Any, mask: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-        """LayerNorm of the means over real tokens."""
+        """Apply LayerNorm to each sentence's mean over its real tokens."""
         return self.layer_norm(self._only(x, mask).sum(axis=1) / self._lengths(mask)[:, None], s, b, eps)
 
     def _lengths(self, mask: Any) -> Any:

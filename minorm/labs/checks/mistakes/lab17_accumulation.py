@@ -15,7 +15,7 @@ class Right:
     """The functions of the lab, cut into steps, so that a mistake changes one step."""
 
     def merge_gradients(self, gradients: Any, sizes: Any) -> Any:
-        """The mean of the gradients, each with the weight of its samples."""
+        """Return the mean of the gradients, weighted by the sizes of the micro-batches."""
         weights = self._weights(np.array(sizes, float))
         return {name: np.tensordot(weights, [g[name] for g in gradients], 1) for name in gradients[0]}
 
@@ -31,15 +31,15 @@ class Right:
         return np.array([momentum * (1 - momentum) ** later for later in reversed(range(k))])
 
     def per_update(self, momentum: float, k: int) -> Any:
-        """The root of what is kept."""
+        """Return the momentum of one update, from the k-th root of the kept share."""
         return 1 - (1 - momentum) ** (1 / k)
 
     def statistics(self, h: Any) -> Any:
-        """n, mean and population variance."""
+        """Return n, mean and population variance."""
         return len(h), h.mean(axis=0), h.var(axis=0)
 
     def merged(self, a: Total, b: Total) -> Any:
-        """Chan's formula, with sums of squares."""
+        """Merge two micro-batches by Chan's formula."""
         n = a[0] + b[0]
         mean = self._mean(a, b)
         return n, mean, self._within(a, b) + self._between(a, b, b[1] - a[1])
@@ -54,7 +54,7 @@ class Right:
         return a[0] * b[0] * (delta / (a[0] + b[0])) ** 2
 
     def running_update(self, running_mean: Any, running_var: Any, total: Total, momentum: float = 0.1) -> Any:
-        """One update with the unbiased variance."""
+        """Update the running statistics once, with the unbiased variance."""
         _, mean, var = total
         share = self._share(momentum)
         unbiased = var * self._correction(total[0])
@@ -67,7 +67,7 @@ class Right:
         return n / (n - 1)
 
     def second_pass(self, x: Any, t: Any, w: Any, s: Any, b: Any, total: Total, eps: float = 1e-5) -> Any:
-        """Five sums."""
+        """Return the five sums of one micro-batch."""
         h = x @ w
         mean, var = self._used(h, total)
         xhat = (h - mean) * self._rstd(var, eps)
@@ -88,7 +88,7 @@ class Right:
         return dy
 
     def gradients(self, sums: Any, s: Any, total: Total, eps: float = 1e-5) -> Any:
-        """From the sums."""
+        """Return the gradients from the sums."""
         dw = sums["xdy"] - self._coupling(sums, total[0])
         return {"w": self._scaled(dw, s) * self._rstd(total[2], eps), "s": sums["ds"], "b": sums["db"]}
 
@@ -105,14 +105,14 @@ class Right:
         return dw * s
 
     def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
-        """Each ghost by itself."""
+        """Normalize each ghost with its own statistics."""
         return np.concatenate([(g - g.mean(axis=0)) * self._rstd(g.var(axis=0), eps) for g in self._cut(x, size)])
 
     def _cut(self, x: Any, size: int) -> list[Any]:
         return [x[i : i + size] for i in range(0, len(x), size)]
 
     def within_and_between(self, x: Any, size: int) -> Any:
-        """Weighted means of the variances and of the squared distances of the means."""
+        """Return the weighted means of the variances and of the squared distances between means."""
         ghosts = self._cut(x, size)
         share = self._ghost_shares(np.array([len(ghost) for ghost in ghosts], float))
         within = np.tensordot(share, [ghost.var(axis=0) for ghost in ghosts], 1)

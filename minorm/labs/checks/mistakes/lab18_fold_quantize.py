@@ -16,61 +16,61 @@ class Right:
     """The functions of the lab, cut into steps, so that a mistake changes one step."""
 
     def fold(self, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> tuple[Any, Any]:
-        """a W and a (c - mean) + b."""
+        """Return a W and a (c - mean) + b."""
         a = self._slope(s, var, eps)
         bias = self._folded_bias(a, np.zeros_like(mean) if c is None else c, mean, b)
         return self._folded_weights(W, a).astype(W.dtype), bias.astype(W.dtype)
 
     def folded_linear(self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
-        """The output with one product."""
+        """Return the output of the folded layer."""
         weight, bias = self.fold(W, c, *self._statistics(x @ W.T + c, mean, var), eps, s, b)
         return x @ weight.T + bias
 
     def rounding_bound(
         self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float = 2.0**-24
     ) -> Any:
-        """2 gamma(n + 7) (|a| (|x| |W| + |c| + |mean|) + |b|)."""
+        """Compute 2 gamma(n + 7) (|a| (|x| |W| + |c| + |mean|) + |b|)."""
         k = self._roundings(x.shape[1])
         a = np.abs(s) / np.sqrt(var + eps)
         return self._ways() * k * u / (1 - k * u) * (a * self._terms(x, W, c, mean) + np.abs(b))
 
     def training_line(self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
-        """slope and offset."""
+        """Return slope and offset."""
         z = x @ W.T + c
         slope = self._line_slope(self._batch_var(z), var, eps)
         return slope, b + s * (z.mean(axis=0) - mean) / np.sqrt(var + eps) - self._carried(slope, b)
 
     def scale_and_zero(self, low: float, high: float) -> tuple[float, int]:
-        """Of the affine form."""
+        """Return scale and zero point."""
         low, high = self._with_zero(low, high)
         scale = (high - low) / self._steps() or 1.0
         return scale, int(np.clip(self._zero(low, scale), -128, 127))
 
     def quantize(self, x: Any, scale: Any, zero: int = 0, least: int = -128) -> Any:
-        """q."""
+        """Return q."""
         return self._clipped(self._round(x / scale) + zero, least)
 
     def dequantize(self, q: Any, scale: Any, zero: int = 0) -> Any:
-        """(q - zero) scale."""
+        """Compute (q - zero) scale."""
         return self._back(q.astype(np.float64), scale, zero)
 
     def weight_scales(self, W: Any, axis: Axis = 0) -> Any:
-        """max |W| / 127."""
+        """Compute max |W| / 127."""
         axis = self._axis(axis, W)
         others = None if axis is None else tuple(i for i in range(W.ndim) if i != axis % W.ndim)
         largest = self._largest(W, others, axis is not None)
         return np.where(largest == 0, 1.0, largest / self._most())
 
     def quantization_bound(self, x: Any, W: Any, x_scale: float, W_scale: Any) -> Any:
-        """Half a step of the weights for each |x|, half a step of x for each |W^|."""
+        """Add half a step of the weights for each |x|, and half a step of x for each |W^|."""
         return self._of_weights(x, W_scale) + self._of_x(W, x_scale, W_scale)
 
     def gain(self, W: Any) -> Any:
-        """max of s^2 / mean of s^2."""
+        """Compute max of s^2 / mean of s^2."""
         return self.weight_scales(W, None) ** 2 / np.mean(self.weight_scales(W, 0) ** 2)
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
-        """Integers that change from batch to batch."""
+        """Count the integers that change from batch to batch."""
         integers = []
         for a in slopes:
             folded = self._folded_weights(W, a)

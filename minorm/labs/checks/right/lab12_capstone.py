@@ -16,12 +16,12 @@ from minorm.tensor.creation import tensor
 
 
 def forward(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
-    """The reference's."""
+    """Run the reference's forward."""
     return norm.forward(nest, x, s, b, equation)
 
 
 def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-    """The reference's."""
+    """Run the reference's backward."""
     return norm.backward(nest, dy, x, stats, s, equation, needs)
 
 

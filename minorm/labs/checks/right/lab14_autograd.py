@@ -16,14 +16,14 @@ def unbroadcast(dy: Any, shape: tuple[int, ...]) -> Any:
 
 
 def sub(a: Any, b: Any) -> Any:
-    """The difference."""
+    """Subtract two Vars."""
     return type(a)(
         a.value - b.value, (a, b), lambda dy: (sum_to(dy, a.value.shape), sum_to(np.negative(dy), b.value.shape))
     )
 
 
 def mul(a: Any, b: Any) -> Any:
-    """The product."""
+    """Multiply two Vars."""
     return type(a)(
         a.value * b.value,
         (a, b),
@@ -32,17 +32,17 @@ def mul(a: Any, b: Any) -> Any:
 
 
 def power(a: Any, p: float) -> Any:
-    """A power."""
+    """Raise a Var to a power."""
     return type(a)(a.value**p, (a,), lambda dy: (p * dy * a.value ** (p - 1),))
 
 
 def sum_over(a: Any, axes: tuple[int, ...]) -> Any:
-    """A sum."""
+    """Sum a Var over these axes."""
     return type(a)(np.sum(a.value, axis=tuple(axes), keepdims=True), (a,), lambda dy: (dy + np.zeros(a.value.shape),))
 
 
 def mean_over(a: Any, axes: tuple[int, ...]) -> Any:
-    """A mean."""
+    """Average a Var over these axes."""
     mean = np.mean(a.value, axis=tuple(axes), keepdims=True)
     return type(a)(mean, (a,), lambda dy: ((dy + np.zeros(a.value.shape)) * mean.size / a.value.size,))
 

@@ -8,13 +8,13 @@ import numpy as np
 
 
 def layer_norm(x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-    """(x - mean) / sqrt(var + eps) * s + b over the last axis."""
+    """Compute (x - mean) / sqrt(var + eps) * s + b over the last axis."""
     c = x - x.mean(axis=-1, keepdims=True)
     return c * ((c * c).mean(axis=-1, keepdims=True) + eps) ** -0.5 * s + b
 
 
 def rms_norm(x: Any, s: Any, eps: float = 1e-6) -> Any:
-    """x / sqrt(mean(x^2) + eps) * s over the last axis, in the type of x."""
+    """Compute x / sqrt(mean(x^2) + eps) * s over the last axis, in the type of x."""
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * s
 
 
@@ -43,18 +43,18 @@ def pre_norm(x: Any, w: Any) -> Any:
 
 
 def heads_of(x: Any, heads: int) -> Any:
-    """(N, T, heads * D) -> (N, heads, T, D)."""
+    """Reshape (N, T, heads * D) to (N, heads, T, D)."""
     return np.moveaxis(x.reshape(*x.shape[:2], heads, -1), 2, 1)
 
 
 def qk_logits(q: Any, k: Any, heads: int, s_q: Any, s_k: Any, eps: float = 1e-6) -> Any:
-    """The products of normalized heads / sqrt(D)."""
+    """Return the products of normalized heads / sqrt(D)."""
     q, k = rms_norm(heads_of(q, heads), s_q, eps), rms_norm(heads_of(k, heads), s_k, eps)
     return np.einsum("nhid,nhjd->nhij", q, k) / np.sqrt(len(s_q))
 
 
 def logit_bound(s_q: Any, s_k: Any) -> Any:
-    """sqrt(D) max |s_q s_k|."""
+    """Compute sqrt(D) max |s_q s_k|."""
     return np.sqrt(len(s_q)) * np.abs(s_q * s_k).max()
 
 
@@ -76,6 +76,6 @@ def masked_batch_norm(x: Any, mask: Any, eps: float = 1e-5) -> Any:
 
 
 def pooled_layer_norm(x: Any, mask: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-    """LayerNorm of each sentence's mean over its real tokens."""
+    """Apply LayerNorm to each sentence's mean over its real tokens."""
     means = [sentence[real].mean(axis=0) for sentence, real in zip(x, mask, strict=True)]
     return layer_norm(np.stack(means), s, b, eps)
