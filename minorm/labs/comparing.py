@@ -25,7 +25,7 @@ class Wrong(AssertionError):
 
 
 def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 1e-12, dtype: Any = None) -> None:
-    """Wrong unless |got - expected| <= atol + rtol |expected| everywhere, shapes are equal, and the type is `dtype`."""
+    """Raise Wrong unless |got - expected| <= atol + rtol |expected|, shapes are equal, and the type is `dtype`."""
     expected = np.asarray(expected)
     found = numbers(got, what, f"numbers of shape {expected.shape}")
     if found.shape != expected.shape:
@@ -47,7 +47,7 @@ def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 
 
 
 def equal(got: Any, expected: Any, what: str) -> None:
-    """Wrong unless both are the same; arrays element by element, lists and tuples as one."""
+    """Raise Wrong unless both are the same; arrays element by element, lists and tuples as one."""
     if isinstance(expected, np.ndarray):
         found = numbers(got, what, f"an array of shape {expected.shape}")
         if found.shape != expected.shape:
@@ -62,14 +62,14 @@ def equal(got: Any, expected: Any, what: str) -> None:
 
 
 def at_most(got: Any, bound: float, what: str, unit: str = "") -> None:
-    """Wrong unless the number is at most `bound`; NaN is wrong."""
+    """Raise Wrong unless the number is at most `bound`; NaN is wrong."""
     value = float(numbers(got, what, "a number"))
     if not value <= bound:
         raise Wrong(what, f"at most {bound:.3g}{unit}", f"{value:.3g}{unit}")
 
 
 def true(fact: Any, what: str, expected: str, got: str) -> None:
-    """Wrong unless the fact holds, for checks that the other comparisons cannot make."""
+    """Raise Wrong unless the fact holds, for checks that the other comparisons cannot make."""
     if not fact:
         raise Wrong(what, expected, got)
 

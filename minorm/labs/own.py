@@ -101,7 +101,7 @@ def _imported(folder: Path, place: str) -> ModuleType:
 
 
 def _where(error: Exception, folder: Path) -> str:
-    """`checks.py, line 7: `, the last line of the folder's that an error came through."""
+    """Return `checks.py, line 7: `, the last line in this folder that an error came through."""
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}, "  # it names its line
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]

@@ -26,7 +26,7 @@ def _run(layer: str, x: Any, backend: Any) -> Any:
 def check_moments(
     student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float, bound: float
 ) -> None:
-    """Wrong unless the layer, computed with student.moments in float32, is within `bound` of ours in float64."""
+    """Raise Wrong unless a layer with student.moments in float32 is within `bound` of ours in float64."""
     x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
     expected = _run(layer, x.astype(np.float64), None)
     what = f"y of {layer} with your moments, x of shape {shape}"

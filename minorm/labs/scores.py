@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def detail(self) -> list[str]:
-        """Lines with the expected and the actual answer, and remarks."""
+        """The lines with the expected and the actual answer, and remarks."""
         lines = []
         if self.status != "passed":
             label = "got       " if self.expected else ""

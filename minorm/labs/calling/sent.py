@@ -24,7 +24,7 @@ class Sent:
         self._function, self._options = function, options
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call it here."""
+        """Call the function here."""
         return self._function(*args, **{**self._options(), **options})
 
     @property
@@ -46,6 +46,6 @@ class Told:
         self._function, self._used = names[name], used
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call it."""
+        """Call the function and tell the judge."""
         self._used()
         return self._function(*args, **options)

@@ -62,7 +62,7 @@ def imports(text: str) -> list[str]:
 
 
 def describe(error: BaseException) -> str:
-    """`ValueError: what it says`, in one short line."""
+    """Return `ValueError: its message`, in one short line."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  an exception class of the student's
@@ -71,7 +71,7 @@ def describe(error: BaseException) -> str:
 
 
 def place(file: str, line: int) -> str:
-    """`cell 3, line 7` or `line 40` of a file that was loaded."""
+    """Return `cell 3, line 7` or `line 40` of a loaded file."""
     return cells.place(_CELLS.get(file, []), line, file)
 
 

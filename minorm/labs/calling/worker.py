@@ -282,7 +282,7 @@ def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
 
 
 def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
-    """`cell 3, line 7: AssertionError, in: assert y[0] == 3`, the last line of the student's that the test reached."""
+    """Return `cell 3, line 7: AssertionError, in: ...`."""
     file = getattr(getattr(test, "__code__", None), "co_filename", "")
     line, said = submission.line_of(error, file), submission.describe(error)
     if line is None:

@@ -55,7 +55,7 @@ def through(x: Any, g: Any, eps: float, axes: tuple[int, ...], paths: Sequence[s
 
 
 def xhat_of(x: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """(x - mean) * rstd, with only the real part of x in each path that is not open."""
+    """Compute (x - mean) * rstd, with only the real part of x in each path that is not open."""
     real = x.real
     mean = (x if "mean" in paths else real).mean(axis=axes, keepdims=True)
     moved = x if "variance" in paths else real

@@ -26,7 +26,7 @@ SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
 
 
 def _rows(x: Any) -> Any:
-    """(C, m)."""
+    """Reshape x to (C, m)."""
     return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
 
 

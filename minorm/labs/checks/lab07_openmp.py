@@ -203,7 +203,7 @@ def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
 
 
 def _shares(student: Any, rng: np.random.Generator, function: str) -> None:
-    """Wrong unless as many threads as asked for read x at the same time, about the same amount each."""
+    """Raise Wrong unless as many threads as asked for read x at the same time, about the same amount each."""
     threads = int(rng.choice([count for count in range(3, 8) if count != config.get_num_threads()]))
     x = rng.uniform(0.5, 1.5, 12 * threads * CHUNK + int(rng.integers(1, CHUNK))).astype(np.float32)
     expected = (x.mean(dtype=np.float64), x.var(dtype=np.float64)) if function != "parallel_sum" else x.sum(dtype=float)

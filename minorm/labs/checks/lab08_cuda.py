@@ -50,7 +50,7 @@ DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DO
 
 
 def _text(student: Any, piece: str) -> str:
-    """Return a piece of the student's text; Wrong unless it keeps to CUDA: the fibers' own counters are C++ too."""
+    """Return a piece of the student's text; raise Wrong unless it is plain CUDA: the fibers' counters are C++ too."""
     text = getattr(student, piece)()
     true(isinstance(text, str), piece, "text", type(text).__name__)
     text = str(text)
@@ -62,7 +62,7 @@ def _text(student: Any, piece: str) -> str:
 
 
 def _most(counts: Any, bound: int, what: str, of: str, why: str) -> None:
-    """Wrong if a thread has done more of something than the bound; counts: blocks x threads."""
+    """Raise Wrong if a thread has done more of something than the bound; counts: blocks x threads."""
     counts = np.asarray(counts)
     block, thread = (int(place) for place in np.unravel_index(np.argmax(counts), counts.shape))
     most, total = int(counts[block, thread]), int(counts[block].sum())
@@ -241,7 +241,7 @@ def tree_work(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("8.2", "few roundings", seconds=SECONDS)
 def tree_exact(student: Any, rng: np.random.Generator) -> None:
-    """One by one behind 2^24, ones are lost; a tree loses one, or a few where a step adds more than two numbers."""
+    """Add 1023 ones to 2^24: one by one, all are lost; a tree loses one, or a few if a step adds more than two."""
     x = np.ones((1, 1024), np.float32)
     x[0, 0] = 1 << 24
     ((y, _, _),) = _block_sums(student, "tree_cu", "each", x)
@@ -332,7 +332,7 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rows_shared(work: Any, race: Any, m: int, threads: int) -> None:
-    """Wrong unless all threads of each block read about the same of its row, and add up by block_sum."""
+    """Raise Wrong unless all threads of a block read about the same of its row, and add up by block_sum."""
     what, turns = f"moments of rows of {m}, {threads} threads", -(-m // threads)
     _most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
     _most(work["shared_reads"], 24, what, "reads of shared memory", ", for block_sum")

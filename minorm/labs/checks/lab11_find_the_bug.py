@@ -281,7 +281,7 @@ def _case(cases: Any, name: str, what: str, operator: str) -> Any:
 
 
 def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: list[str], what: str) -> None:
-    """Wrong unless the oracle is wrong on the case and one of the others is right."""
+    """Raise Wrong unless the oracle is wrong on the case and one of the others is right."""
     off, words = _answer(oracle, case)
     true(off > bound, what, f"an answer more than {bound:g} from the formula", words)
     for name in others:

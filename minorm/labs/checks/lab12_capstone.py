@@ -220,7 +220,7 @@ def _answers(model: Any, images: Any, what: str) -> Any:
 
 
 def _floor(data: Any, kind: str, what: str) -> None:
-    """Wrong unless the model in this file classifies enough of the test digits correctly."""
+    """Raise Wrong unless the model in this file classifies enough of the test digits correctly."""
     _, _, images, labels = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         answers = _answers(_load(data, folder, what), beside.images_of(kind, images), what)

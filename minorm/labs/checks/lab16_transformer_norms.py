@@ -122,7 +122,7 @@ def bound(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(got: Any, x: Any, s: Any, eps: float, cast_first: bool, what: str) -> None:
-    """Wrong unless the bits are those of the convention, with xhat off by a few units of float32 at most."""
+    """Raise Wrong unless the bits are those of the convention, with xhat off by a few units of float32 at most."""
     found = numbers(got, what, f"numbers of shape {x.shape}")
     true(found.shape == x.shape, what, f"shape {x.shape}", f"shape {found.shape}")
     true(found.dtype == x.dtype, what, f"numbers of type {x.dtype}", str(found.dtype))

@@ -54,7 +54,7 @@ def _derivatives(x: Any, t: Any, parameters: Sequence[Any], eps: float, axis: in
 
 
 def _problem(rng: np.random.Generator, n: int, d: int, c: int, offset: float = 0.0) -> tuple[Any, ...]:
-    """x, t, w, s, b."""
+    """Draw x, t, w, s and b."""
     x = rng.standard_normal((n, d)) + rng.standard_normal(d) + offset
     return x, rng.standard_normal((n, c)), rng.standard_normal((d, c)), rng.uniform(0.5, 2, c), rng.standard_normal(c)
 

@@ -115,7 +115,7 @@ def folds_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rounding(x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float) -> Any:
-    """2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|), as sums over n."""
+    """Compute 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|), as sums over n."""
     k = W.shape[1] + 7
     terms = np.einsum("in,cn->ic", np.abs(x), np.abs(W)) + (np.abs(c) + np.abs(mean))
     return 2 * k * u / (1 - k * u) * (terms * np.abs(s / np.sqrt(var + eps)) + np.abs(b))

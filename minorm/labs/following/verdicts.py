@@ -19,7 +19,7 @@ WORK = 300  # numbers computed for each number given: a gradient takes a few doz
 
 
 def same_answer(followed: Any, plain: Any, what: str) -> None:
-    """Wrong if the function computes other numbers when it is followed."""
+    """Raise Wrong if the function computes other numbers when it is followed."""
     for one, other in zip(_flat(followed), _flat(plain), strict=True):
         first, second = np.asarray(one), np.asarray(other)
         if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
@@ -34,7 +34,7 @@ def _flat(answer: Any) -> list[Any]:
 
 
 def no_variance(follow: Follower, what: str) -> None:
-    """Wrong if one of NumPy's own variances ran."""
+    """Raise Wrong if one of NumPy's own variances ran."""
     for event in follow.events:
         if event.name.removeprefix("np.").removeprefix(".") in VARIANCES:
             called = event.name if event.name.startswith("np.") else f"x{event.name}"
@@ -42,7 +42,7 @@ def no_variance(follow: Follower, what: str) -> None:
 
 
 def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") -> None:
-    """Wrong unless all results computed from the data have these types; truth values are allowed."""
+    """Raise Wrong unless all results computed from the data have these types; truth values are allowed."""
     names = list(allowed)
     for event in follow.events:
         seen = [name for name in event.types if name not in (*names, "bool")]
@@ -51,7 +51,7 @@ def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") ->
 
 
 def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
-    """Wrong if a difference of more than `rows` numbers is in the wide type; sums may be."""
+    """Raise Wrong if a difference of more than `rows` numbers is in the wide type; sums may be."""
     for event in follow.events:
         if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
             size = max(np.size(value.value) for value in event.outputs)
@@ -60,7 +60,7 @@ def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: st
 
 
 def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
-    """Wrong unless y is computed in the wide type and rounded once: no rounded number is an input again."""
+    """Raise Wrong unless y is computed in the wide type and rounded only once, at the end."""
     rounded: dict[int, str] = {}
     for event in follow.leading_to(follow.answers[:1]):
         floats = [name for name in event.types if name not in ("bool", "int32", "int64")]
@@ -85,7 +85,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
 
 
 def work(follow: Follower, given: int, what: str) -> None:
-    """Wrong if it computed far more numbers than a backward pass does, as finite differences need."""
+    """Raise Wrong if it computed far more numbers than a backward pass does, as finite differences need."""
     done = sum(
         max(np.size(value.value) for value in (*event.inputs, *event.outputs))
         for event in follow.events
@@ -100,14 +100,14 @@ def work(follow: Follower, given: int, what: str) -> None:
 
 
 def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) -> None:
-    """Wrong if an operation reads rows of two blocks; blocks end before the rows `ends`."""
+    """Raise Wrong if an operation reads rows of two blocks; blocks end before the rows `ends`."""
     for event, (first, last), _ in _reads(follow):
         if np.searchsorted(ends, first, "right") != np.searchsorted(ends, last, "right"):
             raise Wrong(what, called, f"{event.name} read values {first} to {last} of x at once")
 
 
 def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
-    """Wrong unless values are read one after the other, never again, and little is kept of earlier ones."""
+    """Raise Wrong unless values are read one after the other, only once, and little is kept of earlier ones."""
     blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
     at = np.full(columns, -1)
     turns = []
@@ -147,7 +147,7 @@ def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, in
 
 
 def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol: float = 1e-4) -> None:
-    """Wrong unless, at each place, a number of one of these arrays, with either sign, is a result behind the answer."""
+    """Raise Wrong unless some operation gave, at each place, the number of one of these arrays, up to its sign."""
     seen = [event.numbers for event in follow.leading_to() if event.kind in ("computed", "moved")]
     numbers = np.sort(np.abs(np.concatenate([np.zeros(0), *seen])))
     numbers = numbers[np.isfinite(numbers)]

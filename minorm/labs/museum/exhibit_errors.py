@@ -34,7 +34,7 @@ def off(letter: str, case: Mapping[str, Any]) -> float:
 
 
 def distance(got: Any, right: Any) -> float:
-    """max |got - right| / max(1, max |right|) of one array, or the largest of several."""
+    """Compute max |got - right| / max(1, max |right|) of one array, or the largest of several."""
     ours, theirs = (value if isinstance(value, tuple) else (value,) for value in (got, right))
     return max(map(_apart, ours, theirs)) if len(ours) == len(theirs) else float("inf")
 

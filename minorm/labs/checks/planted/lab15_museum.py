@@ -14,7 +14,7 @@ Function = Callable[..., Any]
 
 
 def _rows(x: Any) -> Any:
-    """(C, m)."""
+    """Reshape x to (C, m)."""
     return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
 
 
@@ -25,7 +25,7 @@ def _along(v: Any, x: Any) -> Any:
 def batch_norm(
     x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
 ) -> Any:
-    """y in the type of x; the new running statistics in theirs."""
+    """Return y in the type of x, and the new running statistics in their types."""
     return _batch_norm()(x, s, b, running_mean, running_var, momentum, eps)
 
 
@@ -40,7 +40,7 @@ def layer_norm(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any
 
 
 def lp_norm(x: Any, p: int = 2, axis: int = -1) -> Any:
-    """x / norm, and 0 where the norm is 0."""
+    """Return x / norm, and 0 where the norm is 0."""
     return _lp_norm()(x, p, axis)
 
 
@@ -82,7 +82,7 @@ def _batch_norm(
 def _stored(
     x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
 ) -> Any:
-    """Train, but normalize with the stored statistics."""
+    """Normalize with the stored statistics in training."""
     _, mean, var = batch_norm(x, s, b, running_mean, running_var, momentum, eps)
     y = (x - _along(running_mean, x)) / np.sqrt(_along(running_var, x) + eps) * _along(s, x) + _along(b, x)
     return y.astype(x.dtype), mean, var
