@@ -215,7 +215,7 @@ class Remote(Student):
                 raise
             words = str(failure)
             if failure.status == "too slow":
-                words = f"{self._running} did not end within {limit:g} s; is there a loop without an end?"
+                words = f"{self._running} did not end within {limit:g} s; is there an endless loop?"
             elif failure.status == "died":
                 words = f"while the file's cells ran, {words}"
             self._unloadable = Failure(failure.status, words)

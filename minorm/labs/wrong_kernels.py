@@ -64,7 +64,7 @@ def _gpu(tree: str = TREE, *changes: tuple[str, str]) -> dict[str, Any]:
         if threads not in (32, 64, 128, 256, 512):
             raise ValueError(f"moments: threads={threads!r}; expected 32, 64, 128, 256 or 512")
         if len(x) * threads > MOST_WORK or x.size > 1 << 20:
-            raise ValueError(f"moments: {len(x)} rows with {threads} threads each; so much takes too long here")
+            raise ValueError(f"moments: {len(x)} rows with {threads} threads each; this would take too long here")
         mean, var = np.zeros((2, len(x)), np.float32)
         Program(text).launch("moments", len(x), threads, x, mean, var, x.shape[1], seed=int(seed) % (1 << 31))
         return mean, var

@@ -164,7 +164,7 @@ def overflow(student: Any, rng: np.random.Generator) -> None:
     _root(student, rng, np.float32, (1e20, 1e30, 5e37, 1e-20, 1e-30))
 
 
-@LAB.check("6.3", "float64, zeros and rows of their own", points=2)
+@LAB.check("6.3", "float64, zeros, rows of different sizes", points=2)
 def no_wider_type(student: Any, rng: np.random.Generator) -> None:
     _root(student, rng, np.float64, (1e200, 1e-200, 1.0))
     rows = np.array([[0, 0], [3e30, -4e30], [3e-30, 4e-30]], np.float32)

@@ -231,7 +231,7 @@ def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str
         return f"each number read {['once', 'at most 3 times'][passes > 1]}", f"{total / size:.1f} times"
     if loads.max() > 1.6 * loads.sum() / threads:
         busiest = int(np.argmax(loads))
-        got = f"thread {busiest} loaded {loads[busiest]} of {loads.sum()}, with those that others had written"
+        got = f"thread {busiest} loaded {loads[busiest]} of {loads.sum()}, including numbers that others had written"
         return f"about {loads.sum() // threads} numbers for each thread to load", got
     if places.sum() > size / 64:
         return "a few sums written for each chunk", f"{places.sum()} places written, as by a copy"

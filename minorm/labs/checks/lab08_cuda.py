@@ -159,7 +159,7 @@ def _all_needed(student: Any, rng: np.random.Generator, piece: str, threads: int
     for which in range(count):
         changed = any(_missed(student, _numbers(rng, 1, size), piece, which) for size in (threads, 4 * threads))
         what = f"block_sum without its barrier number {which + 1}"
-        true(changed, what, "a wrong result in some order of threads", "the right one: it waits for nothing")
+        true(changed, what, "a wrong result in some order of threads", "the right result, so it is not needed")
 
 
 def _missed(student: Any, x: Any, piece: str, which: int) -> bool:
@@ -202,7 +202,7 @@ def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
     warps, what, x = threads // 32, f"block_sum of {threads} threads", _numbers(rng, 2, threads)
     _, work, _ = _worked(student, "shuffle_cu", x)
     shuffles, levels = np.asarray(work["shuffles"]), 5 + (warps - 1).bit_length()
-    _most(work["shared_reads"], 4, what, "reads of shared memory", ", for shuffles carry the rest")
+    _most(work["shared_reads"], 4, what, "reads of shared memory", ", because shuffles carry the rest")
     writes = int(np.asarray(work["shared_writes"])[0].sum())
     expected = f"{warps} writes into shared memory in a block, one for each warp"
     true(writes <= 2 * warps + 2, what, expected, f"{writes} writes")
@@ -277,7 +277,7 @@ def shuffle_work(student: Any, rng: np.random.Generator) -> None:
         y, _, _ = _worked(student, "shuffle_cu", x, changed_shuffle=which)
         changed = not np.array_equal(np.asarray(y), np.asarray(right))
         what = f"block_sum of 96 threads, where shuffle number {which + 1} gives 1 too much"
-        true(changed, what, "another sum", "the same: what this shuffle gives is not used")
+        true(changed, what, "another sum", "the same result, so the value of this shuffle is not used")
 
 
 @LAB.check("8.4", "any number of warps", points=2, seconds=SECONDS)

@@ -98,7 +98,7 @@ def logits(student: Any, rng: np.random.Generator) -> None:
     _logits(student, rng, 3, 5, 1.0)
 
 
-@LAB.check("16.3", "they stay where they are when weights grow")
+@LAB.check("16.3", "they do not change when weights grow")
 def bounded(student: Any, rng: np.random.Generator) -> None:
     _logits(student, rng, 1, 7, 1000.0)
     q, k = rng.standard_normal((2, 2, 5, 12)) + 3
@@ -134,7 +134,7 @@ def _bits(got: Any, x: Any, s: Any, eps: float, cast_first: bool, what: str) -> 
         y = moved.astype(x.dtype) * s if cast_first else (moved * scale).astype(np.float32).astype(x.dtype)
         good |= y == found
     share = float(np.mean(~good))
-    true(good.all(), f"the bits of {what}", "all as this convention has them", f"{share:.1%} of them others")
+    true(good.all(), f"the bits of {what}", "all bits as in this convention", f"{share:.1%} of them differ")
 
 
 def _both(student: Any, rng: np.random.Generator, kind: str, shape: tuple[int, ...], scale: float) -> None:

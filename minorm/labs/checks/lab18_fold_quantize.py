@@ -69,7 +69,7 @@ def folds_linear(student: Any, rng: np.random.Generator) -> None:
         what = f"fold of W {W.shape}"
         weight = numbers(weight, what, f"weights of shape {W.shape}")
         equal(weight.shape, W.shape, f"the shape of the weights, {what}")
-        close(bias, _normalized(c[None], *norm)[0], f"the bias, {what}: what comes out for x = 0")
+        close(bias, _normalized(c[None], *norm)[0], f"the bias, {what}: the output for x = 0")
         close(x @ weight.T + bias, expected, f"the folded layer's output, {what}", rtol=1e-10, atol=1e-10)
         y = _own(student, "folded_linear", x, W, c, *norm)
         close(y, expected, f"folded_linear, x {x.shape}, W {W.shape}", rtol=1e-10, atol=1e-10)
@@ -216,7 +216,7 @@ def integers(student: Any, rng: np.random.Generator) -> None:
     expected = np.array([-1, 1, 1, 3, 3, 3, 5, 5, 7, 123, 127, -128], np.int8)
     equal(q, expected, f"quantize({x.tolist()}, scale 0.5, zero 3)")
     equal(np.asarray(q).dtype.name, "int8", "the type of q")
-    close(student.dequantize(q, 0.5, 3), (expected.astype(float) - 3) / 2, "dequantize of it", dtype=np.float64)
+    close(student.dequantize(q, 0.5, 3), (expected.astype(float) - 3) / 2, "dequantize of this q", dtype=np.float64)
     equal(student.quantize(x, 0.5, 0, -127)[-1], -127, "quantize(-90, scale 0.5, least -127)")
     for axis, W in (
         (0, rng.standard_normal((3, 4))),
@@ -314,7 +314,7 @@ def quantization_odd(student: Any, rng: np.random.Generator) -> None:
     _quantized(student, x, W * 1e-3, x_scale, W_scale, tight=False)
 
 
-@LAB.check("18.5", "what scales of channels gain", points=2, visible=True)
+@LAB.check("18.5", "the gain of one scale per channel", points=2, visible=True)
 def gains(student: Any, rng: np.random.Generator) -> None:
     for spread in (1.0, 10.0, 300.0):
         W = rng.standard_normal((24, 500)) * np.geomspace(1, spread, 24)[:, None]

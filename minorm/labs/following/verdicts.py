@@ -25,7 +25,7 @@ def same_answer(followed: Any, plain: Any, what: str) -> None:
         if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
             raise Wrong(
                 what, "the same numbers, however the check calls it",
-                "other numbers when the check follows each operation; does the code ask what kind of array it has?",
+                "other numbers when the check follows each operation; does the code check the type of its argument?",
             )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
         newest = at[first : last + 1]
         if (newest > row).any():
             seen = f"{event.name} read value {row} after value {int(newest.max())}"
-            raise Wrong(what, "each value once, for a sensor shows it once", seen)
+            raise Wrong(what, "each value once, because a sensor shows it only once", seen)
         if (newest < row).any():
             turns.append(event.place)
         at[first : last + 1] = row
@@ -153,7 +153,7 @@ def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol
     numbers = numbers[np.isfinite(numbers)]
     for alternatives in zip(*(np.abs(np.ravel(choice)) for choice in choices), strict=True):
         if not any(_among(numbers, number, rtol) for number in alternatives):
-            raise Wrong(what, words, f"no operation on the way to the answer gave {alternatives[0]:.5g}, one of these")
+            raise Wrong(what, words, f"no operation before the answer gave {alternatives[0]:.5g}, which is one of them")
 
 
 def _among(ordered: Any, number: float, rtol: float) -> bool:

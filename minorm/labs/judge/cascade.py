@@ -52,7 +52,7 @@ def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, F
 class _Asking:
     """Asks one student, first with their own functions and then with some of ours.
 
-    lost   tasks that did not come back
+    lost   tasks that did not return
     wrong  tasks with provided functions that fail even with the other tasks' functions right
     """
 
@@ -70,9 +70,9 @@ class _Asking:
         self._called: set[str] = set()
 
     def first(self, item: Item) -> list[Outcome]:
-        """Return the rows with the student's own functions, except those that did not come back."""
+        """Return the rows with the student's own functions, except those that did not return."""
         if item.task in self._lost:
-            silent = _Silent(f"in a check before, task {item.task} did not come back")
+            silent = _Silent(f"task {item.task} did not return in an earlier check")
             return item.run(silent, self._seed)
         rows = self._asked(item, [task for task in self._lost if task in self._provided])
         if any(row.status in LOST for row in rows):

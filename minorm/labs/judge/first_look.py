@@ -68,7 +68,7 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
     if not lines:
         remarks.append("there is no code in it")
     elif lines == _handed_out(lab):
-        remarks.append("it is as it was handed out")
+        remarks.append("it is unchanged since it was handed out")
     number = lab_of(found)
     if number is not None and number != lab.number:
         remarks.append(f"it says that it is lab {number}; this is lab {lab.number}")

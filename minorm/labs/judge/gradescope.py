@@ -29,7 +29,7 @@ PLACE = "${AUTOGRADER:-/autograder}"  # another folder in tests
 
 SETUP = f"""\
 #!/usr/bin/env bash
-# Once: an environment in a place that any user may read, as a student's process runs as a user of its own.
+# Once: an environment in a place that any user may read, as a student's process runs as a separate user.
 set -euo pipefail
 apt-get update
 apt-get install -y PYTHON PYTHON-dev PYTHON-venv gcc g++ # beside the 3.10 that Ubuntu 22.04 has by itself

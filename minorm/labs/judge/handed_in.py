@@ -78,7 +78,7 @@ def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
     if entry.suffix in ENDINGS:
         return Submission(entry.name, (entry,), when=entry.stat().st_mtime)
     if entry.suffix in ARCHIVES:
-        return Submission(entry.name, problem="of archives only .zip is read; unpack it into a folder")
+        return Submission(entry.name, problem="only .zip archives are read; unpack it into a folder")
     return Submission(entry.name, problem="expected a .py file, an .ipynb notebook, a .zip or a folder with one")
 
 
@@ -93,7 +93,7 @@ def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
         if seen > MOST_FILES:
             return Submission(folder.name, problem=f"more than {MOST_FILES} files")
         if len(Path(path).relative_to(folder).parts) > DEEPEST:
-            return Submission(folder.name, problem=f"folders that lie more than {DEEPEST} deep in each other")
+            return Submission(folder.name, problem=f"folders nested more than {DEEPEST} deep")
         for one in (Path(path, name) for name in sorted(names) if not is_hidden(name)):
             regular = stat.S_ISREG(one.lstat().st_mode)
             links += not regular

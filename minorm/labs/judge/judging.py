@@ -21,8 +21,8 @@ SEED = 1
 LARGEST_FILE = 32 << 20
 ENCODINGS = (  # in the order in which they are tried; some editors put a mark in front of UTF-8
     ("utf-8-sig", ""),
-    ("utf-16", "read as UTF-16, as it is not UTF-8"),
-    ("latin-1", "read as Latin-1, as it is not UTF-8"),
+    ("utf-16", "read as UTF-16, because it is not UTF-8"),
+    ("latin-1", "read as Latin-1, because it is not UTF-8"),
 )
 LEAST_MEMORY = 256  # MB: with less Python and NumPy do not start, and every right answer counts as wrong
 MOST_MEMORY = 1 << 24  # MB: more than any machine has, and setrlimit still takes it

@@ -53,4 +53,4 @@ def moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is no date; expected one such as '2026-12-01 23:59'") from None
+        raise ValueError(f"{text!r} is not a date; expected one such as '2026-12-01 23:59'") from None

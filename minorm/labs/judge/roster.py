@@ -28,7 +28,7 @@ POINTS = "Points Possible"  # marks a row of Canvas that is not a student
 MISSING = "nothing was handed in"
 STRANGER = "not on the roster"
 SECOND = "a second submission of this student"
-AMBIGUOUS = "of several on the roster, so given to none: "
+AMBIGUOUS = "matches several students on the roster, so given to none: "
 ROSTER = "roster "  # before the names of its columns, which may equal ours
 
 
@@ -57,7 +57,7 @@ class Roster:
             reader.fieldnames = columns
             rows = [{name: (row.get(name) or "").strip() for name in columns} for row in reader]
         except csv.Error as error:
-            raise ValueError(f"the roster {quoted(str(path))} is no CSV file: {error}") from None
+            raise ValueError(f"the roster {quoted(str(path))} is not a CSV file: {error}") from None
         keys = [name for name in columns if name.lower() in KEYS] if key is None else [key] if key in columns else []
         if not keys:
             expected = f"a column {key!r}" if key is not None else f"a column such as {', '.join(KEYS[:4])} or email"

@@ -32,7 +32,7 @@ _REFUSED: dict[tuple[str, str], str] = {}  # what the compiler said of a text
 def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> bytes:
     """Return the bytes of a shared library by the deadline (of time.monotonic); CompileError quotes the compiler."""
     if kind not in compiler.COMPILE or not isinstance(text, str) or len(text) > LONGEST:
-        raise compiler.CompileError("what should be compiled is no text")
+        raise compiler.CompileError("the source to compile is not text")
     if (kind, text) in _DONE:
         return _DONE[kind, text]
     if (kind, text) in _REFUSED:
@@ -47,10 +47,10 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
             raise compiler.CompileError(said)
         size = answer.get("size", 0)
         if not isinstance(size, int) or not 0 < size <= LARGEST:
-            raise compiler.CompileError(str(answer.get("said", "the compiler gives no library")))
+            raise compiler.CompileError(str(answer.get("said", "the compiler wrote no library")))
         data = _DONE[kind, text] = read_exactly(running, size, deadline)
     except (TimeoutError, EOFError, OSError):
-        raise compiler.CompileError("the compiler has not come to an end in its time") from None
+        raise compiler.CompileError("the compiler did not end within its time limit") from None
     finally:
         running.end()
     return data

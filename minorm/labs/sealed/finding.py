@@ -51,7 +51,7 @@ def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
     if "succeeded" not in answer:
         raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
     if answer["succeeded"]:
-        raise Hole(f"the walls around compilers have a hole; from within one can {answer['succeeded']}")
+        raise Hole(f"the walls around compilers have a hole; from inside, code can {answer['succeeded']}")
 
 
 @functools.cache
@@ -66,7 +66,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         absent.append("Landlock")
     user = hasattr(os, "geteuid") and os.geteuid() == 0 and "user" not in without
     if not user:
-        absent.append("a user of its own")
+        absent.append("a separate user")
     for mounts, counts in _ways(bool(version)):
         if "mounts" in without and mounts:
             absent.append("mounts")
@@ -78,7 +78,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:
-                raise Hole(f"the walls around students' code have a hole; from within one can {answer['succeeded']}")
+                raise Hole(f"the walls around students' code have a hole; from inside, code can {answer['succeeded']}")
             return around
         why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
         if answer.get("stage") == "seccomp":

@@ -155,7 +155,7 @@ class Process:
             answer = json.loads(found)
         except ValueError:
             answer = None
-        return answer if isinstance(answer, dict) else {"said": "it answers nonsense"}
+        return answer if isinstance(answer, dict) else {"said": "its answer cannot be read"}
 
     def read(self, size: int, deadline: float) -> bytes:
         """Read up to `size` bytes; TimeoutError after the deadline."""

@@ -75,7 +75,7 @@ class Walls:
             return "no walls: for your own work only" + (f" ({'; '.join(self.absent)})" if self.absent else "")
         names = [
             "mounts" if self.mounts else "",
-            "a user of its own" if self.user else "",
+            "a separate user" if self.user else "",
             f"Landlock {self.landlock}" if self.landlock else "",
             "seccomp",
         ]

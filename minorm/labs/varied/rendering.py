@@ -35,7 +35,7 @@ def rendered(text: str, variants: Variants, variant: Variant) -> str:
     first = FIRST_CELL.search(text)
     if first is None:
         raise ValueError(
-            f"{variants.lab}: no line begins with `check = checker(`, behind which a variant's values stand"
+            f"{variants.lab}: no line begins with `check = checker(`, after which a variant's values belong"
         )
     return f"{text[: first.end()]}\n{_cell(variants, variant)}{text[first.end() :]}"
 
