@@ -32,7 +32,7 @@ from minorm.labs.calling.student import (
     served,
 )
 from minorm.labs.sealed import compile_process, finding, walls
-from minorm.labs.sealed.process import KEPT, Process
+from minorm.labs.sealed.process import KEPT_OUTPUT, Process
 
 LOADING = 30.0  # seconds
 MOST_LOST = 3  # processes; after that, checks are not run any more
@@ -100,10 +100,10 @@ class Remote(Student):
     ) -> Any:
         """Call one of the student's functions, or here its replacement, whose answer no process sees."""
         if name in self._right:
-            return self._instead(name, *args, **options)
+            return self._call_replacement(name, *args, **options)
         return super().call(name, args, options, serving)
 
-    def _instead(self, name: str, *args: Any, **options: Any) -> Any:
+    def _call_replacement(self, name: str, *args: Any, **options: Any) -> Any:
         self._used(name)
         return self._right[name](*args, **options)
 
@@ -127,7 +127,9 @@ class Remote(Student):
     ) -> Any:
         """Return the reply; raise a Failure if there is no reply in time."""
         right = {
-            worker.RIGHT + name: functools.partial(self._used if isinstance(function, Sent) else self._instead, name)
+            worker.RIGHT + name: functools.partial(
+                self._used if isinstance(function, Sent) else self._call_replacement, name
+            )
             for name, function in self._right.items()
         }
         serving = {**serving, **right, "compile": functools.partial(self._compiled, deadline)}
@@ -138,14 +140,16 @@ class Remote(Student):
                 process.line.send(served(reply, serving), deadline)
                 reply = process.line.receive(deadline)
         except TimeoutError:
-            raise self._lose(where, "too slow", self._over() or f"no answer within {self._seconds:.0f} s") from None
+            raise self._lose(
+                where, "too slow", self._time_used_up() or f"no answer within {self._seconds:.0f} s"
+            ) from None
         except (EOFError, OSError):
             raise self._lose(where, "died", f"the code {process.ended()}") from None
         except wire.WireError as error:
             raise self._lose(where, "died", f"the answer is {error}") from None
         return reply
 
-    def _over(self) -> str:
+    def _time_used_up(self) -> str:
         """Say that the file's time is used up, if it is."""
         over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
@@ -171,7 +175,7 @@ class Remote(Student):
         if process is not None:
             process.end()
             self.printed += process.printed
-            self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT]
+            self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT_OUTPUT]
 
     def _loaded(self, where: Any) -> Process:
         """Return the running, loaded process for this; add the time for that to the deadline."""
@@ -180,7 +184,7 @@ class Remote(Student):
                 raise self._unloadable
             if where in self._processes:
                 return self._processes[where]
-            if where != YARDSTICK and (over := self._over()):
+            if where != YARDSTICK and (over := self._time_used_up()):
                 raise Failure("not run", over)
             if len(self._lost) >= MOST_LOST:
                 raise Failure("not run", f"the code crashed, or did not end, {MOST_LOST} times before")
@@ -211,7 +215,7 @@ class Remote(Student):
             if mine and where != TESTS:  # a failure there may come from a closed normalization
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:
-            if self._over():  # not the fault of loading alone
+            if self._time_used_up():  # not the fault of loading alone
                 raise
             words = str(failure)
             if failure.status == "too slow":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 WIDTH = 100
-MUCH = 10_000  # printed bytes that deserve a remark
+MUCH_OUTPUT = 10_000  # printed bytes that deserve a remark
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Report:
         if self.notes:
             lines += ["", "Statements of the file that failed (the rest went on without them):"]
             lines += [_wrapped(note, "  ") for note in self.notes]
-        if self.printed > MUCH:
+        if self.printed > MUCH_OUTPUT:
             lines += ["", f"The code printed {self.printed:,} bytes, which count for nothing."]
         if self.walls:
             lines += ["", self.walls]

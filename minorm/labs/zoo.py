@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-OLD = "ai.onnx"  # the long name of the domain whose short name is ""
+LONG_NAME = "ai.onnx"  # the long name of the domain whose short name is ""
 INPUTS = {
     "BatchNormalization": ("x", "s", "b", "mean", "var"),
     "GroupNormalization": ("x", "s", "b"),

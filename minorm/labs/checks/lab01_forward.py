@@ -117,7 +117,7 @@ def affine_halves(student: Any, rng: np.random.Generator) -> None:
     close(student.affine(x, None, s, 2), x + s, "affine of 3x3x3 with b alone, axis 2")
 
 
-def _five(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups: int, eps: float) -> None:
+def _five_norms(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups: int, eps: float) -> None:
     """Check all five norms on one shape; without positions, only the norms that need none."""
     x, ndim, of = _data(rng, *shape), len(shape), f"x of shape {shape}, eps={eps:g}"
     s, b = rng.standard_normal((2, shape[1]))
@@ -145,13 +145,13 @@ def _five(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups
 
 @LAB.check("1.4", "five norms of images", points=2, visible=True)
 def five_of_images(student: Any, rng: np.random.Generator) -> None:
-    _five(student, rng, (3, 6, 4, 5), 3, 1e-5)
+    _five_norms(student, rng, (3, 6, 4, 5), 3, 1e-5)
 
 
 @LAB.check("1.4", "five norms of odd shapes", points=3)
 def five_of_odd_shapes(student: Any, rng: np.random.Generator) -> None:
     for shape, groups in (((5, 4, 3), 2), ((2, 4, 1, 3), 4), ((2, 6, 2, 3, 2), 1), ((7, 3), 1)):
-        _five(student, rng, shape, groups, 1e-2)
+        _five_norms(student, rng, shape, groups, 1e-2)
 
 
 @LAB.check("1.4", "without scale and bias")
@@ -188,7 +188,7 @@ def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
     return y.array, mean.array, var.array, from_x.grad.array if from_x.grad is not None else None
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape: tuple[int, ...]) -> None:
+def _in_layers(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape: tuple[int, ...]) -> None:
     for layer in layers:
         x = _data(rng, *shape)
         s, b = rng.standard_normal((2, shape[1]))
@@ -201,12 +201,12 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape
 
 @LAB.check("1.5", "your forward in BatchNorm", points=2, visible=True)
 def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[:1], (3, 4, 5, 2))
+    _in_layers(student, rng, LAYERS[:1], (3, 4, 5, 2))
 
 
 @LAB.check("1.5", "your forward in five other layers", points=2)
 def in_others(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[1:], (2, 4, 3, 5))
+    _in_layers(student, rng, LAYERS[1:], (2, 4, 3, 5))
 
 
 def _normalize(x: Any, axes: tuple[int, ...], eps: float | None = None, centered: bool = True) -> Any:

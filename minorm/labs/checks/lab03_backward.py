@@ -183,7 +183,7 @@ def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any
     return y, Statistics.of(found.k + 0.5, found.d - 0.5, found.var, found.rstd)
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offset: float = 1.0) -> None:
+def _in_layers(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offset: float = 1.0) -> None:
     for layer in layers:
         shape = (3, 4, 2, 5)
         arrays = rng.standard_normal(shape) + offset, *rng.standard_normal((2, 4)), rng.standard_normal(shape)
@@ -207,22 +207,22 @@ def _is_one_pass(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("3.4", "your backward in BatchNorm", points=2, visible=True)
 def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[:1])
+    _in_layers(student, rng, LAYERS[:1])
 
 
 @LAB.check("3.4", "in Layer- and GroupNorm")
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[1:3], FAR)
+    _in_layers(student, rng, LAYERS[1:3], FAR)
 
 
 @LAB.check("3.4", "in RMSNorm, which is not centered")
 def in_rms_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[3:4])
+    _in_layers(student, rng, LAYERS[3:4])
 
 
 @LAB.check("3.4", "in MeanVarianceNorm, eps outside the root")
 def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[4:])
+    _in_layers(student, rng, LAYERS[4:])
 
 
 @functools.cache

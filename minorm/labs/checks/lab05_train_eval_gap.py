@@ -55,7 +55,7 @@ def _loaded(found: Any, what: str) -> Any:
     return model.eval()
 
 
-def _same(found: Any, expected: dict[str, Any], names: Any, what: str) -> None:
+def _check_arrays(found: Any, expected: dict[str, Any], names: Any, what: str) -> None:
     for name in names:
         equal(found[name], expected[name], f"{name} {what}")
 
@@ -75,7 +75,7 @@ def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int 
     what = f"{function} of {count} images" + (f" in batches of {batch_size}" if batch_size else "")
     if trace:
         before = state(trained(seed)[0])
-        _same(found["after"], before, before, f"after {what}")
+        _check_arrays(found["after"], before, before, f"after {what}")
         equal(found["training"], training, f"model.training after {what}")
         share = float(numbers(found["answer"], what, "a share in percent"))
         true(share >= LEAST, what, f"at least {LEAST:g} % right, of a trained model", f"{share:.1f} %")
@@ -163,7 +163,7 @@ def untouched(student: Any, rng: np.random.Generator) -> None:
         found = student.drive("recalibrated", seed=seed, batch_size=100, momentum=momentum, training=training)
         before = state(trained(seed)[0])
         weights = [name for name in before if name.endswith(("weight", "bias"))]
-        _same(found["after"], before, weights, "after recalibrate")
+        _check_arrays(found["after"], before, weights, "after recalibrate")
         equal(found["momenta"], [momentum] * 3, "momentum of the layers after recalibrate")
         equal(found["training"], training, "model.training after recalibrate")
         moved = any(not np.array_equal(found["after"][name], before[name]) for name in before if name.endswith("mean"))
@@ -251,7 +251,7 @@ def fixed(student: Any, rng: np.random.Generator) -> None:
     fixed = [name for name in (*STATISTICS, "weight", "bias") if name not in V.learning]
     still = [f"{place}.{name}" for place in places for name in fixed]
     learning = [f"{place}.{name}" for place in places for name in V.learning]
-    _same(found["after"], found["before"], still, "after fine-tuning")
+    _check_arrays(found["after"], found["before"], still, "after fine-tuning")
     for name in found["before"]:
         if (name.endswith("weight") and name not in still) or name in learning:
             moved = not np.array_equal(found["before"][name], found["after"][name])

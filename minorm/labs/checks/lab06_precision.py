@@ -187,14 +187,14 @@ def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[A
     return c * factor + shift, (np.abs(c) + np.abs(mean)) * np.abs(factor) + np.abs(shift)
 
 
-def _slack(compute: str, dtype: Any) -> float:
+def _computing_error(compute: str, dtype: Any) -> float:
     """Return the share of that size that computing may lose; NumPy rounds float64 to bfloat16 through float32."""
     if compute == "float32":
         return 2e-6
     return 2.0**-24 if np.dtype(dtype) == dtypes.bfloat16 else 1e-12
 
 
-def _bounded(got: Any, right: Any, size: Any, dtype: Any, slack: float, what: str) -> None:
+def _check_error(got: Any, right: Any, size: Any, dtype: Any, slack: float, what: str) -> None:
     """Check that the error is at most half an ulp plus `slack` times the size of the summands."""
     found = numbers(got, what, f"numbers of shape {right.shape}")
     true(found.shape == right.shape, what, f"shape {right.shape}", f"shape {found.shape}")
@@ -214,10 +214,10 @@ def _rounded_once(
     what = f"layer_norm, {np.dtype(dtype)}, rows of {shape[1]}, numbers of size {scale:g}, compute={compute!r}"
     right, size = _exact(x, s, b, 1e-5)
     got = student.layer_norm(x, s, b, 1e-5, compute)
-    _bounded(got, right, size, np.dtype(dtype), _slack(compute, dtype), what)
+    _check_error(got, right, size, np.dtype(dtype), _computing_error(compute, dtype), what)
 
 
-def _chain(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
+def _check_types(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
     """Check that each number on the way to y has the computing type, neither narrower nor wider."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
@@ -232,7 +232,7 @@ def halves(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
         for shape in ((20, 7), (6, 300), (2, 10_000)):
             _rounded_once(student, rng, dtype, shape, 1.0, "float32")
-    _chain(student, rng, ("float16", "float32"), ("bfloat16", "float32"))
+    _check_types(student, rng, ("float16", "float32"), ("bfloat16", "float32"))
 
 
 @LAB.check("6.4", "large numbers", points=2)
@@ -240,14 +240,14 @@ def large(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float16, (8, 100), 8000.0, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e15, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e30, "float64")
-    _chain(student, rng, ("bfloat16", "float32"), ("bfloat16", "float64"))
+    _check_types(student, rng, ("bfloat16", "float32"), ("bfloat16", "float64"))
 
 
 @LAB.check("6.4", "float32 in float64")
 def wider(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float32, (10, 50), 1.0, "float64")
     _rounded_once(student, rng, dtypes.float32, (4, 1000), 1e25, "float64")
-    _chain(student, rng, ("float32", "float64"))
+    _check_types(student, rng, ("float32", "float64"))
 
 
 @LAB.check("6.4", "parameters of other types, or none")
@@ -258,11 +258,13 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
         right, size = _exact(x, scale, bias, 1e-3)
         types = " and ".join("none" if v is None else str(v.dtype) for v in (scale, bias))
         got = student.layer_norm(x, scale, bias, 1e-3)
-        _bounded(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
-    _chain(student, rng, ("float16", "float32"))
+        _check_error(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
+    _check_types(student, rng, ("float16", "float32"))
     x = (0.02 * rng.standard_normal((6, 40))).astype(np.float16)
     right, size = _exact(x, s, b, V.eps)
-    _bounded(student.layer_norm(x, s, b), right, size, dtypes.float16, 2e-6, "layer_norm of small numbers without eps")
+    _check_error(
+        student.layer_norm(x, s, b), right, size, dtypes.float16, 2e-6, "layer_norm of small numbers without eps"
+    )
 
 
 def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
@@ -277,7 +279,7 @@ def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) 
     return F.group_norm(tensor(x), 2, weight, bias, compute_dtype=dtype, backend=backend).array
 
 
-def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, compute: str | None) -> None:
+def _in_layer(student: Any, rng: np.random.Generator, layer: str, dtype: Any, compute: str | None) -> None:
     x = (rng.standard_normal((3, 4, 30)) * 2 + 1).astype(dtype)
     shape = x.shape[1:] if layer != "group_norm" else x.shape[1:2]
     s, b = rng.standard_normal((2, *shape)).astype(np.float32 if np.dtype(dtype) in dtypes.HALVES else dtype)
@@ -291,10 +293,10 @@ def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, comput
     wide = compute or ("float32" if np.dtype(dtype) in dtypes.HALVES else str(np.dtype(dtype)))
     what = f"{layer} of {np.dtype(dtype)} with your forward, compute_dtype={compute}"
     got = numbers(_run(student, layer, x, s, b, compute), what, "y")
-    _bounded(got.reshape(right.shape), right, size, np.dtype(dtype), _slack(wide, dtype), what)
+    _check_error(got.reshape(right.shape), right, size, np.dtype(dtype), _computing_error(wide, dtype), what)
 
 
-def _forward_chain(student: Any, rng: np.random.Generator) -> None:
+def _check_forward_types(student: Any, rng: np.random.Generator) -> None:
     """Check the same in forward; the float64 statistics are not on the way to y."""
     for narrow, dtype in (("float16", None), ("bfloat16", None), ("float32", "float64")):
         x = (rng.standard_normal((3, 4, 10)) * 2 + 1).astype(FLOATS[narrow])
@@ -311,18 +313,18 @@ def _forward_chain(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("6.5", "your forward in LayerNorm", points=2, visible=True)
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
-        _plug(student, rng, "layer_norm", dtype, None)
-    _plug(student, rng, "layer_norm", dtypes.float32, "float64")
-    _forward_chain(student, rng)
+        _in_layer(student, rng, "layer_norm", dtype, None)
+    _in_layer(student, rng, "layer_norm", dtypes.float32, "float64")
+    _check_forward_types(student, rng)
 
 
 @LAB.check("6.5", "in GroupNorm and RMSNorm", points=2)
 def in_others(student: Any, rng: np.random.Generator) -> None:
     for layer in ("group_norm", "rms_norm"):
         for dtype, compute in ((dtypes.float16, None), (dtypes.bfloat16, "float64"), (dtypes.float32, "float64")):
-            _plug(student, rng, layer, dtype, compute)
-        _plug(student, rng, layer, dtypes.float64, None)
-    _forward_chain(student, rng)
+            _in_layer(student, rng, layer, dtype, compute)
+        _in_layer(student, rng, layer, dtypes.float64, None)
+    _check_forward_types(student, rng)
 
 
 def _norm(

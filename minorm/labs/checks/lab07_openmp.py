@@ -51,7 +51,7 @@ def plain_sum(size_t address, Py_ssize_t n):
 """  # what the student's kernel is compared with: theirs might be slow on purpose
 
 
-def _texts(student: Any, *names: str) -> tuple[str, ...]:
+def _pieces(student: Any, *names: str) -> tuple[str, ...]:
     """Return pieces of the student's text."""
     found = [getattr(student, name)() for name in names]
     for name, text in zip(names, found, strict=True):
@@ -61,7 +61,7 @@ def _texts(student: Any, *names: str) -> tuple[str, ...]:
 
 def _summed(student: Any, function: str, x: Any) -> Any:
     """Call a function (address, n) of one of the student's pieces."""
-    pieces = _texts(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
+    pieces = _pieces(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
     return student.native("cython", pieces, "summed", function=function, x=x)
 
 
@@ -119,7 +119,7 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
     """Return the speed relative to a plain loop, and how much slower the loop usually is than its best round."""
-    pieces, size, times = _texts(student, "lanes_pyx"), 1 << 18, []
+    pieces, size, times = _pieces(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
         fast = _timed(student.native, pieces, rng, 200, function="lanes", size=size)
@@ -147,7 +147,7 @@ def lanes_fast(student: Any, rng: np.random.Generator) -> None:
 
 def _shared(student: Any, **options: Any) -> list[float]:
     """Call parallel_sum with each number of threads."""
-    found = student.native("cython", _texts(student, "lanes_pyx", "parallel_pyx"), "shared", **options)
+    found = student.native("cython", _pieces(student, "lanes_pyx", "parallel_pyx"), "shared", **options)
     count = len(options["threads"]) * options.get("repeats", 1)
     return list(parts(found, count, "parallel_sum with some numbers of threads"))
 
@@ -173,7 +173,7 @@ def _bits(found: Any, repeats: int, what: str) -> None:
         )
 
 
-def _spread(rng: np.random.Generator, size: int) -> Any:
+def _many_magnitudes(rng: np.random.Generator, size: int) -> Any:
     """Draw numbers of many magnitudes, so that another order of additions shows in the last bits."""
     return np.abs(rng.standard_normal(size) * 10.0 ** rng.uniform(-3, 3, size)).astype(np.float32)
 
@@ -181,17 +181,17 @@ def _spread(rng: np.random.Generator, size: int) -> Any:
 @LAB.check("7.3", "the same bits for 1 to 8 threads", points=3, visible=True, seconds=SECONDS)
 def parallel_bits(student: Any, rng: np.random.Generator) -> None:
     for _ in range(4):
-        x = _spread(rng, 40 * CHUNK + 5)
+        x = _many_magnitudes(rng, 40 * CHUNK + 5)
         found, what = _shared(student, x=x, threads=list(THREADS), repeats=3), f"parallel_sum of {x.size} numbers"
         close(found[0], x.sum(dtype=np.float64), what, rtol=1e-3)
         _bits(found, 3, what)
-    _shares(student, rng, "parallel_sum")
+    _require_shared_work(student, rng, "parallel_sum")
 
 
 def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
     """Return the answer of a threaded function, and what each thread did."""
     names = ("moments_pyx",) if function == "parallel_moments" else ("lanes_pyx", "parallel_pyx")
-    pieces = _texts(student, *names)
+    pieces = _pieces(student, *names)
     student.native("cython", pieces, "nothing")  # if that compiles and the other does not, it is this machine
     try:
         answer, rows = student.native("counted", pieces, "counted", function=function, **options)
@@ -202,7 +202,7 @@ def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
     return answer, np.asarray(rows).reshape(-1, len(KINDS))
 
 
-def _shares(student: Any, rng: np.random.Generator, function: str) -> None:
+def _require_shared_work(student: Any, rng: np.random.Generator, function: str) -> None:
     """Raise Wrong unless as many threads as asked for read x at the same time, about the same amount each."""
     threads = int(rng.choice([count for count in range(3, 8) if count != config.get_num_threads()]))
     x = rng.uniform(0.5, 1.5, 12 * threads * CHUNK + int(rng.integers(1, CHUNK))).astype(np.float32)
@@ -211,13 +211,13 @@ def _shares(student: Any, rng: np.random.Generator, function: str) -> None:
     for patience in PATIENCE:  # another try for a machine that was slow to start threads
         found, rows = _counted(student, function, x=x, threads=threads, patience=patience)
         close(found, expected, f"{what}, each read counted", rtol=1e-3)
-        seen = _unshared(rows, x.size, threads, PASSES[function])
+        seen = _why_not_shared(rows, x.size, threads, PASSES[function])
         if not seen:
             return
     true(False, what, *seen)
 
 
-def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
+def _why_not_shared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
     """Say what was expected of the threads and what they did; empty if they shared the work."""
     read, loads, places, pauses, meanwhile = rows.T
     most, total = int(np.argmax(read)), int(read.sum())
@@ -243,18 +243,18 @@ def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str
 
 @LAB.check("7.3", "as many threads as asked for", visible=True, seconds=SECONDS)
 def parallel_threads(student: Any, rng: np.random.Generator) -> None:
-    _shares(student, rng, "parallel_sum")
+    _require_shared_work(student, rng, "parallel_sum")
 
 
 @LAB.check("7.3", "each thread reads its share", points=2, seconds=SECONDS)
 def parallel_shares(student: Any, rng: np.random.Generator) -> None:
     for _ in range(2):
-        _shares(student, rng, "parallel_sum")
+        _require_shared_work(student, rng, "parallel_sum")
 
 
 def _merged(student: Any, x: Any, threads: list[int]) -> tuple[Any, ...]:
     """Call parallel_moments with each number of threads."""
-    found = student.native("cython", _texts(student, "moments_pyx"), "merged", x=x, threads=threads)
+    found = student.native("cython", _pieces(student, "moments_pyx"), "merged", x=x, threads=threads)
     return parts(found, len(threads), "parallel_moments with some numbers of threads")
 
 
@@ -290,18 +290,18 @@ def moments_drifting(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("7.4", "the same bits, and threads", points=2, visible=True, seconds=SECONDS)
 def moments_bits(student: Any, rng: np.random.Generator) -> None:
-    x = _spread(rng, 30 * CHUNK + 5)
+    x = _many_magnitudes(rng, 30 * CHUNK + 5)
     found = [parts(pair, 2, "parallel_moments") for pair in _merged(student, x, list(THREADS))]
     close(found[0][1], x.var(dtype=np.float64), "var of numbers of many magnitudes", rtol=1e-2)
     for place, name in enumerate(("mean", "var")):
         _bits([pair[place] for pair in found], 1, name)
-    _shares(student, rng, "parallel_moments")
+    _require_shared_work(student, rng, "parallel_moments")
 
 
 @LAB.check("7.4", "each thread reads its share of the moments", points=2, seconds=SECONDS)
 def moments_shares(student: Any, rng: np.random.Generator) -> None:
     for _ in range(2):
-        _shares(student, rng, "parallel_moments")
+        _require_shared_work(student, rng, "parallel_moments")
 
 
 @LAB.check("7.5", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)

@@ -48,7 +48,7 @@ def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
     return counts, mean, second(var, counts[:, None])
 
 
-def _are(found: Any, rows: list[Any], what: str, rtol: float = 1e-9) -> None:
+def _compare_moments(found: Any, rows: list[Any], what: str, rtol: float = 1e-9) -> None:
     """Check that the moments are those of all rows together."""
     whole = np.concatenate(rows)
     m, mean, told = parts(found, 3, what)
@@ -62,7 +62,7 @@ def _merge(
 ) -> None:
     rows = _rows(rng, counts, 3, offset)
     what = f"merge of parts with {', '.join(map(str, counts))} numbers"
-    _are(student.merge(*_moments(rows)), rows, what if not offset else f"{what}, around {offset:g}", rtol)
+    _compare_moments(student.merge(*_moments(rows)), rows, what if not offset else f"{what}, around {offset:g}", rtol)
 
 
 @LAB.check("9.1", "parts of one size", visible=True)
@@ -88,7 +88,7 @@ def merge_far(student: Any, rng: np.random.Generator) -> None:
     _merge(student, rng, (20, 30, 1), 1e6, rtol=1e-7)
 
 
-def _same(found: list[Any]) -> Any:
+def _same_on_all_ranks(found: list[Any]) -> Any:
     """Return the result of rank 0. All ranks must have the same result."""
     first = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in found[0]])
     for number, other in enumerate(found[1:], 1):
@@ -112,7 +112,7 @@ def _all_moments(student: Any, rng: np.random.Generator, counts: tuple[int, ...]
     what = f"all_moments of {len(counts)} ranks with {', '.join(map(str, counts))} rows"
     m, mean, told = _moments(rows)
     found = gathered(student, [int(count) for count in m], mean, told)
-    _are(_same([parts(result, 3, what) for result, _ in found]), rows, what)
+    _compare_moments(_same_on_all_ranks([parts(result, 3, what) for result, _ in found]), rows, what)
     at_most(max(messages for _, messages in found), 1, f"messages of each rank, {what}")
 
 
@@ -293,7 +293,7 @@ def trained(student: Any, cuts: list[int], steps: int) -> Any:
 
 
 @functools.cache
-def _whole(steps: int) -> Any:
+def _one_computer(steps: int) -> Any:
     """Return the losses of one computer."""
     return digits_network.losses(None, steps)
 
@@ -303,7 +303,7 @@ def training(student: Any, rng: np.random.Generator) -> None:
     cuts = [int(rng.integers(6, 30)), int(rng.integers(34, 58))]
     found = trained(student, cuts, 6)
     what = f"losses of three ranks, batches of 64 cut at {cuts[0]} and {cuts[1]}"
-    close(found, _whole(6), what, rtol=1e-8)
+    close(found, _one_computer(6), what, rtol=1e-8)
 
 
 def carried(student: Any, vectors: Any, sizes: list[int]) -> list[Any]:

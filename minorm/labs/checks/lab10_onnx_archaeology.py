@@ -44,7 +44,7 @@ def _momentum() -> float:
     return stored(V.momentum)
 
 
-def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
+def _answer_of(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
     """Return the answer, or None if a ValueError was expected and raised."""
     found = student.drive("asked", function=function, data=data, **options)
     if expected is None:
@@ -70,7 +70,7 @@ def _versions(student: Any, operators: Mapping[str, tuple[int, ...]], places: di
             what += f" beside {places['others']}" if places.get("others") else ""
             what += f", domain of the node {domain!r}" if domain else ""
             data = zoo.specimen(operator, opset, x, small, **places)
-            answer = _ask(student, "since", right, what, data, domain=domain)
+            answer = _answer_of(student, "since", right, what, data, domain=domain)
             if right is not None:
                 equal(answer, right, what)
 
@@ -84,7 +84,7 @@ def newest(student: Any, rng: np.random.Generator) -> None:
 def too_old(student: Any, rng: np.random.Generator) -> None:
     _versions(student, {GROUP: (17, 1)}, {})
     data = _node(BATCH, 9)
-    _ask(
+    _answer_of(
         student,
         "since",
         None,
@@ -98,9 +98,9 @@ def too_old(student: Any, rng: np.random.Generator) -> None:
 def domains(student: Any, rng: np.random.Generator) -> None:
     opsets = {BATCH: (6, 13)}
     _versions(student, opsets, {"others": {"ai.onnx.ml": 3, "com.example": 15}})
-    _versions(student, opsets, {"domain": zoo.OLD, "others": {"com.example": 1}})
-    _versions(student, opsets, {}, domain=zoo.OLD)
-    _versions(student, opsets, {"domain": zoo.OLD}, domain=zoo.OLD)
+    _versions(student, opsets, {"domain": zoo.LONG_NAME, "others": {"com.example": 1}})
+    _versions(student, opsets, {}, domain=zoo.LONG_NAME)
+    _versions(student, opsets, {"domain": zoo.LONG_NAME}, domain=zoo.LONG_NAME)
 
 
 def _defaults(operator: str, version: int) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _defaults(operator: str, version: int) -> dict[str, Any]:
     )
 
 
-def _needed(operator: str, version: int) -> dict[str, Any]:
+def _required_attributes(operator: str, version: int) -> dict[str, Any]:
     """Return the attributes that this version requires."""
     if operator == GROUP:
         return {"num_groups": 2}
@@ -125,7 +125,7 @@ def _needed(operator: str, version: int) -> dict[str, Any]:
 
 def _attributes(student: Any, operator: str, version: int, said: dict[str, Any], right: dict[str, Any] | None) -> None:
     what = f"attributes of {operator} {version} where the file says {said or 'nothing'}"
-    found = _ask(student, "attributes", right, what, _node(operator, version, **said), version=version)
+    found = _answer_of(student, "attributes", right, what, _node(operator, version, **said), version=version)
     if right is None:
         return
     true(isinstance(found, dict), what, "a dict", type(found).__name__)
@@ -141,7 +141,7 @@ def _attributes(student: Any, operator: str, version: int, said: dict[str, Any],
 def defaults(student: Any, rng: np.random.Generator) -> None:
     for operator, versions in PUBLISHED.items():
         for version in versions:
-            said = _needed(operator, version)
+            said = _required_attributes(operator, version)
             _attributes(student, operator, version, said, _defaults(operator, version) | said)
 
 
@@ -149,7 +149,7 @@ def defaults(student: Any, rng: np.random.Generator) -> None:
 def said_in_the_file(student: Any, rng: np.random.Generator) -> None:
     for operator, versions in PUBLISHED.items():
         for version in versions:
-            needed = _needed(operator, version)
+            needed = _required_attributes(operator, version)
             whole = _defaults(operator, version) | needed
             name = str(rng.choice([name for name in whole if name not in needed]))
             value = float(np.float32(rng.uniform(0.1, 0.5))) if isinstance(whole[name], float) else int(rng.integers(2))
@@ -168,8 +168,8 @@ def refused_attributes(student: Any, rng: np.random.Generator) -> None:
 def _mode(student: Any, version: int, outputs: tuple[str, ...], said: dict[str, Any], right: str | None) -> None:
     names = ", ".join(outputs)
     what = f"mode of {BATCH} {version}, outputs {names}, {said or 'no attribute'}"
-    options = said | _needed(BATCH, version)
-    answer = _ask(student, "mode", right, what, _node(BATCH, version, outputs, **options), version=version)
+    options = said | _required_attributes(BATCH, version)
+    answer = _answer_of(student, "mode", right, what, _node(BATCH, version, outputs, **options), version=version)
     if right is not None:
         equal(answer, right, what)
 
@@ -379,9 +379,9 @@ def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
     return (*ALL_FIVE[:3], "", "") if fewer else ALL_FIVE
 
 
-def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
+def _written_attributes(case: Case, rng: np.random.Generator) -> dict[str, Any]:
     """Return the attributes of a node. Defaults are written or left out at random."""
-    said = dict(case.said) | _needed(case.operator, case.version) | case.said
+    said = dict(case.said) | _required_attributes(case.operator, case.version) | case.said
     if case.operator == BATCH:
         if case.version <= 6 and (not case.trains or rng.random() < 0.3):
             said["is_test"] = int(not case.trains)
@@ -421,10 +421,10 @@ def specimen(
     case: Case, opset: int, rng: np.random.Generator, odd: bool
 ) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
     """Turn a case into a model; odd: unusual names, imports and missing outputs."""
-    outputs, said = _outputs(case, odd and rng.random() < 0.5), _said(case, rng)
+    outputs, said = _outputs(case, odd and rng.random() < 0.5), _written_attributes(case, rng)
     places: dict[str, Any] = {}
     if odd:
-        places = {"domain": zoo.OLD, "others": {"com.example": 30 - opset}, "prefix": "layer1/"}
+        places = {"domain": zoo.LONG_NAME, "others": {"com.example": 30 - opset}, "prefix": "layer1/"}
     return zoo.specimen(case.operator, opset, case.x, case.parameters, said, outputs, **places), outputs, said
 
 

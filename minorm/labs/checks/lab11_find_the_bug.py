@@ -290,7 +290,7 @@ def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: 
     raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "no other oracle: the case breaks all")
 
 
-def _few(case: Any, fewest: int, what: str) -> None:
+def _require_few(case: Any, fewest: int, what: str) -> None:
     size = oracles.size(case)
     true(size <= fewest, what, f"at most {fewest} element{'s' * (fewest > 1)}", f"{size}")
 
@@ -301,7 +301,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
     case = _case(student.planted(), suspect, what, suspects.OPERATORS[name])
     _shows(oracles.suspect(suspect), case, SHOWN["planted"], ["minorm"], what)
     if few:
-        _few(case, FEWEST[V.series][name], what)
+        _require_few(case, FEWEST[V.series][name], what)
 
 
 @functools.cache
@@ -321,7 +321,7 @@ def _real(student: Any, name: str, few: bool) -> None:
         oracles.ORACLES[tool], case, SHOWN["real"], [other for other in ("minorm", "reference") if other != tool], what
     )
     if few:
-        _few(case, REAL[name], what)
+        _require_few(case, REAL[name], what)
 
 
 for _name in suspects.OPERATORS:

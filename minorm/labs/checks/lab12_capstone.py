@@ -219,7 +219,7 @@ def _answers(model: Any, images: Any, what: str) -> Any:
 # 12.5 and 12.6
 
 
-def _floor(data: Any, kind: str, what: str) -> None:
+def _require_accuracy(data: Any, kind: str, what: str) -> None:
     """Raise Wrong unless the model in this file classifies enough of the test digits correctly."""
     _, _, images, labels = gap.images()
     with tempfile.TemporaryDirectory() as folder:
@@ -237,7 +237,7 @@ def _tuned(student: Any, rng: np.random.Generator, kind: str) -> None:
         path = os.path.join(folder, "base.onnx")
         beside.onnx().export(run.model, tensor(np.zeros((2, 1, 8, 8), np.float32)), path, training=True)
         found = student.drive("tuned", data=beside.content(path), kind=kind)
-    _floor(found["file"], kind, f"the model fine-tuned on {beside.TUNING} {kind} digits")
+    _require_accuracy(found["file"], kind, f"the model fine-tuned on {beside.TUNING} {kind} digits")
     equal(found["training"], False, f"model.training after fine_tune on {kind} digits")
 
 
@@ -260,7 +260,7 @@ def _everything(student: Any, rng: np.random.Generator) -> None:
     for name in ("save", "resume"):
         true(name in found["called"], f"everything, steps 1 and 2: {name}", "a call", "no call")
     for kind in ("base", "mirrored"):
-        _floor(found[kind], kind, f"{kind}.onnx")
+        _require_accuracy(found[kind], kind, f"{kind}.onnx")
     run.model.eval()
     images = gap.images()[2]
     with no_grad():

@@ -244,7 +244,7 @@ def _layer(layer: str, x: Any, s: Any, b: Any, backend: Any) -> Any:
     return F.batch_norm(array, None, None, scale, bias, True, backend=backend).array
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
+def _in_layers(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
     for layer in layers:
         x, s, b = rng.standard_normal((3, 4, 2, 5)), *rng.standard_normal((2, 4))
         if layer.endswith("channels-last"):
@@ -261,12 +261,12 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> No
 
 @LAB.check("13.5", "your forward in BatchNorm", visible=True)
 def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, ("batch_norm", "batch_norm, channels-last"))
+    _in_layers(student, rng, ("batch_norm", "batch_norm, channels-last"))
 
 
 @LAB.check("13.5", "in Layer-, Group- and InstanceNorm")
 def in_other_norms(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, ("layer_norm", "group_norm", "group_norm, channels-last", "instance_norm"))
+    _in_layers(student, rng, ("layer_norm", "group_norm", "group_norm, channels-last", "instance_norm"))
 
 
 @functools.cache

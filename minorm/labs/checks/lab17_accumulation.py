@@ -124,7 +124,7 @@ def other_updates(student: Any, rng: np.random.Generator) -> None:
         _updates(student, momentum, k)
 
 
-def _of(h: Any) -> tuple[int, Any, Any]:
+def _statistics_of(h: Any) -> tuple[int, Any, Any]:
     mean = h.sum(axis=0) / len(h)
     return len(h), mean, ((h - mean) ** 2).sum(axis=0) / len(h)
 
@@ -141,8 +141,10 @@ def merged(student: Any, rng: np.random.Generator) -> None:
     for sizes in ([4, 4], [5, 2], [1, 3]):
         h = rng.standard_normal((sum(sizes), 3)) * 2 + 1
         one, other = _cut(h, sizes)
-        _same_statistics(student.statistics(one), _of(one), f"statistics of {sizes[0]} samples")
-        _same_statistics(student.merged(_of(one), _of(other)), _of(h), f"merged, sizes {sizes}")
+        _same_statistics(student.statistics(one), _statistics_of(one), f"statistics of {sizes[0]} samples")
+        _same_statistics(
+            student.merged(_statistics_of(one), _statistics_of(other)), _statistics_of(h), f"merged, sizes {sizes}"
+        )
 
 
 @LAB.check("17.3", "one after the other, far from 0")
@@ -153,7 +155,7 @@ def folded(student: Any, rng: np.random.Generator) -> None:
     total = student.statistics(pieces[0])
     for piece in pieces[1:]:
         total = student.merged(total, student.statistics(piece))
-    n, mean, var = _of((h + FAR) - FAR)
+    n, mean, var = _statistics_of((h + FAR) - FAR)
     _same_statistics(total, (n, mean + FAR, var), f"micro-batches of {sizes} near {FAR:g}, merged", rtol=1e-7)
 
 
@@ -161,7 +163,7 @@ def folded(student: Any, rng: np.random.Generator) -> None:
 def running(student: Any, rng: np.random.Generator) -> None:
     for n, momentum in ((2, 0.1), (7, 0.4), (30, 1.0)):
         old_mean, old_var, h = rng.standard_normal(3), rng.uniform(1, 2, 3), rng.standard_normal((n, 3)) + 2
-        got = parts(student.running_update(old_mean, old_var, _of(h), momentum), 2, "running_update")
+        got = parts(student.running_update(old_mean, old_var, _statistics_of(h), momentum), 2, "running_update")
         of = f"after a batch of {n}, momentum={momentum:g}"
         close(got[0], old_mean + momentum * (h.mean(axis=0) - old_mean), f"the running mean {of}")
         close(got[1], old_var + momentum * (h.var(axis=0, ddof=1) - old_var), f"the running variance {of}")
@@ -172,7 +174,7 @@ def _two_passes(
 ) -> None:
     """Check two passes: each call sees one micro-batch, the last one in a process that remembers no earlier batch."""
     x, t, w, s, b = _problem(rng, sum(sizes), *shape, offset)
-    eps, total = 0.2, _of(x @ w)
+    eps, total = 0.2, _statistics_of(x @ w)
     names = ("db", "ds", "xdy", "xsum", "xxhat")
     sums: dict[str, Any] = {}
     what = f"second_pass, sizes {sizes}, eps={eps:g}"

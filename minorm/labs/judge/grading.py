@@ -24,7 +24,7 @@ from minorm.labs.judge.judges import Judges, from_message
 from minorm.labs.judge.lateness import Lateness
 from minorm.labs.judge.roster import Roster
 from minorm.labs.lab import Lab
-from minorm.labs.scores import MUCH, Outcome, Report
+from minorm.labs.scores import MUCH_OUTPUT, Outcome, Report
 from minorm.labs.sealed import folders, walls
 from minorm.labs.varied import rendering
 from minorm.serialization import atomic
@@ -211,7 +211,7 @@ def _row(lab: Lab, one: Submission, options: Options, judges: Judges, lateness: 
     tasks = {task: earned for task, (earned, _) in report.by_task().items()} if report else {}
     score = sum(tasks.values())
     notes = [problem] if report is None else [*filter(None, [report.remark]), *seen["remarks"], *report.notes]
-    if report is not None and report.printed > MUCH:
+    if report is not None and report.printed > MUCH_OUTPUT:
         notes.append(f"printed {report.printed:,} bytes")
     row = {
         "submission": printable(one.name),

@@ -23,7 +23,7 @@ Planted = Mapping[str, Implementation] | Callable[[], Mapping[str, Implementatio
 RIGHT = "your tests pass on the right implementation"
 REPEATS = 3  # runs of the right implementation
 FAILS = 2  # times that a bug must be found
-_NAMELESS = ""  # the right implementation's place among the names of the bugs
+_RIGHT_NAME = ""  # the right implementation's place among the names of the bugs
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Mutants:
         right = Outcome(self.task, RIGHT, 1.0, visible=self.visible)
         planted = self.bugs
         bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in planted}
-        order = [*list(planted) * FAILS, *[_NAMELESS] * REPEATS]
+        order = [*list(planted) * FAILS, *[_RIGHT_NAME] * REPEATS]
         random.SystemRandom().shuffle(order)
         for name in order:
-            if name == _NAMELESS:
+            if name == _RIGHT_NAME:
                 right = self._on_right(student, right)
             elif bugs[name].status in ("not run", "passed"):  # once missed, a bug is missed
                 bugs[name] = self._on_bug(student, bugs[name], planted[name])

@@ -106,10 +106,14 @@ class Roster:
         for row in rows:
             number = self.student(str(row["submission"]))
             if number is None:
-                yield {**self._named({}), **row, "notes": _and(row["notes"], self.remark(str(row["submission"])))}
+                yield {
+                    **self._named({}),
+                    **row,
+                    "notes": _joined_notes(row["notes"], self.remark(str(row["submission"]))),
+                }
                 continue
             if number in here:
-                row = {**row, "notes": _and(row["notes"], SECOND)}
+                row = {**row, "notes": _joined_notes(row["notes"], SECOND)}
             here.add(number)
             yield {**self._named(self.rows[number]), **row}
         for number, student in enumerate(self.rows):
@@ -164,5 +168,5 @@ def without_remarks(notes: str) -> str:
     return "; ".join(note for note in notes.split("; ") if not note.startswith(ours))
 
 
-def _and(notes: Any, more: str) -> str:
+def _joined_notes(notes: Any, more: str) -> str:
     return "; ".join(filter(None, [str(notes), more]))

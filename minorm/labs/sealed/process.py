@@ -28,14 +28,14 @@ from minorm.labs.sealed import counting, entry, folders, walls
 from minorm.labs.sealed.counting import Share
 from minorm.labs.sealed.victims import Victims
 
-KEPT = 4000  # bytes of printed output
+KEPT_OUTPUT = 4000  # bytes of printed output
 STARTING = 30.0  # seconds
 LONGEST_LINE = 1 << 16
 SERVE = "minorm.labs.calling.worker:main"
 ATTACK = "minorm.labs.sealed.attack:main"
-WHOLE = Share()
-TRIED = Share(1 << 20, 64)  # the share of an attack: the same walls, but quicker to fill
-SAID = 1 << 18  # bytes that a compiler may say about a file
+FULL_SHARE = Share()
+ATTACK_SHARE = Share(1 << 20, 64)  # the share of an attack: the same walls, but quicker to fill
+COMPILER_OUTPUT = 1 << 18  # bytes that a compiler may say about a file
 
 
 class NotSealed(RuntimeError):
@@ -61,7 +61,7 @@ class Process:
         runs: Sequence[str] = (),
         search: str = "",
         reads: Sequence[str] = (),
-        share: Share = WHOLE,
+        share: Share = FULL_SHARE,
     ) -> None:
         self.walls = around
         self._claim: socket.socket | None = None
@@ -170,7 +170,7 @@ class Process:
         descriptor = self.popen.stdout.fileno()
         with contextlib.suppress(OSError, ValueError):
             while chunk := os.read(descriptor, 1 << 16):
-                self.beginning += chunk[: KEPT - len(self.beginning)]
+                self.beginning += chunk[: KEPT_OUTPUT - len(self.beginning)]
                 self.printed += len(chunk)
 
     def ended(self) -> str:
@@ -218,9 +218,9 @@ def attack(
             "programs": list(programs),
         }
         try:
-            share = TRIED
+            share = ATTACK_SHARE
             if programs:  # an error message is written too, and counted
-                share = Share(TRIED.size + len(files) * SAID, TRIED.files + len(files))
+                share = Share(ATTACK_SHARE.size + len(files) * COMPILER_OUTPUT, ATTACK_SHARE.files + len(files))
             process = Process(around, 0, ATTACK, target, runs, search, [victims.shelf], share)
         except NotSealed as refused:
             return refused.answer

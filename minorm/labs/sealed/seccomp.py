@@ -21,7 +21,7 @@ _LOAD, _EQUAL, _ABOVE, _SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _THREAD = 0x10000  # CLONE_THREAD
 # CLONE_PARENT and CLONE_NEW*: a child that is not this process's own, or that has rights in namespaces
-_APART = 0x00008000 | 0x7E020000
+_SEPARATE_CHILD = 0x00008000 | 0x7E020000
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # the system call
 _OPENED_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # These calls may have only some arguments: which argument, its values, the errno for all other values.
@@ -106,12 +106,12 @@ def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
     if name in syscalls.OPENING:
         flags = argument(1 if name == "open" else 2)
         if writes:
-            return [flags, *_opened_in_earnest()]
+            return [flags, *_opens()]
         return [flags, *if_set(_OPENED_TO_WRITE, refused(errno.EROFS)), allow]
     if name == "clone3":  # its flags are in memory, where no filter can look; the C library then takes clone
         return [refused(errno.ENOSYS)]
     if name == "clone" and starts:
-        return [argument(0), *if_set(_APART, refused(errno.EPERM)), allow]
+        return [argument(0), *if_set(_SEPARATE_CHILD, refused(errno.EPERM)), allow]
     if name == "clone":
         return [argument(0), *if_set(_THREAD, allow), refused(errno.EPERM)]
     if name == "tgkill":  # abort() and the like
@@ -123,7 +123,7 @@ def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
     return [allow]
 
 
-def _opened_in_earnest() -> list[bytes]:
+def _opens() -> list[bytes]:
     """Allow opening a file to read, to write, or both, by the call's flags, and truncating only if it opens to write.
 
     Landlock looks at how a file is opened. Below version 3 it treats O_RDONLY with O_TRUNC as reading, and ignores mode

@@ -253,7 +253,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _shares(kernels: Any, name: str, function: str) -> None:
     for seed in range(2):
-        lab._shares(Handed(kernels, name), np.random.default_rng(seed), function)
+        lab._require_shared_work(Handed(kernels, name), np.random.default_rng(seed), function)
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -20,8 +20,8 @@ class Right:
         mean, var = wide.mean(axis=axes), wide.var(axis=axes)
         running_mean, running_var = np.asarray(running_mean), np.asarray(running_var)
         new_mean = self._step(self._wide(running_mean), mean, momentum)
-        new_var = self._step(self._wide(running_var), self._gathered(var, x), momentum)
-        inside = self._inside(mean, var, new_mean, new_var)
+        new_var = self._step(self._wide(running_var), self._var_for_running(var, x), momentum)
+        inside = self._statistics_for_y(mean, var, new_mean, new_var)
         y = self._scaled(wide, *inside, s, b, eps)
         y, new_mean, new_var = self._one_value(x, y, new_mean, new_var, running_mean, running_var)
         return y.astype(x.dtype), new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype)
@@ -56,10 +56,10 @@ class Right:
     def _step(self, old: Any, new: Any, momentum: float) -> Any:
         return old * momentum + new * (1 - momentum)
 
-    def _gathered(self, var: Any, x: Any) -> Any:
+    def _var_for_running(self, var: Any, x: Any) -> Any:
         return var
 
-    def _inside(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
+    def _statistics_for_y(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
         return mean, var
 
     def _one_value(self, x: Any, y: Any, new_mean: Any, new_var: Any, mean: Any, var: Any) -> tuple[Any, Any, Any]:
@@ -106,7 +106,7 @@ class Right:
 class Blended(Right):
     """y uses the new running statistics; in training it has to use the batch's statistics"""
 
-    def _inside(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
+    def _statistics_for_y(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
         return new_mean, new_var
 
 
@@ -120,7 +120,7 @@ class MomentumReversed(Right):
 class GatheredUnbiased(Right):
     """the running variance divides by m - 1, as in PyTorch; here it has to divide by m"""
 
-    def _gathered(self, var: Any, x: Any) -> Any:
+    def _var_for_running(self, var: Any, x: Any) -> Any:
         m = x.size // x.shape[1]
         return var * m / max(m - 1, 1)
 
