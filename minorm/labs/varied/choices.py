@@ -2,7 +2,7 @@
 
     V = Variants(
         "lab01_forward",
-        eps=numbers("where a call names no eps", ("1e-5", "3e-4", "1e-3"), "eps={}"),
+        eps=numbers("eps, if a call gives none", ("1e-5", "3e-4", "1e-3"), "eps={}"),
         layout=kinds("the axes of x, in order", {"NC...": ("(N, C, *positions)",), "N...C": ("(N, *positions, C)",)}),
     )
 

@@ -56,7 +56,7 @@ V = Variants(
     "lab00_axes",
     first_bit=kinds("the bit of axis 0 in a mask", {low: _mask_texts(low) for low in (0, 2, 3, 4)}),
     groups=kinds(
-        "which channels are a group",
+        "the channels of a group",
         {
             "neighbours": (
                 (
@@ -90,7 +90,7 @@ V = Variants(
             ),
         },
     ),
-    step_size=kinds("what a step of one element counts", {size: _step_texts(size) for size in (1, 2, 4, 8)}),
+    step_size=kinds("the size of a step of one element", {size: _step_texts(size) for size in (1, 2, 4, 8)}),
 )
 
 

@@ -13,7 +13,7 @@ from minorm.labs.varied.default_arguments import given
 
 V = Variants(
     "lab01_forward",
-    eps=numbers("eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
+    eps=numbers("eps, if a call gives none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
     layout=kinds(
         "the order of the axes of x in task 1.4",
         {
@@ -53,7 +53,7 @@ V = Variants(
         },
     ),
     place=kinds(
-        "where eps stands in rstd",
+        "the place of eps in rstd",
         {
             "inside": (
                 "sqrt(var + eps)",

@@ -49,16 +49,16 @@ def _piece_texts(order: str) -> tuple[str, ...]:
 
 V = Variants(
     "lab02_stable_variance",
-    axis=kinds("the axis of x along which the values lie", {axis: _axis_texts(axis) for axis in (0, 1, -1)}),
+    axis=kinds("the axis of the values in x", {axis: _axis_texts(axis) for axis in (0, 1, -1)}),
     first=numbers(
-        "how many of the first values k is the mean of",
+        "the number of first values whose mean is k",
         ("4", "3", "5", "6"),
         "the first {word}",
         "the mean of {word} values",
         "x[:{}]",
     ),
     piece=kinds(
-        "what a piece is, in this order",
+        "the parts of a piece, in order",
         {order: _piece_texts(order) for order in ("n, mean, M", "mean, M, n", "M, mean, n", "n, M, mean")},
     ),
 )

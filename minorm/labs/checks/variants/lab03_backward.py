@@ -26,7 +26,7 @@ EARLY_BIAS = "b is added before the scale"
 
 V = Variants(
     "lab03_backward",
-    eps=numbers("eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
+    eps=numbers("eps, if a call gives none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
     third=kinds(
         "the third argument of three_terms, by which dx is scaled",
         {

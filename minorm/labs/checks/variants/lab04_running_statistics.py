@@ -94,7 +94,7 @@ V = Variants(
         {float(first): _start_texts(first) for first in ("1", "2.0", "0.5", "4.0")},
     ),
     momentum=numbers(
-        "momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "x, momentum={}", "var, momentum={}"
+        "momentum, if a call gives none", ("0.9", "0.8", "0.95", "0.7"), "x, momentum={}", "var, momentum={}"
     ),
     bugs=kinds(
         "",

@@ -9,7 +9,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 V = Variants(
     "lab05_train_eval_gap",
     rest=kinds(
-        "what becomes of the images that fill no batch",
+        "how to treat the images that fill no batch",
         {
             "left out at the end": (
                 "Leaves out the images at the end that do not fill a batch.",
@@ -52,9 +52,9 @@ V = Variants(
             ),
         },
     ),
-    batch=numbers("the batch of recalibrate, where a call names none", ("256", "128", "200", "100"), "batch_size={}"),
+    batch=numbers("the batch size of recalibrate, if a call gives none", ("256", "128", "200", "100"), "batch_size={}"),
     spread=kinds(
-        "what the two functions of spread give",
+        "the results of the two functions of spread",
         {
             "deviation": (
                 "Give its standard deviation, in units of sigma.",
@@ -80,7 +80,7 @@ V = Variants(
         },
     ),
     learning=kinds(
-        "what of a BatchNorm layer goes on learning in task 5.5",
+        "the part of a BatchNorm layer that keeps learning in task 5.5",
         {
             (): (
                 "Statistics, scale and bias must stay fixed in any mode.",

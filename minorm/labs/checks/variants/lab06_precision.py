@@ -41,10 +41,10 @@ def _root_texts(name: str, words: str) -> tuple[str, ...]:
 V = Variants(
     "lab06_precision",
     eps=numbers(
-        "eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}", "keepdims=True) + {}) * s64 + b64"
+        "eps, if a call gives none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}", "keepdims=True) + {}) * s64 + b64"
     ),
     ties=kinds(
-        "where a number goes that lies in the middle of two neighbours",
+        "the rounding of a number in the middle of two neighbours",
         {
             "even": (
                 (
@@ -67,7 +67,7 @@ V = Variants(
         },
     ),
     unit=kinds(
-        "whose last place is the unit of error_in_ulp",
+        "the number whose last place is the unit of error_in_ulp",
         {
             "right": (
                 "in units of the last place of the right values, which",
@@ -87,7 +87,7 @@ V = Variants(
         },
     ),
     root=kinds(
-        "what root_mean_square gives",
+        "the result of root_mean_square",
         {
             "root": (
                 "A row of zeros gives 0.",

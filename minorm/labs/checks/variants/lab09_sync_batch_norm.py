@@ -11,7 +11,7 @@ from minorm.labs.varied.choices import Variants, kinds
 V = Variants(
     "lab09_sync_batch_norm",
     second=kinds(
-        "what a part has beside m and mean in tasks 9.1 and 9.2",
+        "the third number of a part, beside m and mean, in tasks 9.1 and 9.2",
         {
             "var": (
                 "and the variance var_r (which divides by m_r).",
@@ -96,7 +96,7 @@ V = Variants(
         },
     ),
     odd=kinds(
-        "in a level of the tree with an odd number, the one without a neighbour",
+        "the vector without a neighbour, in a level of the tree with an odd number",
         {
             "the last alone": (
                 "If a level has an odd number of vectors, the last one moves up unchanged.",

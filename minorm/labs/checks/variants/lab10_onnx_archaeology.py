@@ -31,7 +31,7 @@ V = Variants(
         {float(value): _momentum_texts(value) for value in ("0.9", "0.8", "0.95", "0.7")},
     ),
     axes=kinds(
-        "what batch_axes gives of the axes over which mean and var are taken",
+        "the answer of batch_axes about the axes of mean and var",
         {
             "reduced": (
                 "The axes over which mean and var are taken: a tuple in rising order.",

@@ -96,7 +96,7 @@ def _series_texts(series: str) -> tuple[str, ...]:
 V = Variants(
     "lab11_find_the_bug",
     floor=numbers(
-        "the least that an error is divided by in task 11.1",
+        "the smallest divisor of an error in task 11.1",
         ("1", "0.5", "2", "5"),
         "max({}, max |right|)",
         "size = max({}, np.nanmax(np.abs(b)))",
