@@ -1,4 +1,4 @@
-"""Processes of one submission share nothing, and what they send is looked at within the limits."""
+"""The processes of one submission share nothing, and the limits hold for everything that they send."""
 
 from __future__ import annotations
 

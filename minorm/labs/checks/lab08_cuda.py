@@ -255,7 +255,7 @@ LAB.mutants("8.3", wrong_kernels.RIGHT, wrong_kernels.WRONG, visible=True, secon
 
 @LAB.check("8.4", "every thread has the sum, by shuffles", points=2, visible=True, seconds=SECONDS)
 def shuffle_sums(student: Any, rng: np.random.Generator) -> None:
-    _sums(student, rng, "shuffle_cu", (256, 64, 32))  # what a larger block left in shared memory is no number of mine
+    _sums(student, rng, "shuffle_cu", (256, 64, 32))  # a larger block leaves old numbers in shared memory
 
 
 @LAB.check("8.4", "twice in a row, with warps that fall behind", points=2, visible=True, seconds=SECONDS)

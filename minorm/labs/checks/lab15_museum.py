@@ -25,7 +25,7 @@ LAB = Lab(
     needs=(1, 3, 4),
 )
 SHOWN, AGREES = 1e-2, 1e-3
-SAME = 1e-7  # two x so close are one
+SAME = 1e-7  # two x this close count as the same
 WILD = 6  # elements of x in a reproduction
 FEWEST = {"A": 1, "B": 1, "C": 1, "D": 2, "E": 2, "F": 2, "G": 2, "H": 1}
 LONGEST = 6  # characters of a number in a bug report

@@ -72,7 +72,7 @@ def _merged_gradients(student: Any, rng: np.random.Generator, sizes: list[int], 
     for name in NAMES:
         expected = np.tensordot(sizes, [g[name] for g in gradients], 1) / sum(sizes)
         close(got[name], expected, f"{name} of {what}")
-    if axis == 1:  # LayerNorm: it is the gradient of the batch
+    if axis == 1:  # LayerNorm: this is the gradient of the whole batch
         for name, right in _derivatives(x, t, values, 1e-3, axis).items():
             close(got[name], right, f"{name} of {what}, against the whole batch")
 

@@ -1,8 +1,8 @@
 """Measures how much of a submission's code is in another's: fingerprints of tokens ignore names and layout.
 
 Schleimer, Wilkerson and Aiken, "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003. All names count
-as the same token, and so do all numbers and all texts; comments and line breaks do not count. Of a few neighbouring
-hashes only the smallest is kept, so that equal code has equal fingerprints wherever it stands.
+as the same token, and so do all numbers and all texts; comments and line breaks do not count. It keeps only the
+smallest of a few neighbouring hashes, so that equal code has equal fingerprints wherever it stands.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from minorm.labs.sealed import seccomp, syscalls
 
 SIZE = 64 << 20  # bytes in the process's own folder
-FILES = 1000  # more would take the judge long to remove
+FILES = 1000  # the judge would need long to remove more
 BLOCK = 4096  # bytes of the smallest piece of a disk
 _LISTENER = 8  # SECCOMP_FILTER_FLAG_NEW_LISTENER
 _GO_ON = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE

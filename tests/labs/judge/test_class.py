@@ -23,7 +23,7 @@ FULL = 18.0
 
 
 def class_of(folder: Path, count: int = 1) -> Path:
-    """A folder with solutions, and a roster beside it."""
+    """Make a folder with solutions, and a roster beside it."""
     (folder / "all").mkdir()
     for number in range(count):
         (folder / "all" / f"student{number}.py").write_text(SOLUTION)

@@ -1,4 +1,4 @@
-"""A first look at a file, before it runs, shows copies and variants, and the CSV lists them."""
+"""A first look at a file finds copies and variants before the file runs, and the CSV lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Days late are counted as they begin, and what is left of a score never falls below 0."""
+"""Each begun day counts as late, and a score never falls below 0."""
 
 from __future__ import annotations
 

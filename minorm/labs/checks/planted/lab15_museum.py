@@ -1,6 +1,6 @@
 """Holds the museum's store: two right implementations of each function, siblings and neighbours of each exhibit.
 
-A sibling has its exhibit's cause and other code. A neighbour hangs in the same room and has another cause.
+A sibling has the cause of its exhibit, but other code. A neighbour hangs in the same room, but has another cause.
 """
 
 from __future__ import annotations
