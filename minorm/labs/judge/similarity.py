@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def alike(prints: Mapping[str, set[int]]) -> dict[str, dict[str, float]]:
-    """For each name, return the others that share at least ALIKE of the smaller one's fingerprints, and the share.
+    """Return, for each name, the others that share at least ALIKE of the smaller one's fingerprints, and the share.
 
     In a class of at least six, fingerprints that more than a third of the class has do not count.
     """

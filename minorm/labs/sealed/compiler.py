@@ -88,7 +88,7 @@ PROGRAMS: dict[str, Sequence[str]] = {
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
-    """In a sealed process: compile one text; send a line of JSON and the library's bytes, or the error."""
+    """Compile one text in a sealed process; send a line of JSON and the library's bytes, or the error."""
     task = plan["task"]
     if task["shim"]:
         _SHIMS[plan["folder"]] = Path(task["shim"])

@@ -43,8 +43,9 @@ class Share(NamedTuple):
 
 
 def begin(line: int, starts: bool = False) -> None:
-    """In the process: let the kernel ask the judge about each write from now on. The judge receives a descriptor over
-    the line.
+    """Let the kernel ask the judge about each write of this process from now on.
+
+    The judge receives a descriptor over the line.
 
     starts  whether it starts other programs, whose writes count as well
     """
@@ -124,7 +125,7 @@ class Count:
 
 
 def serve(listener: int, share: Share, ending: threading.Event) -> None:
-    """In a thread of the judge: answer the kernel until the process is gone; then close the descriptor."""
+    """Answer the kernel until the process is gone, then close the descriptor; runs in a thread of the judge."""
     count = Count(share)
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)

@@ -53,7 +53,13 @@ def _batch_norm(
     alone: str = "",
     kind: Any = np.float64,
 ) -> Function:
-    """y_mean, y_var: the share of old running statistics in y's, 1 for momentum; alone: results for a single value."""
+    """Make a BatchNorm with these faults; the defaults make the right one.
+
+    y_mean, y_var        times momentum: the share of the old running statistics in those of y
+    swap_mean, swap_var  momentum is the share of the new value in the running statistics
+    fewer                the running variance divides by m - fewer
+    alone                the results that are wrong if a channel has a single value
+    """
 
     def run(
         x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
@@ -89,7 +95,11 @@ def _stored(
 
 
 def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, in_order: bool = False) -> Function:
-    """repeat: how scales of groups reach channels; squares: E[x^2] - E[x]^2, and how to treat negative results."""
+    """Make a GroupNorm with these faults; the defaults make the right one.
+
+    repeat   how scales of groups reach channels
+    squares  use E[x^2] - E[x]^2, and treat negative results in this way
+    """
 
     def spread(v: Any, channels: int) -> Any:
         count = len(v)
@@ -127,7 +137,12 @@ def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, 
 def _layer_norm(
     axes: str = "to the last", rows: str = "all", kind: Any = np.float64, overflow: str = "", scaled: bool = False
 ) -> Function:
-    """kind: to compute in; overflow: the result if squares overflow; scaled: by a power of two, against that."""
+    """Make a LayerNorm with these faults; the defaults make the right one.
+
+    axes, rows  the normalized axes, and the used rows of scale and bias
+    kind        the type to compute in
+    overflow    the result if squares overflow; scaled: divide by a power of two first, so that they do not
+    """
 
     def run(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
         first = axis % x.ndim
@@ -156,7 +171,11 @@ def _layer_norm(
 def _lp_norm(
     squares: Any = np.float64, sums: Any = np.float64, most: float = np.inf, signed: bool = False, guard: bool = True
 ) -> Function:
-    """squares, sums: the types of |x|^p and of their sum; most: the value at which squares saturate."""
+    """Make an LpNormalization with these faults; the defaults make the right one.
+
+    squares, sums  the types of |x|^p and of their sum
+    most           the value at which squares saturate
+    """
 
     def run(x: Any, p: int = 2, axis: int = -1) -> Any:
         powers = (x if signed and p == 1 else np.abs(x)).astype(squares) ** p
@@ -171,7 +190,7 @@ def _lp_norm(
 RIGHT: Mapping[str, Function] = {
     "batch_norm": batch_norm, "group_norm": group_norm, "layer_norm": layer_norm, "lp_norm": lp_norm,
 }  # fmt: skip
-RIGHT_TOO: Mapping[str, Function] = {  # they round in other places
+RIGHT_TOO: Mapping[str, Function] = {  # they round at other steps
     "batch_norm": _batch_norm(kind=np.longdouble),
     "group_norm": _group_norm(shifted=True),
     "layer_norm": _layer_norm(kind=np.longdouble),
