@@ -13,7 +13,7 @@ from minorm.tensor.creation import ones_like, zeros
 from minorm.tensor.tensor import Tensor
 
 STRATEGIES = ("reverse-mode", "forward-mode")
-UNUSED = "taken, without effect: a row is one walk"
+UNUSED = "accepted, without effect: a row is one walk"
 STRATEGY = '"reverse-mode" or "forward-mode", without effect: a row is one walk'
 
 

@@ -14,7 +14,7 @@ from minorm.support.documented import documented
 __all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
 
 
-@documented({}, mode="taken, without effect", warn_only="taken, without effect")
+@documented({}, mode="accepted, without effect", warn_only="accepted, without effect")
 @checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Do nothing: results have the same bits on every run anyway.
@@ -40,7 +40,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 @documented(
-    {}, model="a model or a function; None gives a decorator that does nothing", options="taken, without effect"
+    {}, model="a model or a function; None gives a decorator that does nothing", options="accepted, without effect"
 )
 def compile(model: Any = None, **options: Any) -> Any:
     """Return the model itself, which runs as it is.

@@ -63,7 +63,7 @@ class CUDAGraph:
         if self._stream.ptr == 0:
             raise RuntimeError(
                 "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
-                "`with mn.cuda.graph(g):`, which has a stream of its own"
+                "`with mn.cuda.graph(g):`, which records on a separate stream"
             )
         with ExitStack() as stack:  # left at once if something fails
             stack.enter_context(self._recording.captured())

@@ -23,7 +23,7 @@ TRANSFORM = {
     "transforms": "functions of images alone; or of (images, generator), where the second has that name or no default",
     "p": "the probability that an image is changed, 0 to 1",
     "size": "height and width, a number for both or two",
-    "inplace": "taken, without effect: the images that come stay as they are",
+    "inplace": "accepted, without effect: the images that come stay as they are",
     "interpolation": '"nearest", "nearest-exact", "bilinear" or "bicubic"',
     "antialias": "True takes a wider kernel where an axis shrinks",
     "fill": "what stands where there is no image",

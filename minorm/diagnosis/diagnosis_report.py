@@ -27,8 +27,8 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
     numbers="what was measured, by name",
     why="why it is odd",
     fix="what to do about it",
-    after="the layer whose consequence it is; None where it is none",
-    cause="the layer that explains it; None where none does",
+    after="the layer whose fault causes this one, or None",
+    cause="the layer that explains it, or None",
 )
 @dataclass(frozen=True)
 class Finding:

@@ -33,7 +33,7 @@ MADE_LIKE = MADE | {
 
 MEMORY = {
     "memory_format": "minorm.channels_last for images whose channels lie last in memory; None keeps the order",
-    "non_blocking": "taken, without effect: a copy is waited for",
+    "non_blocking": "accepted, without effect: a copy is waited for",
 }
 
 DRAW = MADE | DRAWN

@@ -59,8 +59,8 @@ from minorm.training.steps.score import Score
     num_workers="threads that read images ahead; they change no bit",
     code="of a model that `settings.model` names as FILE.py:FUNCTION or FILE.onnx, where it was read; None reads it",
     graph="True: on a GPU steps of one batch are CUDA graphs, which change no bit; False computes them eagerly",
-    init="a file of weights to begin with, or a run's folder: what fits the model by name and shape is taken, and no "
-    "code in it is run; None draws all weights",
+    init="a file of weights to begin with, or a run's folder: tensors that fit the model by name and shape are loaded, "
+    "and no code in it is run; None draws all weights",
 )
 class Run:
     """A new run; `Run.resume` goes on with an old one, to the same bits.

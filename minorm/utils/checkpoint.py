@@ -27,7 +27,7 @@ __all__ = ["checkpoint", "checkpoint_sequential"]
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 SAME = {
-    "use_reentrant": "taken, without effect: it is PyTorch's False in any case",
+    "use_reentrant": "accepted, without effect: it is PyTorch's False in any case",
     "preserve_rng_state": "True draws the same random numbers again, False goes on with new ones",
 }
 
@@ -38,8 +38,8 @@ SAME = {
     args="its arguments",
     context_fn="gives two contexts, for the first and for the second call of function; None gives none",
     determinism_check='"default" raises where the second call computes something else; any other is a ValueError',
-    debug="taken, without effect: the error names the operations in any case",
-    early_stop="taken, without effect: the second call runs to its end",
+    debug="accepted, without effect: the error names the operations in any case",
+    early_stop="accepted, without effect: the second call runs to its end",
     kwargs="its arguments by name",
 )
 @checked

@@ -31,7 +31,7 @@ COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a dri
     {},
     path="the checkpoint",
     function="the name of the function that builds the model",
-    code="the copy in the checkpoint's folder; None where there is none with the SHA-256 that the checkpoint says",
+    code="the copy in the checkpoint's folder; None without a copy of the SHA-256 that the checkpoint names",
 )
 class UntrustedCode(ValueError):
     """A checkpoint's model is built by code, and the user has not said to run it. Nothing was run.
