@@ -114,7 +114,7 @@ def _talk(judge: int) -> Attempts:
         "slow the judge": lambda: os.sched_setaffinity(judge, {0}),
         "outlive the judge": lambda: _reached("prctl", 1, 0, 0, 0, 0),
         "open a socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
-        "open a socket of its own machine": lambda: socket.socket(socket.AF_UNIX),
+        "open a local socket": lambda: socket.socket(socket.AF_UNIX),
         "have memory of a file": lambda: os.memfd_create("shared"),
         "drop what is in memory of a file": lambda: _reached("madvise", 0, 1 << 12, 21),
     } | {name: functools.partial(_command, number) for name, number in COMMANDS.items()}

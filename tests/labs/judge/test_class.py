@@ -41,7 +41,7 @@ def class_of(folder: Path, count: int = 1) -> Path:
         (["--late-per-day", "5"], 2, "--late-per-day goes with --due DATE"),
         (["--late-days", "3"], 2, "--late-days goes with --due DATE"),
         (["--due", "2027-01-01", "--late-days", "-1"], 2, "--late-days -1: expected at least 0"),
-        (["--due", "soon"], 2, "--due: 'soon' is no date"),
+        (["--due", "soon"], 2, "--due: 'soon' is not a date"),
         (["--roster", "none.csv"], 1, "none.csv"),
         (["--roster", "."], 1, "expected a regular file"),
         (["--roster", "binary.csv"], 2, "binary.csv' has the columns"),
