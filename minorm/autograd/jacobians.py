@@ -71,7 +71,7 @@ def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[
 
 @documented(
     {},
-    func="gives one number for Tensors",
+    func="a function of Tensors that returns one number",
     inputs="a Tensor, or a tuple of Tensors: where it is differentiated",
     create_graph=GRAPH,
     strict=STRICT,

@@ -17,7 +17,7 @@ from minorm.tensor.creation import ones_like
 
 INPUTS = "a Tensor, or a tuple of Tensors: where it is differentiated"
 OF_INPUTS = "the vector, of the inputs' shapes; None for inputs of one element"
-NUMBER = "gives one number for Tensors"
+NUMBER = "a function of Tensors that returns one number"
 
 
 @documented(

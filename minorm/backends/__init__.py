@@ -24,7 +24,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
 
 
-@documented({}, precision='"highest" for float32, "high" or "medium" for TF32, which has 10 bits of each number')
+@documented(
+    {},
+    precision='"highest" for float32, "high" or "medium" for TF32, which keeps 10 bits after the point of each number',
+)
 @checked
 def set_float32_matmul_precision(precision: str) -> None:
     """Choose how a GPU computes products of float32 matrices: set `backends.cuda.matmul.allow_tf32`.

@@ -37,7 +37,7 @@ EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 @documented(
     {},
     path="the file, with or without gzip",
-    max_bytes="a header that asks for more is a ValueError; 1 GiB unless you say otherwise",
+    max_bytes="a file whose header asks for more is a ValueError; the default is 1 GiB",
 )
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """Read the array in an IDX file, plain or gzipped.

@@ -49,7 +49,7 @@ CHANGEABLE = frozenset(
     batch_sampler="an iterable of lists of positions, each a batch",
     num_workers="threads that read batches ahead, with the same bits: each batch draws its own random numbers. "
     "A dataset is asked by several threads at once then. At most 1024",
-    collate_fn="makes a batch of a list of samples, and is handed over as it returns; None is default_collate",
+    collate_fn="a function from a list of samples to a batch; None is default_collate",
     pin_memory="accepted, without effect: copies to a GPU always pass through page-locked buffers, and "
     "`mn.data.prefetch(loader)` copies ahead",
     drop_last="True leaves out the last batch if it is smaller",

@@ -102,8 +102,8 @@ class SplitFolders(ImageFolder):
 
 @documented(
     PICTURES,
-    seed="of the fifth that is drawn for val, where there is no folder for it",
-    classes="those of a model that is there already, of which some may have no folder; None takes the folders' names",
+    seed="the seed of the draw of a fifth for val, if there is no folder for it",
+    classes="the classes of an existing model, of which some may have no folder; None takes the folders' names",
 )
 def load_folder(
     root: FilePath,

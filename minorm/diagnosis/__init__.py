@@ -46,8 +46,8 @@ FROM_LOADER: Any = _FromLoader()
     loader="batches x or (x, labels) that can be read again, or one batch, of the data that the model was trained on: "
     "running statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change. None "
     "gives noise to an ONNX graph, and then only what does not depend on the data is said",
-    batch_size="that the model trains with; by default the median of the loader's batches. None where it is not known, "
-    "and then nothing is said about small batches",
+    batch_size="the batch size of training; by default the median of the loader's batches. None if it is not known: "
+    "then nothing is said about small batches",
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:

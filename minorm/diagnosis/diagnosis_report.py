@@ -21,7 +21,7 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 
 @documented(
     {},
-    name="what it is called in docs/doctor.md",
+    name="its name in docs/doctor.md",
     layer="the module's dotted name; None where it is the whole model's",
     severity='"error", "warning" or "note"',
     numbers="what was measured, by name",
@@ -61,7 +61,7 @@ class Finding:
     layers="a dict of numbers for each normalization",
     images="how many images were looked at; 0 where the model was given noise",
     batch_size="that the model trains with; None where it is not known",
-    gap="how far training and evaluation mode are apart; None where they are the same",
+    gap="how far training and evaluation mode are apart; None if they are the same",
     measured="all that was measured",
 )
 @dataclass(frozen=True)

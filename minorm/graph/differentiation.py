@@ -86,7 +86,7 @@ def _targets(inputs: Any) -> tuple[Any, ...]:
 @documented(
     {},
     outputs="what is differentiated, a Tensor or several",
-    inputs="for what, a Tensor or several or a dict of them, which require grad",
+    inputs="the Tensors to differentiate by, one or several or a dict of them, which require grad",
     grad_outputs="weights of the outputs' elements, one Tensor for each; None for outputs of one element",
     retain_graph=GRAPH_KEPT,
     create_graph="True gives gradients that are in the graph, and can be differentiated",

@@ -26,11 +26,11 @@ OPTIMIZER = {
 }
 
 SCHEDULE = {
-    "optimizer": "whose groups get the rates",
+    "optimizer": "the optimizer whose groups get the rates",
     "gamma": "what the rate is multiplied with",
     "factor": "what the rate is multiplied with",
     "milestones": "the t, in any order, at which the rate changes",
-    "total_iters": "the t from which on the rate stays",
+    "total_iters": "the t at which the rate stops changing",
     "eta_min": "the lowest rate",
     "last_epoch": "the t to continue from, for groups that have an 'initial_lr'; -1 starts afresh",
     "lr_lambda": "a function of t, or a list of them, one for each group",

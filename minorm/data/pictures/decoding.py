@@ -41,7 +41,7 @@ class BrokenImage(ValueError):
     path="a PNG, JPEG, WebP, BMP, GIF or TIFF",
     size="height and width: the shorter side is scaled to it, the centre cut; None keeps all of the picture",
     channels="3 for RGB, 1 for grey",
-    max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
+    max_bytes="the most memory of the decoded picture, at 4 bytes a value; None allows 512 MiB",
 )
 def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
     """Read the picture as uint8, channels x size x size, or channels x its height x its width.

@@ -92,7 +92,7 @@ class RandomApply(ImageTransform):
         return _listed("RandomApply", self.transforms, f"p={self.p:g}")
 
 
-@documented(TRANSFORM, p="how likely each transform is; None takes all alike")
+@documented(TRANSFORM, p="the probability of each transform; None takes all alike")
 class RandomChoice(ImageTransform):
     """Applies one of the transforms, drawn for each image.
 
