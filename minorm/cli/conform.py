@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from minorm.cli.options import external_root, input_option, shape_option
 from minorm.cli.terminal import extras, output
 from minorm.serialization import limits
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 if TYPE_CHECKING:
     from minorm.conformance.report import Report

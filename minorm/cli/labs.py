@@ -18,7 +18,7 @@ from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
 from minorm.labs.varied.choices import NAME_OF_PLAIN, Variant
 from minorm.serialization import atomic
-from minorm.support.masking import message
+from minorm.support.safe_names import message
 
 
 def add(commands: Any) -> None:

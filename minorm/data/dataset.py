@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from minorm.data.collate import stacked
-from minorm.data.showing import Shown, brief
+from minorm.data.settings_repr import Shown, brief
 from minorm.devices import dtypes, generators
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor

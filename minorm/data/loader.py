@@ -24,7 +24,7 @@ from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch, read_samples
 from minorm.data.sample_order import Order
-from minorm.data.showing import brief
+from minorm.data.settings_repr import brief
 from minorm.data.transforms.compose import applied
 from minorm.data.transforms.transform import Transform
 from minorm.data.turns import Turns

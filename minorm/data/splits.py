@@ -21,7 +21,7 @@ from minorm.data.dataset import FilePath, Subset
 from minorm.data.folder import ImageFolder
 from minorm.data.listing import folder_entries, is_class, is_picture, pictures_by_class
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
 PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}

@@ -18,7 +18,7 @@ from minorm.graph.trace import Call
 from minorm.nn import Module
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.tensor import combining
 from minorm.tensor.tensor import Tensor
 

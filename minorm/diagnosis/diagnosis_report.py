@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from minorm.diagnosis import explaining
+from minorm.diagnosis import finding_words
 from minorm.diagnosis.findings import Gap
 from minorm.diagnosis.measured import Measured
 from minorm.support.documented import documented
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 WIDTH = 100
 HEAD = ("layer", "kind", "gap", "offset", "digits lost", "eps/variance", "batch error", "findings")
@@ -52,7 +52,7 @@ class Finding:
 
     def __str__(self) -> str:
         where = "" if self.layer is None else f" in {printable(self.layer)}"
-        return f"{MARK[self.severity]}: {self.name}{where}: {explaining.words(self.name, self.numbers).seen}"
+        return f"{MARK[self.severity]}: {self.name}{where}: {finding_words.words(self.name, self.numbers).seen}"
 
 
 @documented(
@@ -112,7 +112,7 @@ class Diagnosis:
     def _modes(self) -> str:
         if self.gap is None:
             return ""
-        return textwrap.fill(f"From batch statistics to evaluation: {explaining.changes(self.gap.numbers)}.", WIDTH)
+        return textwrap.fill(f"From batch statistics to evaluation: {finding_words.changes(self.gap.numbers)}.", WIDTH)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def _block(alike: list[Finding]) -> str:
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]
     for finding in alike:
         place = "" if finding.layer is None else f"{printable(finding.layer)}: "
-        lines.append(_filled(f"{place}{explaining.words(finding.name, finding.numbers).seen}", "  "))
+        lines.append(_filled(f"{place}{finding_words.words(finding.name, finding.numbers).seen}", "  "))
     if first.severity != "note" or not (first.after or first.cause):
         lines.append(_filled(f"why  {first.why}", "  ", "       "))
         fixes = list(dict.fromkeys(finding.fix for finding in alike))

@@ -20,7 +20,7 @@ from minorm.data.pictures import picture_files
 from minorm.data.pictures.picture import Picture
 from minorm.serialization import limits, opening
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 PAPER = (255, 255, 255)  # the background of transparent pixels
 GAP = 2.0  # a JPEG is decoded at no less than this times the size, so that scaling can still average pixels

@@ -11,7 +11,7 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.data.transforms.transform import Generator, ImageTransform, Transform, check_probability
 from minorm.devices import generators
 from minorm.support.documented import documented

@@ -1,10 +1,10 @@
 """Follows how a student's function computes: the judge keeps its arrays, does each operation and lists it.
 
-    followed          the student's side: an array without numbers, which asks the judge for each operation
     numpy_operations  the available operations
     follower          the judge's side: the numbers, and a list of all operations on them
     listed            the entries of that list
     verdicts          what a check reads from that list: functions, types, rows, work
 
-The student's process never has the numbers, so it can neither hide what it does with them nor do it elsewhere.
+The student's side is calling/followed_array.py: an array without numbers, which asks the judge for each operation. The
+student's process never has the numbers, so it can neither hide what it does with them nor do it elsewhere.
 """

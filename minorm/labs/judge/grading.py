@@ -28,7 +28,7 @@ from minorm.labs.scores import MUCH_OUTPUT, Outcome, Report
 from minorm.labs.sealed import folders, walls
 from minorm.labs.varied import rendering
 from minorm.serialization import atomic
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 JUDGING = 240.0  # seconds that the judge may compute, besides those that it waits for the submission
 

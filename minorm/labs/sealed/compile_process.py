@@ -64,7 +64,7 @@ def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _shim() -> Path:
-    """Precompile the header of lab 8 once, readable for every user, and return its folder."""
+    """Compile the code that all kernels of lab 8 share once, readable for every user, and return its folder."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)

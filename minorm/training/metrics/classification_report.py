@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm.support.argument_errors import checked
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.files.outcome import clipped
 from minorm.training.metrics.class_scores import (
     in_bins,
