@@ -264,9 +264,9 @@ assert np.allclose(mine, library, rtol=1e-6)
 # ## Task 13.6: tests that find wrong planners
 #
 # Each test gets a `planner` with one function, `planner.plan(shape, strides, itemsize, reduced, varies)`, and passes
-# where it raises nothing. Yours run with the right planner, where all must pass, and with wrong ones, each of which
-# must fail a test. They are the mistakes that people make: merged where scale is broadcast, steps in bytes, kept and
-# reduced swapped, axes of length 1 kept, nothing merged, negative steps taken as positive ones.
+# if it raises nothing. Your tests run with the right planner, and all of them must pass. They also run with wrong
+# planners, and each of these must fail a test. People make these mistakes: merged where scale is broadcast, steps in
+# bytes, kept and reduced swapped, axes of length 1 kept, nothing merged, negative steps taken as positive ones.
 #
 # Short cases that you can plan by hand are best. A refusal arrives as a `ValueError`.
 

@@ -160,7 +160,7 @@ show(
 #
 # - which share of the old value has been replaced? `compounded(momentum, k)`;
 # - which share does each micro-batch have, the first to the last? `shares(momentum, k)`, k numbers;
-# - which momentum in each update replaces, after k of them, what one update with `momentum` does?
+# - which momentum must each of k updates have, so that together they replace as much as one update with `momentum`?
 #   `per_update(momentum, k)`.
 
 
@@ -176,7 +176,7 @@ def shares(momentum, k):
 
 
 def per_update(momentum, k):
-    """The momentum of which k updates replace as much as one with `momentum`."""
+    """The momentum with which k updates replace as much as one with `momentum`."""
     raise NotImplementedError("Task 17.2: the momentum of each of k updates")
 
 

@@ -267,7 +267,7 @@ def quantization_bound(x, W, x_scale, W_scale):
 
 def gain(W):
     """The mean square error with one scale, divided by that with one for each channel."""
-    raise NotImplementedError("Task 18.5: what scales of channels gain")
+    raise NotImplementedError("Task 18.5: the gain of one scale per channel")
 
 
 # %% tags=["check"]

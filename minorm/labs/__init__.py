@@ -1,39 +1,39 @@
-"""The labs' machinery: notebooks with stubs, checks that ask, a judge that trusts no answer but a right one.
+"""Runs the labs: notebooks with stubs, checks of students' functions, and a judge that trusts only right answers.
 
     cells        a notebook as cells, percent format and .ipynb
-    catalogue    the labs there are; own: those of a teacher's own folder; stubs: what students get of a solution
+    catalogue    all labs; own: the labs of a teacher's own folder; stubs: makes the students' file from a solution
     lab          a lab as its checks; mutation: checks of the student's own tests
-    cascade      what builds on a wrong function, asked again with a right one; sent: one that works on models
+    cascade      runs checks again with right functions in place of wrong ones; sent: right functions on models
     comparing    expected and got
-    recognizing  the mistake behind a wrong answer, from the classes in checks/mistakes/
-    following/   sees how a function computes: its arrays stay with the judge
+    recognizing  finds the mistake behind a wrong answer, from the classes in checks/mistakes/
+    following/   follows how a function computes: its arrays stay with the judge
     calling/     the student's functions, here or in a separate process: student, worker, submission, watching; wire and
                  objects: values between the processes; closed_library: packages closed to students' tests
     remote       the judge's side of that process
     counting/    headers that count what each thread of a compiled kernel does (7, 8)
     sealed/      the walls around such a process
-    beside/      what must run where a student's module is
-    judge/       judging: one submission -> a report; hints: at usual mistakes (mistakes.md); grading: a folder -> CSV,
+    beside/      functions that must run next to a student's module
+    judge/       judging: one submission -> a report; hints: common mistakes (mistakes.md); grading: a folder -> CSV,
                  with judges (several at a time), grades_table, roster and whose (which student), lateness, similarity
     visible      the same checks inside the notebook
-    pictures     plots with a text for those who do not see them
-    checks/      a module a lab; right/: longer functions to provide; mistakes/; variants/: the tables of a year;
-                 planted/: wrong implementations. Single labs need beside it:
+    pictures     plots with a text for people who cannot see them
+    checks/      a module for each lab; right/: longer functions to provide; mistakes/; variants/: the tables of a year;
+                 planted/: wrong implementations. Single labs also need:
     digits_network  the network that students' kernels train, on one computer or over ranks
     compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8);
                  plugged: their moments in layers; museum/: the exhibits of lab 15
     ranks        computers that share a batch, as threads (9)
-    gap          broken models (5); zoo: old ones (10); oracles, suspects: who is wrong (11); capstone (12)
-    varied/      what differs from year to year: choices, and the text of a lab in a variant (rendering)
+    gap          broken models (5); zoo: old ones (10); oracles, suspects: tools to compare (11); capstone (12)
+    varied/      differences from year to year: choices, and the text of a lab in a variant (rendering)
 
 How to write a lab
 ------------------
 
-One of your own lies in another folder, under shorter names (see own); all else holds for it too.
+Your own lab lies in another folder, with shorter file names (see own); everything else holds for it too.
 
 1. examples/labs/solutions/labNN_name.py: the whole notebook, solved, in the percent format. The stub file
    examples/labs/labNN_name.py is made from it by `python examples/labs/make_stubs.py`, so that text and checks are
-   written once; a test compares. What the student writes stands between two comments:
+   written once; a test compares the two. The student's part stands between two comments:
 
        def moments(x, axes):
            \"\"\"mean and var of x over axes, with the axes kept.\"\"\"
@@ -48,21 +48,22 @@ One of your own lies in another folder, under shorter names (see own); all else 
    measures. `labs check` leaves both out when it loads a submission; it runs everything else, so cells without a tag
    define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
 
-3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs without which
-   nobody is graded, and the labs that come before it, `needs`: the order of `labs list` follows from them. Students'
-   functions take and return what `wire` carries: numbers, text, arrays, tuples, lists, dicts. A layer runs here, with
-   the student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks, `student.at(rank).share(4)`,
-   and clocks. What must have the student's module (a model as argument) is a function of
-   minorm/labs/beside/labNN_name.py, `def tuned(module, kind)`, which runs in its process:
-   `student.drive("tuned", kind="camera")`. Its answer is the student's word: let it decide, count and measure nothing,
-   and compute the expected one here. `student.fresh()` begins a process that remembers nothing, and
+3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs that grading
+   needs, and in `needs` the labs that come before it: the order of `labs list` follows from them. Students' functions
+   take and return values that `wire` carries: numbers, text, arrays, tuples, lists, dicts. A layer runs here, with the
+   student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks, `student.at(rank).share(4)`, and
+   clocks. If a check needs the student's module (a model as argument), write a function in
+   minorm/labs/beside/labNN_name.py, `def tuned(module, kind)`, which runs in the student's process:
+   `student.drive("tuned", kind="camera")`. The student could change its answer: let it decide, count and measure
+   nothing, and compute the expected answer here. `student.fresh()` starts a process that remembers nothing, and
    `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
 
-   `LAB.provide("1.1", moments=right)` gives a right function for a task that later ones build on; what takes a model or
-   another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/judge/test_cascade.py).
+   `LAB.provide("1.1", moments=right)` gives a right function for a task that later tasks build on; wrap it as
+   `Sent(right)` if it takes a model or another object. Its own checks must pass with it
+   (tests/labs/judge/test_cascade.py).
 
-   Where the way counts and not only the answer, `follow = Follower()`, `follow.call(student, "f", follow.array(x))` and
-   then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that
+   If the method counts and not only the answer, use `follow = Follower()`, `follow.call(student, "f", follow.array(x))`
+   and then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that
    cannot be followed is "not tried". tests/labs/checks/ways/ways_labNN.py has honest ways and cheats for each task.
 
    `digits_network.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})`

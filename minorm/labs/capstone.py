@@ -1,6 +1,6 @@
-"""What lab 12 trains: a small network with BatchNorm and dropout, its optimizer, schedule and loader, as one object.
+"""Builds lab 12's training run: a small network with BatchNorm and dropout, optimizer, schedule and loader.
 
-Everything that the next step depends on is in it, but for minorm's random generator, which dropout draws from.
+It holds everything that the next step depends on, except minorm's random generator, which dropout draws from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH = 64
 
 
 def network(backend: Any = None) -> Any:
-    """Two convolutions with BatchNorm, pooling, dropout, ten classes; its BatchNorm layers with this backend."""
+    """Build two convolutions with BatchNorm, pooling, dropout, ten classes; BatchNorm uses this backend."""
     norms = [nn.BatchNorm2d(16), nn.BatchNorm2d(32)]
     for norm in norms:
         norm.backend = backend
@@ -40,10 +40,10 @@ class Run:
     """A training run that has not begun: `model`, `optimizer`, `scheduler`, `loader`.
 
     seed     of the weights, of dropout and of the order of the images
-    backend  of the BatchNorm layers; None is the library's own
+    backend  of the BatchNorm layers; None for the library's own
     dtype    of weights and images
-    images, labels  to train on; the training digits where they are not given
-    model    another one than the network, such as one that was loaded
+    images, labels  to train on; the training digits by default
+    model    a model in place of the network, such as a loaded one
     """
 
     def __init__(

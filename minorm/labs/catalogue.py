@@ -1,6 +1,6 @@
-"""The labs there are, and where their notebooks lie: beside the package in a wheel, in examples/labs in a checkout.
+"""Finds labs and their notebooks, which lie beside the package in a wheel and in examples/labs in a checkout.
 
-With `lab_dir`, they are those of a teacher's own folder instead (see own).
+With `lab_dir`, it finds the labs of a teacher's own folder instead (see own).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CHECKOUT = Path(__file__).resolve().parents[2] / "examples" / "labs"
 
 
 def numbers(lab_dir: str | Path | None = None) -> list[int]:
-    """The numbers of all labs."""
+    """Return the numbers of all labs."""
     return sorted(_modules() if lab_dir is None else own.folders(Path(lab_dir)))
 
 
 def find(number: int, lab_dir: str | Path | None = None) -> Lab:
-    """The lab with this number; ValueError where there is none."""
+    """Return the lab with this number; ValueError if there is no such lab."""
     there = numbers(lab_dir)
     if number not in there:
         raise ValueError(f"there is no lab {number}; expected one of {', '.join(map(str, there))}")
@@ -39,9 +39,9 @@ def find(number: int, lab_dir: str | Path | None = None) -> Lab:
 
 
 def course(lab_dir: str | Path | None = None) -> list[Lab]:
-    """All labs in the order of a course: by number, but each behind the labs that it needs.
+    """Return all labs in the order of a course: by number, but each after the labs that it needs.
 
-    ValueError where labs need each other in a circle.
+    ValueError if labs need each other in a circle.
     """
     labs = {number: find(number, lab_dir) for number in numbers(lab_dir)}
     placed: dict[int, Lab] = {}
@@ -61,7 +61,7 @@ def course(lab_dir: str | Path | None = None) -> list[Lab]:
 
 
 def before(lab: Lab) -> list[Lab]:
-    """The labs that this one needs, as far as they are there: of its own folder, or else of the course."""
+    """Return the labs that this one needs, if they exist: from its own folder, or else from the course."""
     own_numbers = [] if lab.lab_dir is None else numbers(lab.lab_dir)
     there = numbers()
     wanted = sorted(number for number in lab.needs if number in own_numbers or number in there)
@@ -69,12 +69,12 @@ def before(lab: Lab) -> list[Lab]:
 
 
 def notebook(lab: Lab) -> str:
-    """The text of the lab's file with stubs, in the percent format. FileNotFoundError where it is not here."""
+    """Return the text of the lab's file with stubs, in the percent format. FileNotFoundError if it is missing."""
     return rendering.rendered(_plain_notebook(lab), lab.variants, lab.variant)
 
 
 def _plain_notebook(lab: Lab) -> str:
-    """The text without a variant."""
+    """Return the text without a variant."""
     if lab.folder is not None:
         path = own.solution(lab)
         try:
@@ -89,12 +89,12 @@ def _plain_notebook(lab: Lab) -> str:
 
 
 def reference(lab: Lab) -> Path | None:
-    """The solved lab, which earns full marks; None in an installed package, which has no solutions."""
+    """Return the solved lab, which earns full marks; None in an installed package, which has no solutions."""
     path = CHECKOUT / "solutions" / f"{lab.file}.py" if lab.folder is None else lab.folder / "solution.py"
     return path if path.exists() else None
 
 
 def _modules() -> dict[int, str]:
-    """Number -> name of the module of checks."""
+    """Return number -> name of the module of checks."""
     found = (re.fullmatch(r"lab(\d+)_\w+", module.name) for module in pkgutil.iter_modules(checks.__path__))
     return {int(match[1]): match[0] for match in found if match}

@@ -1,4 +1,4 @@
-"""A notebook as a list of cells: the percent format and .ipynb, read and written.
+"""Reads and writes a notebook as a list of cells, in the percent format and as .ipynb.
 
 The percent format is Python in which a line `# %%` begins a cell of code and `# %% [markdown]` a cell of text, whose
 lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most editors know it.
@@ -45,12 +45,12 @@ _NO_TAGS: tuple[str, ...] = ()
 
 
 def read(text: str, name: str) -> list[Cell]:
-    """The cells of a file called `name`: a notebook where it ends in .ipynb, else Python. ValueError: it is broken."""
+    """Return the cells of the file `name`: a notebook if it ends in .ipynb, else Python. ValueError if it is broken."""
     return _read_notebook(text, name) if name.endswith(".ipynb") else read_percent(text)
 
 
 def read_percent(text: str) -> list[Cell]:
-    """The cells of a Python file; what stands before the first mark is a cell as well, jupytext's header is not."""
+    """Return the cells of a Python file; text before the first mark is a cell too, but jupytext's header is not."""
     cells: list[Cell] = []
     lines = text.splitlines()
     start = _after_header(lines)
@@ -78,7 +78,7 @@ def read_percent(text: str) -> list[Cell]:
 
 
 def to_notebook(cells: list[Cell]) -> str:
-    """The cells as the text of an .ipynb file."""
+    """Return the cells as the text of an .ipynb file."""
     notebook = {
         "cells": [_as_json(number, cell) for number, cell in enumerate(cells)],
         "metadata": {
@@ -92,9 +92,9 @@ def to_notebook(cells: list[Cell]) -> str:
 
 
 def without_magics(text: str) -> str:
-    """IPython's `%magic`, `!command`, `help?` and `x = !command` lines as comments, so that Python can read the rest.
+    """Comment out IPython's `%magic`, `!command`, `help?` and `x = !command` lines, so that Python can read the rest.
 
-    What Python can read as it is stays: a line may begin with the % of the line above.
+    Text that Python can read does not change: a line may begin with the % of the line above.
     """
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         ast.parse(text)
@@ -103,7 +103,7 @@ def without_magics(text: str) -> str:
 
 
 def place(found: list[Cell], line: int, name: str) -> str:
-    """A line in words: `cell 3, line 7` in a notebook, `line 40` in a Python file.
+    """Name a line: `cell 3, line 7` in a notebook, `line 40` in a Python file.
 
     Cells of code count from 1, as Jupyter numbers them when it runs all from the top.
     """
@@ -129,7 +129,7 @@ def _tags(text: str, line: int) -> tuple[str, ...]:
 
 
 def _after_header(lines: list[str]) -> int:
-    """How many lines the `# ---` header takes."""
+    """Return how many lines the `# ---` header takes."""
     if lines and lines[0] == "# ---" and "# ---" in lines[1:]:
         return lines.index("# ---", 1) + 1
     return 0

@@ -1,4 +1,4 @@
-"""How a check says what it expected and what it got: one exception, raised by three comparisons.
+"""Compares answers: the comparisons raise one exception, which says what was expected and what came.
 
 Each names the call it looks at in `what`, as a student would write it: `mean of a 3x5x7 array over (0, 2)`. It tells
 one expected number, never how to get it.
@@ -13,7 +13,7 @@ import numpy as np
 from minorm.devices import dtypes
 
 LONGEST = 400  # characters of a value that a table shows
-LARGEST = 10_000  # elements of an array that is looked at as numbers of Python
+LARGEST = 10_000  # elements of an array that is compared as Python's numbers
 
 
 class Wrong(AssertionError):
@@ -25,7 +25,7 @@ class Wrong(AssertionError):
 
 
 def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 1e-12, dtype: Any = None) -> None:
-    """Wrong unless |got - expected| <= atol + rtol |expected| everywhere, shapes are equal, and the type is `dtype`."""
+    """Raise Wrong unless |got - expected| <= atol + rtol |expected|, shapes are equal, and the type is `dtype`."""
     expected = np.asarray(expected)
     found = numbers(got, what, f"numbers of shape {expected.shape}")
     if found.shape != expected.shape:
@@ -47,7 +47,7 @@ def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 
 
 
 def equal(got: Any, expected: Any, what: str) -> None:
-    """Wrong unless both are the same; arrays element by element, lists and tuples as one."""
+    """Raise Wrong unless both are the same; arrays element by element, lists and tuples as one."""
     if isinstance(expected, np.ndarray):
         found = numbers(got, what, f"an array of shape {expected.shape}")
         if found.shape != expected.shape:
@@ -62,20 +62,20 @@ def equal(got: Any, expected: Any, what: str) -> None:
 
 
 def at_most(got: Any, bound: float, what: str, unit: str = "") -> None:
-    """Wrong unless the number is at most `bound`; NaN is not."""
+    """Raise Wrong unless the number is at most `bound`; NaN is wrong."""
     value = float(numbers(got, what, "a number"))
     if not value <= bound:
         raise Wrong(what, f"at most {bound:.3g}{unit}", f"{value:.3g}{unit}")
 
 
 def true(fact: Any, what: str, expected: str, got: str) -> None:
-    """Wrong unless the fact holds: for what the others cannot say."""
+    """Raise Wrong unless the fact holds, for checks that the other comparisons cannot make."""
     if not fact:
         raise Wrong(what, expected, got)
 
 
 def parts(got: Any, count: int, what: str) -> tuple[Any, ...]:
-    """The tuple of `count` things that a function was to return, or Wrong."""
+    """Return the tuple of `count` results that a function should return, or raise Wrong."""
     if not isinstance(got, (tuple, list)) or len(got) != count:
         kind = f"{len(got)}" if isinstance(got, (tuple, list)) else f"one {_kind(got)}"
         raise Wrong(what, f"{count} results", kind)
@@ -83,7 +83,7 @@ def parts(got: Any, count: int, what: str) -> tuple[Any, ...]:
 
 
 def numbers(got: Any, what: str, expected: str) -> Any:
-    """What came as an array of numbers, or Wrong."""
+    """Return the answer as an array of numbers, or raise Wrong."""
     if got is None or isinstance(got, (str, bytes, dict)):
         raise Wrong(what, expected, _kind(got))
     try:
@@ -96,12 +96,12 @@ def numbers(got: Any, what: str, expected: str) -> Any:
 
 
 def _type_matters(found: Any, expected: Any, dtype: Any) -> bool:
-    """Is the type part of the question, or of another kind than expected, as whole numbers for floats?"""
+    """Whether the type is part of the question, or its kind is not the expected one, as whole numbers for floats."""
     return dtype is not None or found.dtype.kind != expected.dtype.kind
 
 
 def _with_types(expected: Any, got: Any) -> tuple[str, str]:
-    """Both as text, and with their types where those differ: `13 (int)` and `'13' (str)`."""
+    """Return both as text, with their types if those differ: `13 (int)` and `'13' (str)`."""
     kinds = type(_plain(expected)).__name__, type(_plain(got)).__name__
     if kinds[0] == kinds[1]:
         return shown(expected), shown(got)
@@ -110,7 +110,7 @@ def _with_types(expected: Any, got: Any) -> tuple[str, str]:
 
 
 def shown(value: Any) -> str:
-    """A value, short enough for a table."""
+    """Show a value, short enough for a table."""
     text = repr(_plain(value))
     return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
@@ -120,7 +120,7 @@ def _kind(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples for lists, Python's numbers for NumPy's."""
+    """Turn lists into tuples, and NumPy's numbers into Python's."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist() if value.size <= LARGEST else f"an array of shape {value.shape}"
     if isinstance(value, (list, tuple)):

@@ -1,9 +1,9 @@
-"""Cython of the student's: some pieces of text, one file, translated and compiled into a module of this process.
+"""Compiles the student's Cython: pieces of text become one file and a module of this process.
 
-The compilers run in this process's folder, or where the judge has them run (see sealed/compiler.py).
+The compilers run in this process's folder, or in a process of the judge's (see sealed/compiler.py).
 
 Needs Cython and the C compiler that Python was built with, with OpenMP. The flags are those of minorm's own kernels;
-no -ffast-math, so sums are added in the order in which they are written.
+no -ffast-math, so sums are added in the written order.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ cdef enum:
 """
 COMPILER = compiler.LINK[0]
 CompileError = compiler.CompileError
-# Who compiles for this process: called with the kind and the text, gives the bytes of a shared library. A sealed
-# process can start no compiler, and asks the judge.
+# Functions that compile for this process: given the kind and the text, they return the bytes of a shared library. A
+# sealed process can start no compiler, and asks the judge.
 elsewhere: list[Callable[[str, str], bytes]] = []
 
 
 def build(*pieces: str) -> ModuleType:
-    """A module of the pieces, which may use prange, sqrt, CHUNK and what stands in pieces before them.
+    """Build a module of the pieces, which may use prange, sqrt, CHUNK and names of earlier pieces.
 
-    A piece may be indented as a whole, as text inside a function is. Each text is built once. CompileError says what
-    the compilers say, with the line they mean; ImportError where Cython is not installed.
+    A piece may be indented as a whole, as text inside a function is. Each text is built once. CompileError quotes the
+    compilers, with the line that they mean; ImportError if Cython is not installed.
     """
     return _built("cython", HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
 
 
 def build_counted(*pieces: str) -> ModuleType:
-    """The same, in a module that counts what each thread reads and writes (see thread_work.py)."""
+    """Build a module that counts what each thread reads and writes (see thread_work.py)."""
     return _built("counted", HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
 
 
@@ -67,7 +67,7 @@ def _built(kind: str, text: str) -> ModuleType:
 
 
 def shared_library(kind: str, text: str) -> Path:
-    """The path of the library that the text of this kind becomes; CompileError where the compiler refuses it."""
+    """Compile the text to a shared library and return its path; CompileError if the compiler refuses it."""
     if not elsewhere:
         return compiler.COMPILE[kind](text, folder())
     target = folder() / f"{compiler.name_of(kind, text)}.so"
@@ -77,7 +77,7 @@ def shared_library(kind: str, text: str) -> Path:
 
 @functools.cache
 def folder() -> Path:
-    """Where this process compiles; gone with it."""
+    """Return the folder in which this process compiles; it is removed when the process ends."""
     folder = tempfile.TemporaryDirectory(prefix="kernels", ignore_cleanup_errors=True)
     atexit.register(folder.cleanup)
     sys.path_importer_cache.pop(folder.name, None)
@@ -109,14 +109,14 @@ def read(size_t address, Py_ssize_t n, size_t out, int threads):
 
 
 def reader(x: Any, threads: int) -> Any:
-    """A function that reads the float32 array x, whole chunks, and does next to nothing with it: as fast as it goes."""
+    """Return a function that reads whole chunks of the float32 array x and does almost nothing else: top speed."""
     out = np.zeros(max(1, x.size // CHUNK), np.uint64)
     read = build(READER).read
     return lambda: read(x.ctypes.data, x.size, out.ctypes.data, threads)
 
 
 def quickest(functions: Sequence[Callable[[], Any]], rounds: int = 7) -> list[float]:
-    """Seconds of the quickest call of each, called in turn: what the machine can do when nobody disturbs it."""
+    """Return the seconds of the quickest call of each, called in turn: the speed of an undisturbed machine."""
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for function, mine in zip(functions, times, strict=True):

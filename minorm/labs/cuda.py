@@ -1,12 +1,12 @@
-"""CUDA kernels on the CPU: each CUDA thread is a fiber, and a seed decides in which order they run.
+"""Runs CUDA kernels on the CPU: each CUDA thread is a fiber, and a seed decides the order in which they run.
 
-A block's threads run one after the other, each up to its next barrier or shuffle; when all have come there, the next
+A block's threads run one after the other, each up to its next barrier or shuffle; when all have reached it, the next
 round begins, in another order. Some warps run ahead of others, as far as barriers let them. So a result that depends on
 the order, because a barrier is missing or an atomic adds floats, differs from seed to seed. Threads that wait at
 different barriers, or for threads that have ended, are an error that names the lines; so is a write outside of an
-array. What lies around arrays is NaN, so reading there shows.
+array. The memory around arrays is NaN, so reading there shows.
 
-Blocks are one-dimensional; `__shared__` arrays have a constant size. It tells nothing about speed.
+Blocks are one-dimensional; `__shared__` arrays have a constant size. It says nothing about speed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SHIM_UNCOUNTED void nap(int line) {
 
 
 class KernelError(RuntimeError):
-    """The kernel did what no kernel may."""
+    """The kernel broke a rule for kernels."""
 
 
 class Program:
-    """Some CUDA text, compiled for the CPU: pieces that follow each other, with kernels `__global__ void f(...)`.
+    """Compiles CUDA text for the CPU: pieces one after the other, with kernels `__global__ void f(...)`.
 
-    Kernels take `float*`, `const float*`, `int` and `float`. CompileError says what the compiler says.
+    Kernels take `float*`, `const float*`, `int` and `float`. CompileError quotes the compiler.
     """
 
     def __init__(self, *pieces: str) -> None:
@@ -72,7 +72,7 @@ class Program:
     def launch(
         self, name: str, blocks: int, threads: int, *arguments: Any, seed: int = 0, changed_shuffle: int = -1
     ) -> int:
-        """Run a kernel; arrays of float32 are changed in place. Returns how many barriers all blocks came through.
+        """Run a kernel, which changes float32 arrays in place; return how many barriers all blocks passed.
 
         Afterwards `work` has what each thread did, blocks x threads for each of WORK: numbers of shared memory and of
         arrays that it read and wrote, its shuffles and its atomic additions. `race` names two threads that use a number
@@ -118,7 +118,7 @@ class Program:
 
 
 def without_barrier(source: str, which: int) -> str:
-    """The source with one `__syncthreads();` less, counted from 0; lines stay where they are."""
+    """Remove one `__syncthreads();` from the source, counted from 0; lines keep their places."""
     parts = source.split("__syncthreads();")
     if not 0 <= which < len(parts) - 1:
         raise ValueError(f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1}")
@@ -126,7 +126,7 @@ def without_barrier(source: str, which: int) -> str:
 
 
 def _parameter(kernel: str, text: str) -> tuple[str, str]:
-    """("float*", "x") of "const float* __restrict__ x"."""
+    """Parse "const float* __restrict__ x" into ("float*", "x")."""
     words = text.replace("*", " * ").split()
     kind = "float*" if "float" in words and "*" in words else next((word for word in words if word in C_TYPES), "")
     if not kind or ("*" in words and kind != "float*"):

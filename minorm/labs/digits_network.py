@@ -1,7 +1,7 @@
-"""The demo's network on 8 x 8 digits, with a backend for its BatchNorm layers: what students' kernels train.
+"""Trains the demo's network on 8 x 8 digits with a student's backend in its BatchNorm layers.
 
-In float64 two right implementations stay together in ten digits or so over an epoch. In float32 they do not: training
-is unstable to rounding, and after twenty steps a difference in the seventh digit has become one in the second.
+In float64 two right implementations agree to about ten digits over an epoch. In float32 they do not: training amplifies
+rounding errors, and after twenty steps a difference in the seventh digit has grown into one in the second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.tensor.creation import tensor
 
 
 def model_with(backend: Any = None, seed: int = 0) -> Any:
-    """The network in float64, its BatchNorm layers with this backend; None is the library's own."""
+    """Build the network in float64, with this backend in its BatchNorm layers; None for the library's own."""
     generators.manual_seed(seed)
     model = models.digits_cnn().to(dtype=dtypes.float64)
     for layer in model.modules():
@@ -29,9 +29,9 @@ def model_with(backend: Any = None, seed: int = 0) -> Any:
 
 
 def losses(backend: Any = None, steps: int = 23, seed: int = 0) -> Any:
-    """The loss of each training step, an array; 23 steps are an epoch.
+    """Return the loss of each training step as an array; 23 steps are an epoch.
 
-    On one thread: the images are so small that two are no faster, and on a busy machine they wait for each other.
+    It uses one thread: the images are so small that two are no faster, and on a busy machine they wait for each other.
     """
     threads = config.get_num_threads()
     config.set_num_threads(1)
@@ -67,11 +67,11 @@ def losses_over_ranks(
     steps: int = 23,
     seed: int = 0,
 ) -> Any:
-    """The same with each batch of 64 cut among ranks, which train in step: a copy of the model each, and one loss.
+    """Return the same losses with each batch of 64 cut among ranks, which train copies of the model in step.
 
-    cuts           where batches are cut: (10, 50) gives three ranks 10, 40 and 14 images; the last batch is smaller
+    cuts           where to cut batches: (10, 50) gives three ranks 10, 40 and 14 images; the last batch is smaller
     backend        of the BatchNorm layers of a rank; None: each rank normalizes with its own statistics
-    share          of the loss of a rank with so many images in that of the whole batch
+    share          a rank's share in the whole batch's loss, from its number of images
     sum_gradients  the gradients of all parameters, summed over the ranks
     """
     copies = [model_with(None, seed) for _ in range(len(cuts) + 1)]

@@ -1,4 +1,4 @@
-"""What lab 5 needs: a network whose rows are the batch, a way to train it, and five ways to break it.
+"""Builds lab 5's network, whose rows are the batch, trains it, and breaks it in five ways.
 
 Between its linear layers stand BatchNorm layers without positions, so a row has exactly as many elements as the batch
 has images. The convolutions of the demo have hundreds of positions an image, and hide what tiny batches do.
@@ -22,7 +22,7 @@ BROKEN = ("lost", "inverted", "poisoned", "camera", "frozen")
 
 @functools.cache
 def images() -> tuple[Any, Any, Any, Any]:
-    """The digits as arrays that nobody may write into: training images and labels, test images and labels."""
+    """Return the digits as read-only arrays: training images and labels, test images and labels."""
     x, labels, x_test, labels_test = (
         np.stack(values) for part in data.split_digits(seed=0) for values in _columns(part)
     )
@@ -32,18 +32,18 @@ def images() -> tuple[Any, Any, Any, Any]:
 
 
 def _columns(part: Any) -> tuple[list[Any], list[Any]]:
-    """The images and the labels of a dataset."""
+    """Return the images and the labels of a dataset."""
     samples = [part[place] for place in range(len(part))]
     return [image for image, _ in samples], [label for _, label in samples]
 
 
 def camera(pictures: Any) -> Any:
-    """The same digits as another camera sees them: grey and pale."""
+    """Return the same digits as another camera sees them: grey and pale."""
     return (0.25 * pictures + 0.6).astype(np.float32)
 
 
 def network(seed: int = 0, momentum: float = 0.9) -> Any:
-    """64 pixels, three blocks of linear, BatchNorm and ReLU, ten classes."""
+    """Build a network: 64 pixels, three blocks of linear, BatchNorm and ReLU, ten classes."""
     generators.manual_seed(seed)
     layers: list[Any] = [nn.Flatten()]
     for _ in range(3):
@@ -54,16 +54,16 @@ def network(seed: int = 0, momentum: float = 0.9) -> Any:
 
 
 def norms(model: Any) -> list[Any]:
-    """The BatchNorm layers of a model."""
+    """Return the BatchNorm layers of a model."""
     return [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d)]
 
 
 def train(
     model: Any, pictures: Any, labels: Any, batch_size: int = 64, epochs: int = 4, lr: float = 0.1, seed: int = 0
 ) -> Any:
-    """SGD with momentum, in training mode; learns more slowly with batches below 32. Returns the model.
+    """Train with SGD with momentum; the learning rate is lower for batches below 32. Return the model.
 
-    On one thread: two are no faster here, and on a busy machine they wait for each other.
+    It uses one thread: two are no faster here, and on a busy machine they wait for each other.
     """
     threads = config.get_num_threads()
     config.set_num_threads(1)
@@ -87,12 +87,12 @@ def train(
 
 
 def broken(kind: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
-    """A trained model in evaluation mode, wrong in its statistics; training images, test images and test labels.
+    """Return a trained model in evaluation mode with wrong statistics; training images, test images and test labels.
 
     lost      the running statistics were not saved, and are 0 and 1
-    inverted  somebody took PyTorch's momentum=0.1 for the share of the old value, and showed it batches of four
+    inverted  someone took PyTorch's momentum=0.1 for the share of the old value, and showed it batches of four
     poisoned  one batch had an image of NaN
-    camera    the images are a new camera's; labels there are none
+    camera    the images come from a new camera, without labels
     frozen    the statistics were lost and the layers frozen, so that training mode does not move them
     """
     x, labels, x_test, labels_test = images()
@@ -115,5 +115,5 @@ def broken(kind: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
 
 
 def mirrored(pictures: Any) -> Any:
-    """The digits in a mirror."""
+    """Return the digits mirrored."""
     return np.ascontiguousarray(pictures[..., ::-1])

@@ -1,4 +1,4 @@
-"""A lab as its checks: which task, how many points, and a function that asks the student's functions and compares.
+"""Defines a lab by its checks: task, points, and a function that calls the student's functions and compares.
 
     LAB = Lab(3, "lab03_backward", "Backward", "How does a gradient come through a mean and a variance?", minutes=90)
 
@@ -7,9 +7,9 @@
         g = rng.standard_normal((4, 6))
         close(student.through_mean(g, (1,)), g - g.mean(1, keepdims=True), "through_mean of 4x6 over (1,)")
 
-A check earns all its points or none. `student.name(...)` runs the student's function, wherever that is; rng is seeded
-with the check's name, so the numbers of one check do not depend on another. Visible checks also run in the notebook,
-with other numbers than those that are graded.
+A check earns all its points or none. `student.name(...)` runs the student's function, in whatever process; rng is
+seeded with the check's name, so the numbers of one check do not depend on another. Visible checks also run in the
+notebook, with other numbers than in grading.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minorm.labs.varied.choices import PLAIN, Variant, Variants
 Question = Callable[[Any, np.random.Generator], None]  # (student, rng); `student` is Any, for its attributes are free
 SECONDS = 10.0
 PATH = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])  # compilers are there
-PIP = {"sklearn": "scikit-learn"}  # where the name to install is another than the one to import
+PIP = {"sklearn": "scikit-learn"}  # if the name to install differs from the name to import
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Check:
     ask: Question
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
-        """Ask, and say how it went."""
+        """Run the check and return its row."""
         start = time.monotonic()
         row = Outcome(self.task, self.title, self.points, visible=self.visible)
         try:
@@ -67,7 +67,7 @@ class Check:
             row = row.but(status="wrong", what=wrong.what, expected=wrong.expected, got=wrong.got)
         except Failure as failure:
             row = row.but(status=failure.status, got=str(failure), cause=failure.__cause__)
-        except (ImportError, NotSealed):  # a package that the checks need, or this machine: nobody's mistake
+        except (ImportError, NotSealed):  # a missing package or this machine's walls: not the student's mistake
             raise
         except Exception as error:  # noqa: BLE001  an answer that the check cannot even look at
             row = row.but(status="wrong", expected="another kind of answer", got=f"{type(error).__name__}: {error}")
@@ -91,10 +91,10 @@ class Lab:
     needs    numbers of the labs that come before it; the catalogue puts a course in order by them
     packages  that solutions and checks import, beside NumPy
     programs  that they run: names, any of which will do
-    writes   whether solutions write files: libraries that they have compiled, checkpoints
+    writes   whether solutions write files: compiled libraries, checkpoints
     memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
     deadline  seconds for loading a submission and all checks together
-    variants  what differs from year to year; variant: the one that is asked, the plain lab if not said
+    variants  differences from year to year; variant: the current one, the plain lab by default
     """
 
     number: int
@@ -112,7 +112,7 @@ class Lab:
     variants: Variants = field(default_factory=Variants)
     variant: Variant = PLAIN
     module: str = ""  # where the checks stand; the catalogue fills it in
-    folder: Path | None = None  # of a lab of a teacher's own, where its files are; own fills it in
+    folder: Path | None = None  # the folder of a teacher's own lab; own fills it in
     provided: dict[str, cascade.Functions] = field(default_factory=dict)  # right ones, by task
     recognizer: Recognizer | None = None  # of typical mistakes
 
@@ -137,20 +137,20 @@ class Lab:
     ) -> None:
         """Grade the student's test_ functions: a point for passing the right implementation, one for each bug found.
 
-        An implementation is a dict of functions by name; the tests get an object with these functions. Where variants
-        have other bugs, `planted` is a function that gives those of the variant, as many of each.
+        An implementation is a dict of functions by name; the tests get an object with these functions. If variants have
+        other bugs, `planted` is a function that returns those of the variant, always equally many.
         """
         self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
 
     def provide(self, task: str, **functions: Callable[..., Any]) -> None:
-        """Right functions for this task, by the names that students give theirs; `cascade` says what for.
+        """Provide right functions for this task, under the names of the students' functions; `cascade` uses them.
 
-        One that takes a model or another object that has no place in a message is wrapped in `Sent`.
+        Wrap a function in `Sent` if it takes a model or another object that a message cannot hold.
         """
         self.provided[task] = functions
 
     def missing(self) -> str:
-        """What the lab needs and this machine lacks, in words; empty where there is all."""
+        """Say what the lab needs and this machine lacks; empty if nothing is missing."""
         lacking = [PIP.get(name, name) for name in self.packages if importlib.util.find_spec(name) is None]
         words = [f"{' and '.join(lacking)} (pip install {' '.join(lacking)})"] if lacking else []
         if self.programs and not any(shutil.which(program, path=PATH) for program in self.programs):
@@ -158,7 +158,7 @@ class Lab:
         return f"lab {self.number} needs {' and '.join(words)}, which this machine lacks" if words else ""
 
     def require(self) -> None:
-        """ImportError where something is missing: graded without it, right answers would count as wrong."""
+        """Raise ImportError if something is missing: without it, right answers would count as wrong."""
         if lacking := self.missing():
             raise ImportError(lacking)
 
@@ -172,17 +172,17 @@ class Lab:
 
     @property
     def lab_dir(self) -> Path | None:
-        """The folder of a teacher's own labs, of which this is one; None for a lab of the course."""
+        """The folder of a teacher's own labs that holds this lab; None for a lab of the course."""
         return self.folder and self.folder.parent
 
     @property
     def seconds(self) -> float:
-        """What a submission has in all: the deadline, or what the longest check allows, where that is more."""
+        """The seconds that a submission has in all: the deadline, or the longest check's limit if that is more."""
         return max([self.deadline, *(item.seconds for item in self.items)])
 
     @property
     def points(self) -> float:
-        """What full marks are."""
+        """The points of full marks."""
         return sum(item.points for item in self.items)
 
     @property
@@ -191,21 +191,21 @@ class Lab:
         return list(dict.fromkeys(item.task for item in self.items))
 
     def of_task(self, task: str) -> Lab:
-        """The same lab with the checks of one task alone; ValueError where there is no such task."""
+        """Return the same lab with the checks of one task only; ValueError if there is no such task."""
         if task not in self.tasks:
             raise ValueError(f"lab {self.number} has no task {task!r}; expected one of {', '.join(self.tasks)}")
         return replace(self, items=[item for item in self.items if item.task == task])
 
     def of_variant(self, variant: Variant) -> Lab:
-        """The same lab with the constants, layouts and bugs of a variant."""
+        """Return the same lab with the constants, layouts and bugs of a variant."""
         return replace(self, variant=variant)
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
-        """All checks."""
+        """Run all checks."""
         with self.variants.using(self.variant):
             return hinted(cascade.run(self.items, student, seed, self.provided), self.recognizer)
 
 
 def generator(task: str, title: str, seed: int) -> np.random.Generator:
-    """Random numbers for one check."""
+    """Return the random generator of one check."""
     return np.random.default_rng([seed, zlib.crc32(f"{task} {title}".encode())])

@@ -1,6 +1,6 @@
-"""Students' CUDA on a GPU, through CuPy: the same text as on the CPU, and how fast it is there.
+"""Runs students' CUDA on a GPU through CuPy: the same text as on the CPU, and its speed.
 
-A GPU's results do not tell that a barrier is missing: they may be right for years. minorm/labs/cuda.py finds out.
+A GPU's results do not show that a barrier is missing: they may be right for years. minorm/labs/cuda.py shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUNDS = 20
 
 
 class OnGpu:
-    """Some CUDA text, compiled for the GPU; RuntimeError where there is no GPU or no CuPy."""
+    """Compiles CUDA text for the GPU; RuntimeError if there is no GPU or no CuPy."""
 
     def __init__(self, *pieces: str) -> None:
         self.library = devices.library()
@@ -29,13 +29,13 @@ class OnGpu:
         self.module = self.library.RawModule(code=source, options=("-std=c++17",), name_expressions=kernels)
 
     def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """Start a kernel on arrays of the GPU; numbers of Python are given as int and float of C."""
+        """Start a kernel on GPU arrays; Python's numbers become C's int and float."""
         kinds = {int: np.int32, float: np.float32}
         narrow = [kinds[type(value)](value) if type(value) in kinds else value for value in arguments]
         self.module.get_function(name)((blocks,), (threads,), tuple(narrow))
 
     def run(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """The launch of minorm.labs.cuda.Program: arrays of NumPy, changed in place."""
+        """Launch as minorm.labs.cuda.Program does: it changes NumPy arrays in place."""
         moved = [self.library.asarray(value) if isinstance(value, np.ndarray) else value for value in arguments]
         self.launch(name, blocks, threads, *moved)
         for value, there in zip(arguments, moved, strict=True):
@@ -44,7 +44,7 @@ class OnGpu:
 
 
 def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: int = ELEMENTS) -> list[float]:
-    """GB/s of the kernel moments(x, k, d, var, m), a block a row, for rows of each length; x counts once."""
+    """Return GB/s of the kernel moments(x, k, d, var, m), one block per row, for rows of each length; x counts once."""
     xp = program.library
     x = xp.ones(elements, xp.float32)
     found = []
@@ -58,14 +58,14 @@ def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: in
 
 
 def copying(elements: int = ELEMENTS) -> float:
-    """GB/s of copying an array, reading and writing: as fast as memory goes."""
+    """Return GB/s of copying an array, reading and writing: the memory's top speed."""
     xp = devices.library()
     x, y = xp.ones(elements, xp.float32), xp.ones(elements, xp.float32)
     return 8e-9 * elements / _seconds(xp, lambda: xp.copyto(y, x))
 
 
 def _seconds(xp: Any, function: Callable[[], Any]) -> float:
-    """Seconds of one call, of many that the GPU runs in a row."""
+    """Return the seconds of one call, among many that the GPU runs in a row."""
     function()
     best = float("inf")
     for _ in range(3):

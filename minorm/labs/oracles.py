@@ -1,8 +1,8 @@
-"""Who may be asked what a node computes: onnx's ReferenceEvaluator, onnxruntime, minorm. Lab 11 lets them disagree.
+"""Asks oracles what a node computes: onnx's ReferenceEvaluator, onnxruntime, minorm. In lab 11 they disagree.
 
-A case is one node with its numbers, as a dict that travels: operator, opset, inputs, attributes, outputs. onnxruntime
-answers in a process of its own, because there are models that crash it. The onnx package is asked for when an oracle
-is, so that other labs do without it.
+A case is one node with its numbers, as a dict that can be sent: operator, opset, inputs, attributes, outputs.
+onnxruntime answers in a separate process, because some models crash it. An oracle imports the onnx package only when it
+is asked, so that other labs do not need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minorm.labs import suspects
 from minorm.tensor.creation import tensor
 
 Case = dict[str, Any]
-ELEMENTS = 1000  # more than anybody needs to show a bug
+ELEMENTS = 1000  # more than enough to show a bug
 KINDS: dict[str, dict[str, type]] = {
     "LpNormalization": {"axis": int, "p": int},
     "LRN": {"size": int, "alpha": float, "beta": float, "bias": float},
@@ -36,7 +36,7 @@ class NoAnswer(Exception):
 
 
 def case(operator: str, opset: int, *inputs: Any, outputs: Sequence[str] = ("y",), **attributes: Any) -> Case:
-    """A node: case("LRN", 13, x, size=3). Inputs become float32, but arrays of float16 stay what they are."""
+    """Make a node: case("LRN", 13, x, size=3). Inputs become float32, but arrays of float16 keep their type."""
     kinds = [np.float16 if getattr(v, "dtype", None) == np.float16 else np.float32 for v in inputs]
     arrays = [np.asarray(v, kind) for v, kind in zip(inputs, kinds, strict=True)]
     return {
@@ -49,12 +49,12 @@ def case(operator: str, opset: int, *inputs: Any, outputs: Sequence[str] = ("y",
 
 
 def size(found: Mapping[str, Any]) -> int:
-    """How large a case is: the elements of all its inputs."""
+    """Return the size of a case: the elements of all its inputs."""
     return int(sum(np.size(array) for array in found["inputs"]))
 
 
 def suspect(name: str) -> Callable[[Case], list[Any]]:
-    """One of the implementations "A" to "F", each with a planted bug; it takes a case of its operator.
+    """Return one of the implementations "A" to "F", each with a planted bug; it takes a case of its operator.
 
     Variants of the lab have others, "A2" to "F2" and "A3" to "F3".
     """
@@ -62,7 +62,7 @@ def suspect(name: str) -> Callable[[Case], list[Any]]:
 
 
 def model(found: Mapping[str, Any]) -> Any:
-    """The case as a ModelProto; ValueError where it is none that the oracles are asked about."""
+    """Return the case as a ModelProto; ValueError if it is not a valid case for the oracles."""
     from onnx import helper
 
     checked(found)
@@ -84,12 +84,12 @@ def model(found: Mapping[str, Any]) -> Any:
 
 
 def check(found: Mapping[str, Any]) -> None:
-    """What the checker of the onnx package raises, if it does."""
+    """Run the onnx package's checker on the case; raise its error."""
     importlib.import_module("onnx.checker").check_model(model(found))
 
 
 def checked(found: Any) -> None:
-    """ValueError unless it is a small node of a known operator with attributes of the right kind."""
+    """Raise ValueError unless it is a small node of a known operator with attributes of the right kind."""
     keys = {"operator", "opset", "inputs", "attributes", "outputs"}
     if not isinstance(found, dict) or set(found) != keys:
         raise ValueError(f"a case has {', '.join(sorted(keys))}; make it with oracles.case")
@@ -114,7 +114,7 @@ def checked(found: Any) -> None:
 
 
 def reference(found: Mapping[str, Any]) -> list[Any]:
-    """What onnx's ReferenceEvaluator answers."""
+    """Return the answer of onnx's ReferenceEvaluator."""
     proto = model(found)
     evaluation = importlib.import_module("onnx.reference").ReferenceEvaluator
     try:
@@ -125,7 +125,7 @@ def reference(found: Mapping[str, Any]) -> list[Any]:
 
 
 def runtime(found: Mapping[str, Any]) -> list[Any]:
-    """What onnxruntime answers."""
+    """Return onnxruntime's answer."""
     sandbox = importlib.import_module("minorm.onnx.checking.sandbox")
     answer = sandbox.ask(model(found), _feeds(found), checker="", seconds=60.0)
     if answer.outputs is None:
@@ -136,7 +136,7 @@ def runtime(found: Mapping[str, Any]) -> list[Any]:
 
 
 def minorm(found: Mapping[str, Any]) -> list[Any]:
-    """What minorm answers."""
+    """Return minorm's answer."""
     loading = importlib.import_module("minorm.onnx")
     try:
         with np.errstate(all="ignore"):
@@ -147,7 +147,7 @@ def minorm(found: Mapping[str, Any]) -> list[Any]:
 
 
 def formula(found: Mapping[str, Any]) -> list[Any]:
-    """BatchNormalization 7 to 15 and GroupNormalization in float64, by lab 10's formulas."""
+    """Compute BatchNormalization 7 to 15 and GroupNormalization in float64, by lab 10's formulas."""
     said = found["attributes"]
     x, s, b, *running = (np.asarray(array, np.float64) for array in found["inputs"])
     eps = said.get("epsilon", 1e-5)
@@ -175,7 +175,7 @@ ORACLES: dict[str, Callable[[Mapping[str, Any]], list[Any]]] = {
 
 
 def _feeds(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies: onnxruntime has written into arrays that it was given."""
+    """Copy the inputs by name, because onnxruntime has written into its inputs."""
     return {f"x{place}": array.copy() for place, array in enumerate(found["inputs"])}
 
 
@@ -184,7 +184,7 @@ def _is_floats(array: Any) -> bool:
 
 
 def _attribute(operator: str, known: Mapping[str, Any], name: Any, value: Any) -> None:
-    """ValueError unless the operator has it, of this kind, and within bounds that no tool minds."""
+    """Raise ValueError unless the operator has this attribute, of this kind, within bounds that all tools accept."""
     kind = known.get(name)
     if kind is None:
         raise ValueError(f"{operator} has no attribute {name!r} in a version that is asked about")

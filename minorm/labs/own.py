@@ -1,14 +1,13 @@
-"""Labs of a teacher's own: a folder DIR, which `--lab-dir DIR` names, with a folder for each lab.
+"""Loads a teacher's own labs from a folder DIR, which `--lab-dir DIR` names, with a folder for each lab.
 
     DIR/lab20_averaging_weights/
         checks.py      LAB = Lab(20, "lab20_averaging_weights", ...) and its checks
-        solution.py    the whole notebook, solved; the one that students get is made of it (see stubs)
-        beside.py      what must run where a student's module is, if the checks `drive` something
-        mistakes.md    what students get wrong, for `--hint`; a table like minorm/labs/judge/mistakes.md
+        solution.py    the whole notebook, solved; the students' notebook is made from it (see stubs)
+        beside.py      functions that run next to a student's module, if the checks `drive` some
+        mistakes.md    common mistakes, for `--hint`; a table like minorm/labs/judge/mistakes.md
 
-They are the files that a lab of the course has, under shorter names. The judge imports checks.py as part of a package,
-so that it may say `from .beside import state`; a student's process is sent the text of beside.py, and finds none of
-these files.
+A lab of the course has the same files, with longer names. The judge imports checks.py as part of a package, so that it
+may say `from .beside import state`; a student's process receives the text of beside.py, and sees none of these files.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ FILES = "a lab has checks.py and solution.py, and may have beside.py and mistake
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
-    """Number -> the lab's folder. FileNotFoundError where there is no DIR, ValueError where it has no labs.
+    """Return number -> the lab's folder. FileNotFoundError if there is no DIR, ValueError if it has no labs.
 
-    A folder counts by the name that it has in DIR, wherever a link leads.
+    A folder counts by its name in DIR, even if it is a link.
     """
     if not lab_dir.is_dir():
         raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")
@@ -47,7 +46,7 @@ def folders(lab_dir: Path) -> dict[int, Path]:
 
 
 def load(folder: Path) -> Lab:
-    """The lab of a folder. FileNotFoundError and ValueError name what is missing or wrong, and where."""
+    """Load the lab of a folder. FileNotFoundError and ValueError name what is missing or wrong, and where."""
     place = f"labs: {folder.parent.name}/{folder.name}"
     path = folder / "checks.py"
     if not path.is_file():
@@ -73,7 +72,7 @@ def load(folder: Path) -> Lab:
 
 
 def solution(lab: Lab) -> Path:
-    """The solved notebook; FileNotFoundError where there is none, as in the folder that students get."""
+    """Return the path of the solved notebook; FileNotFoundError if it is missing, as in the folder for students."""
     assert lab.folder is not None
     path = lab.folder / "solution.py"
     if not path.is_file():
@@ -88,13 +87,13 @@ def _number(folder: Path) -> int:
 
 
 def _imported(folder: Path, place: str) -> ModuleType:
-    """Its checks, as a module of a package that is made anew."""
+    """Import its checks as a module of a new package."""
     package = ModuleType(f"{__name__}.{folder.name}")
     package.__path__ = [str(folder)]
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{package.__name__}.")]:
         del sys.modules[name]
     sys.modules[package.__name__] = package
-    importlib.invalidate_caches()  # files may be newer than the folder's time can tell
+    importlib.invalidate_caches()  # a folder's time is too coarse to tell that a file is newer
     try:
         return importlib.import_module(f"{package.__name__}.checks")
     except Exception as error:
@@ -102,7 +101,7 @@ def _imported(folder: Path, place: str) -> ModuleType:
 
 
 def _where(error: Exception, folder: Path) -> str:
-    """`checks.py, line 7: `, the last line of the folder's that an error came through."""
+    """Return `checks.py, line 7: `, the last line in this folder that an error came through."""
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}, "  # it names its line
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]

@@ -1,4 +1,4 @@
-"""Pictures with a text for people who do not see them, and colours that everybody can tell apart."""
+"""Shows pictures with a text for people who cannot see them, in colours that everybody can tell apart."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def show(figure: Any, text: str) -> None:
 def slide(
     draw: Callable[..., None], name: str, values: Sequence[float], first: float, without: Sequence[float]
 ) -> None:
-    """`draw(value)`, and again with each move of a slider over the values; beginning with `first`.
+    """Call `draw(value)` with `first`, and again with each move of a slider over the values.
 
-    Where there are no widgets (a script, a notebook without ipywidgets) `draw(*without)`: one picture of some values.
+    Without widgets (in a script, or a notebook without ipywidgets) it calls `draw(*without)`: one picture of some
+    values.
     """
     if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
         draw(*without)
@@ -53,22 +54,22 @@ def slide(
 
 
 def in_notebook() -> bool:
-    """Whether pictures go into a notebook."""
+    """Whether a notebook shows the pictures."""
     return "inline" in mpl.get_backend()
 
 
 def luminance(colour: Any) -> float:
-    """0.2126 R + 0.7152 G + 0.0722 B of the light itself, from 0 (black) to 1 (white): WCAG 2's relative luminance."""
+    """Return WCAG 2's relative luminance, 0.2126 R + 0.7152 G + 0.0722 B of linear light: 0 (black) to 1 (white)."""
     light = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
     return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
 
 
 def contrast(one: Any, other: Any = "white") -> float:
-    """(L + 0.05) / (l + 0.05) of two colours, from 1 to 21. WCAG 2 asks for at least 4.5 where there is text."""
+    """Return (L + 0.05) / (l + 0.05) of two colours, from 1 to 21. WCAG 2 asks for at least 4.5 for text."""
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
 def ink(colour: Any) -> str:
-    """Black or white, whichever is easier to read on this colour: a contrast of 4.58 or more."""
+    """Return black or white, whichever is easier to read on this colour: a contrast of 4.58 or more."""
     return max("black", "white", key=lambda text: contrast(text, colour))

@@ -1,4 +1,4 @@
-"""A student's moments in layers of minorm: what a kernel of theirs is good for (labs 7 and 8)."""
+"""Uses a student's moments in minorm's layers, for their kernels in labs 7 and 8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.tensor.creation import tensor
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:
-    """y of a layer with this backend."""
+    """Return y of a layer with this backend."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":
@@ -26,7 +26,7 @@ def _run(layer: str, x: Any, backend: Any) -> Any:
 def check_moments(
     student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float, bound: float
 ) -> None:
-    """Wrong unless the layer, computed with student.moments in float32, is within `bound` of ours in float64."""
+    """Raise Wrong unless a layer with student.moments in float32 is within `bound` of ours in float64."""
     x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
     expected = _run(layer, x.astype(np.float64), None)
     what = f"y of {layer} with your moments, x of shape {shape}"

@@ -1,13 +1,13 @@
-"""Ranks of a data-parallel program, with the lab's names: what they say to each other goes through here and is counted.
+"""Runs the ranks of a data-parallel program, with the lab's names, and counts their messages.
 
     def average(rank):
         return rank.all_reduce(np.array(rank.number)) / rank.size
 
     simulate(4, average)          # [1.5, 1.5, 1.5, 1.5]
 
-All ranks are in this process, and are those of minorm.distributed: where a real program would hang, because one rank
-calls another collective or has ended, here is an error. Started by `mpiexec -n 2 python`, the same ranks are carried by
-two processes, which send real messages, and every process gets all results.
+All ranks are in this process, and are those of minorm.distributed: if a real program would hang, because one rank calls
+another collective or has ended, they raise an error. Under `mpiexec -n 2 python`, two processes share the same ranks
+and send real messages, and every process gets all results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Rank", "RankError", "simulate"]
 
 
 class RemoteGroup:
-    """What a rank says, where the ranks meet somewhere else: each collective is asked for by name."""
+    """The group of a rank whose partners meet in another process: it asks for each collective by name."""
 
     def __init__(self, rank: int, size: int, function: Callable[[str], Callable[..., Any]]) -> None:
         self.rank, self.size = rank, size
@@ -46,11 +46,11 @@ class Rank:
         self.messages = self.numbers_sent = 0
 
     def all_gather(self, value: Any) -> Any:
-        """An array with what each rank sent, along a new first axis."""
+        """Return the arrays that the ranks sent, stacked along a new first axis."""
         return self._group.all_gather(self._counted(value))
 
     def all_reduce(self, value: Any) -> Any:
-        """The sum over the ranks of the arrays that they sent."""
+        """Return the sum of the arrays that the ranks sent."""
         return self._group.all_reduce(self._counted(value))
 
     def _counted(self, value: Any) -> Any:
@@ -61,18 +61,18 @@ class Rank:
 
 
 def simulate(size: int, program: Callable[[Rank], Any]) -> list[Any]:
-    """Run program(rank) on so many ranks at once: the results, by rank. An error of one rank ends all of them."""
+    """Run program(rank) on `size` ranks at once; return the results by rank. An error of one rank ends all ranks."""
     process, processes = launched()
     if not 1 < processes <= size:
         return distributed.simulate(size, lambda group: program(Rank(group)))
     if process:
-        sys.stdout = io.StringIO()  # what a notebook prints, the first process prints
+        sys.stdout = io.StringIO()  # only the first process prints a notebook's output
     found: list[Any] = distributed.run(lambda group: _all(group, program(Rank(group))), size)[0]
     return found
 
 
 def _all(group: Group, result: Any) -> list[Any]:
-    """The results of all ranks, on every process."""
+    """Return the results of all ranks, on every process."""
     text, body = encode(result)
     message = np.frombuffer(HEADER.pack(len(text), len(body)) + text + body, np.uint8)
     longest = int(group.all_reduce(np.array(len(message)), np.maximum, "the length of the results"))

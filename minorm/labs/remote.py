@@ -1,7 +1,7 @@
-"""A submission in sealed processes: for the file, its tests, each rank, native code, and what is ours.
+"""Runs a submission in sealed processes: for the file, its tests, each rank, native code, and our own code.
 
-Each starts when it is first needed, and again when it was lost. No two share anything: what one of them remembers, or
-tells by way of memory or files, reaches no other.
+Each starts when it is first needed, and again if it was lost. They share nothing: no process sees another's memory or
+files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from minorm.labs.calling.student import (
     served,
 )
 from minorm.labs.sealed import compile_process, finding, walls
-from minorm.labs.sealed.process import KEPT, Process
+from minorm.labs.sealed.process import KEPT_OUTPUT, Process
 
 LOADING = 30.0  # seconds
 MOST_LOST = 3  # processes; after that, checks are not run any more
@@ -44,7 +44,7 @@ class Remote(Student):
     text, file    of the submission
     beside        the lab's module whose functions may run next to it
     memory        bytes of each process
-    patience      a factor for all limits of time
+    patience      a factor for all time limits
     around        the walls
     deadline      seconds for loading and all checks together
     """
@@ -67,7 +67,7 @@ class Remote(Student):
         self._right: Implementation = {}
         self._used: Callable[[str], None] = lambda _: None
         self._unloadable: Failure | None = None
-        self._running = "the file"  # which statement of it runs
+        self._running = "the file"  # the statement of the file that runs
         self._deadline = self._seconds = 0.0
         self._allowance = Allowance(deadline * patience)
         self._starting = threading.Lock()
@@ -79,17 +79,17 @@ class Remote(Student):
         self.printed, self.beginning = 0, ""
 
     def allow(self, seconds: float, where: Any = MAIN) -> None:
-        """Loading does not count."""
+        """Limit the time for all questions from now on; loading does not count."""
         self._loaded(where)
         self._deadline = time.monotonic() + seconds * self._patience
         self._seconds = seconds * self._patience
 
     def fresh(self, where: Any = MAIN) -> None:
-        """End the process of the file, so that the next call starts another."""
+        """End the process, so that the next call starts another."""
         self._end(where)
 
     def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
-        """From now on, these are in place of the student's, in fresh processes; `used` is told when one is called."""
+        """Put these in place of the student's functions, in fresh processes; each call to one also calls `used`."""
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
@@ -98,24 +98,24 @@ class Remote(Student):
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """One of the student's functions; what is in its place is called here, and no process sees what it says."""
+        """Call one of the student's functions, or here its replacement, whose answer no process sees."""
         if name in self._right:
-            return self._instead(name, *args, **options)
+            return self._call_replacement(name, *args, **options)
         return super().call(name, args, options, serving)
 
-    def _instead(self, name: str, *args: Any, **options: Any) -> Any:
+    def _call_replacement(self, name: str, *args: Any, **options: Any) -> Any:
         self._used(name)
         return self._right[name](*args, **options)
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """Send it and wait for the answer, serving what the code asks for in between."""
+        """Send a request and wait for the answer; meanwhile serve the code's own requests."""
         process = self._loaded(where)
         return self._answer_of(self._counted(process, request, serving or {}, self._deadline, where))
 
     def _counted(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
-        """The same as `_asked`, within the time that the file has in all; the yardstick is ours and takes none."""
+        """Do the same as `_asked`, within the file's total time; the yardstick is ours and takes none of it."""
         if where == YARDSTICK:
             return self._asked(process, request, serving, deadline, where)
         with self._allowance.waiting():
@@ -125,9 +125,11 @@ class Remote(Student):
     def _asked(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
-        """The reply; a Failure where there is none in time."""
+        """Return the reply; raise a Failure if there is no reply in time."""
         right = {
-            worker.RIGHT + name: functools.partial(self._used if isinstance(function, Sent) else self._instead, name)
+            worker.RIGHT + name: functools.partial(
+                self._used if isinstance(function, Sent) else self._call_replacement, name
+            )
             for name, function in self._right.items()
         }
         serving = {**serving, **right, "compile": functools.partial(self._compiled, deadline)}
@@ -138,20 +140,22 @@ class Remote(Student):
                 process.line.send(served(reply, serving), deadline)
                 reply = process.line.receive(deadline)
         except TimeoutError:
-            raise self._lose(where, "too slow", self._over() or f"no answer within {self._seconds:.0f} s") from None
+            raise self._lose(
+                where, "too slow", self._time_used_up() or f"no answer within {self._seconds:.0f} s"
+            ) from None
         except (EOFError, OSError):
             raise self._lose(where, "died", f"the code {process.ended()}") from None
         except wire.WireError as error:
             raise self._lose(where, "died", f"the answer is {error}") from None
         return reply
 
-    def _over(self) -> str:
-        """That the file's time is used up, if it is."""
+    def _time_used_up(self) -> str:
+        """Say that the file's time is used up, if it is."""
         over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
 
     def _compiled(self, deadline: float, kind: str, text: str) -> Any:
-        """A library for one of the processes, as an array of bytes."""
+        """Compile a library for one of the processes, as an array of bytes."""
         return objects.as_bytes(compile_process.compiled(self._walls, kind, text, deadline))
 
     def close(self) -> None:
@@ -171,16 +175,16 @@ class Remote(Student):
         if process is not None:
             process.end()
             self.printed += process.printed
-            self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT]
+            self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT_OUTPUT]
 
     def _loaded(self, where: Any) -> Process:
-        """The process for this, running and loaded; what that takes is added to the deadline."""
+        """Return the running, loaded process for this; add the time for that to the deadline."""
         with self._starting:
             if self._unloadable is not None and where != YARDSTICK:
                 raise self._unloadable
             if where in self._processes:
                 return self._processes[where]
-            if where != YARDSTICK and (over := self._over()):
+            if where != YARDSTICK and (over := self._time_used_up()):
                 raise Failure("not run", over)
             if len(self._lost) >= MOST_LOST:
                 raise Failure("not run", f"the code crashed, or did not end, {MOST_LOST} times before")
@@ -194,12 +198,12 @@ class Remote(Student):
         text = self._text if mine else ""
         request = {"do": "load", "text": objects.as_bytes(text.encode()), "file": self._file, "beside": self._beside}
         request["closed"] = where == TESTS
-        # By a thread that lives as long as this: a process ends with the *thread* that started it.
+        # A thread that lives as long as this object starts it: a process ends with the *thread* that started it.
         process = self._processes[where] = self._starter.submit(Process, self._walls, self._memory).result()
         limit = LOADING * self._patience
         preparing = {"do": "prepare", "text": request["text"], "beside": self._beside}
         prepare = self._asked
-        if self._walls.closes:  # then it imports what the text names
+        if self._walls.closes:  # then it imports the modules that the text names
             prepare = self._counted
         try:
             prepare(process, preparing, {}, time.monotonic() + limit, where)["value"]
@@ -208,14 +212,14 @@ class Remote(Student):
                 sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
                 replacing = {"do": "replace", "names": list(self._right), "sources": sources}
                 self._counted(process, replacing, {}, time.monotonic() + limit, where)["value"]
-            if mine and where != TESTS:  # what failed there may have needed what is closed
+            if mine and where != TESTS:  # a failure there may come from a closed normalization
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:
-            if self._over():  # by no fault of the loading alone
+            if self._time_used_up():  # not the fault of loading alone
                 raise
             words = str(failure)
             if failure.status == "too slow":
-                words = f"{self._running} did not end within {limit:g} s; is there a loop without an end?"
+                words = f"{self._running} did not end within {limit:g} s; is there an endless loop?"
             elif failure.status == "died":
                 words = f"while the file's cells ran, {words}"
             self._unloadable = Failure(failure.status, words)

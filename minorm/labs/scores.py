@@ -1,4 +1,4 @@
-"""What came of a lab: a row for each check, as a table for people, as Gradescope's results.json, or as numbers."""
+"""Holds a lab's results: a row for each check, shown as a table, as Gradescope's results.json, or as numbers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 WIDTH = 100
-MUCH = 10_000  # bytes printed that deserve a word
+MUCH_OUTPUT = 10_000  # printed bytes that deserve a remark
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One check. what, expected, got: one line each.
 
-    status  passed, wrong, not done, error, too slow, died, not run; or not tried, where this machine could not tell or
-            the check cannot follow the function
-    remark  on how the function behaves, whether its answer is right or not; hint: at the mistake that was made
-    failures  the calls that were made when it failed, by which `recognizing` finds the hint
+    status  passed, wrong, not done, error, too slow, died, not run; or not tried, if this machine could not tell or the
+            check cannot follow the function
+    remark  on the function's behaviour, whether its answer is right or not; hint: at the mistake
+    failures  the calls of the failed check, from which `recognizing` finds the hint
     """
 
     task: str
@@ -37,12 +37,12 @@ class Outcome:
     failures: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def but(self, **changes: Any) -> Outcome:
-        """The same with some fields changed."""
+        """Return the same with some fields changed."""
         return replace(self, **changes)
 
     @property
     def detail(self) -> list[str]:
-        """Lines on what was expected and what came, and what else there is to say."""
+        """The lines with the expected and the actual answer, and remarks."""
         lines = []
         if self.status != "passed":
             label = "got       " if self.expected else ""
@@ -59,8 +59,8 @@ class Report:
 
     notes    about statements of the file that failed
     printed  how many bytes the code printed; beginning: the first of them
-    walls    what stood around the code
-    remark   that the file is of another variant than the one it was graded as
+    walls    the walls around the code
+    remark   says that the file names another variant than the graded one
     """
 
     lab: int
@@ -76,16 +76,16 @@ class Report:
 
     @property
     def score(self) -> float:
-        """Points earned."""
+        """The earned points."""
         return sum(row.earned for row in self.outcomes)
 
     @property
     def points(self) -> float:
-        """Points that could be earned."""
+        """The possible points."""
         return sum(row.points for row in self.outcomes)
 
     def by_task(self) -> dict[str, tuple[float, float]]:
-        """Earned and possible points of each task."""
+        """Return the earned and possible points of each task."""
         totals: dict[str, tuple[float, float]] = {}
         for row in self.outcomes:
             earned, points = totals.get(row.task, (0.0, 0.0))
@@ -99,14 +99,14 @@ class Report:
         if self.notes:
             lines += ["", "Statements of the file that failed (the rest went on without them):"]
             lines += [_wrapped(note, "  ") for note in self.notes]
-        if self.printed > MUCH:
+        if self.printed > MUCH_OUTPUT:
             lines += ["", f"The code printed {self.printed:,} bytes, which count for nothing."]
         if self.walls:
             lines += ["", self.walls]
         return "\n".join(lines)
 
     def gradescope(self) -> dict[str, Any]:
-        """results.json as Gradescope's autograder reads it."""
+        """Return results.json as Gradescope's autograder reads it."""
         output = [
             f"{self.score:g} of {self.points:g} points",
             *filter(None, [self.remark]),
@@ -140,7 +140,7 @@ class Report:
 
 
 def table(rows: Sequence[Outcome]) -> list[str]:
-    """Task, title, points and status; below what did not pass, what was expected and got."""
+    """Return lines with task, title, points and status, and below failed rows the expected and actual answers."""
     width = min(max([len(row.title) for row in rows] + [5]), 64)
     lines = [f"task  {'check':{width}}   points"]
     before = ""

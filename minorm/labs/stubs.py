@@ -1,4 +1,4 @@
-"""The notebook that students get, made of the solved one, so that the two cannot drift apart.
+"""Makes the students' notebook from the solved one, so that the two cannot drift apart.
 
 Students write the part between `# SOLUTION 3.2: what to do` and `# END`. In the stub, a statement that raises
 NotImplementedError takes its place. Everything else stays the same.
@@ -14,7 +14,7 @@ WIDTH = 90  # columns of a line of code in a lab
 
 
 def stub(solution: str) -> str:
-    """The text with stubs; ValueError for marks that do not come in pairs."""
+    """Return the text with stubs; ValueError for marks that do not come in pairs."""
     lines: list[str] = []
     inside = 0
     for number, line in enumerate(solution.splitlines(), 1):
@@ -35,7 +35,7 @@ def stub(solution: str) -> str:
 
 
 def refusal(indent: str, said: str) -> list[str]:
-    """The lines that raise NotImplementedError: one, or three where one would be wider than WIDTH."""
+    """Return the lines that raise NotImplementedError: one, or three if one would be wider than WIDTH."""
     line = f'{indent}raise NotImplementedError("{said}")'
     if len(line) <= WIDTH:
         return [line]

@@ -1,4 +1,4 @@
-"""Implementations with a bug each, in series of six. Lab 11 asks what they do: look at their answers, not in here."""
+"""Holds implementations with one bug each, in series of six. Lab 11 asks about them: look at answers, not here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATORS = {
 
 
 def run(name: str, case: Mapping[str, Any]) -> list[Any]:
-    """The suspect's outputs; ValueError for a case of another operator."""
+    """Return the suspect's outputs; ValueError for a case of another operator."""
     operator = OPERATORS[name[0]]
     if case["operator"] != operator:
         raise ValueError(f"suspect {name} is {operator}, the case {case['operator']}")

@@ -1,8 +1,8 @@
-"""Checks inside a notebook: `check("3.1")` runs the visible checks of one task on what the notebook has defined.
+"""Runs checks inside a notebook: `check("3.1")` runs one task's visible checks on the notebook's functions.
 
 It shows a table when all is well. Otherwise it raises: NotImplementedError for a task not done yet, the student's own
-exception where one was raised, and else CheckFailed, whose message is the table. The line VARIANT of a notebook says
-which variant it is.
+exception if there was one, and else CheckFailed, whose message is the table. The line VARIANT of a notebook names its
+variant.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from minorm.labs.lab import Lab
 from minorm.labs.scores import Outcome, table
 from minorm.support.safe_names import quoted
 
-SEED = 0  # graded are others
+SEED = 0  # grading uses another seed
 
 
 class Short(Exception):
-    """An error whose message says all."""
+    """An error whose message says everything."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the message and no traceback, which would lead into the grader."""
+        """Show only the message in IPython: a traceback would lead into the grader."""
         return str(self).split("\n")
 
 
@@ -54,7 +54,7 @@ class Table:
 
 
 class Checker:
-    """The visible checks of a lab, for the names of a notebook."""
+    """Runs the visible checks of a lab on the names of a notebook."""
 
     def __init__(self, lab: Lab, names: dict[str, Any]) -> None:
         self.lab, self.names = lab, names
@@ -84,7 +84,7 @@ class Checker:
 
 
 def _in_students_code(error: BaseException) -> TracebackType | None:
-    """The traceback without the grader's frames, which come first."""
+    """Return the traceback without the grader's frames, which come first."""
     found = error.__traceback__
     while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith("minorm.labs."):
         found = found.tb_next
@@ -92,9 +92,9 @@ def _in_students_code(error: BaseException) -> TracebackType | None:
 
 
 def checker(number: int, names: dict[str, Any], lab_dir: str | Path | None = None) -> Callable[[str], Any]:
-    """`check = checker(3, globals())` at the top of lab 3.
+    """Make the function `check`: `check = checker(3, globals())` at the top of lab 3.
 
-    lab_dir  the folder of a teacher's own labs; where students did not get it, `check` says so
+    lab_dir  the folder of a teacher's own labs; if students did not get it, `check` says so
     """
     if lab_dir is not None and not Path(lab_dir).is_dir():
         return functools.partial(_absent, lab_dir)

@@ -1,4 +1,4 @@
-"""A CUDA kernel that computes moments of rows, and the same with a bug each: what the tests of lab 8 are tried on."""
+"""Holds a CUDA kernel for moments of rows, and copies with one bug each, to grade the tests of lab 8."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MOST_WORK = 1 << 15  # threads of one launch
 
 
 def _gpu(tree: str = TREE, *changes: tuple[str, str]) -> dict[str, Any]:
-    """An implementation for the student's tests: a kernel, with something planted."""
+    """Make an implementation for the student's tests: a kernel with a planted bug."""
     text = tree + MOMENTS
     for old, new in changes:
         assert old in text
@@ -64,7 +64,7 @@ def _gpu(tree: str = TREE, *changes: tuple[str, str]) -> dict[str, Any]:
         if threads not in (32, 64, 128, 256, 512):
             raise ValueError(f"moments: threads={threads!r}; expected 32, 64, 128, 256 or 512")
         if len(x) * threads > MOST_WORK or x.size > 1 << 20:
-            raise ValueError(f"moments: {len(x)} rows with {threads} threads each; so much takes too long here")
+            raise ValueError(f"moments: {len(x)} rows with {threads} threads each; this would take too long here")
         mean, var = np.zeros((2, len(x)), np.float32)
         Program(text).launch("moments", len(x), threads, x, mean, var, x.shape[1], seed=int(seed) % (1 << 31))
         return mean, var

@@ -1,6 +1,6 @@
-"""ONNX models of one normalization each, in any version, as arrays of bytes: what lab 10 digs up.
+"""Makes the ONNX models of lab 10: one normalization each, in any version, as arrays of bytes.
 
-The onnx package is asked for when a model is made or read, so that the other labs do without it.
+It imports the onnx package only to make or read a model, so that the other labs do not need it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-OLD = "ai.onnx"  # the long name of the domain whose short name is ""
+LONG_NAME = "ai.onnx"  # the long name of the domain whose short name is ""
 INPUTS = {
     "BatchNormalization": ("x", "s", "b", "mean", "var"),
     "GroupNormalization": ("x", "s", "b"),
@@ -28,7 +28,7 @@ def specimen(
     others: Mapping[str, int] | None = None,
     prefix: str = "",
 ) -> Any:
-    """A model of one node as an array of bytes. x is an input of the model, the parameters are initializers.
+    """Make a model of one node as an array of bytes. x is an input of the model, the parameters are initializers.
 
     domain   how the opset's domain is written, "" or "ai.onnx"
     others   opsets of other domains by name, which stand before it
@@ -55,17 +55,17 @@ def specimen(
 
 
 def parsed(data: Any) -> Any:
-    """The ModelProto that these bytes are."""
+    """Parse these bytes into a ModelProto."""
     import onnx
 
     return onnx.load_model_from_string(bytes(data))
 
 
 def _types(x: Any, parameters: Sequence[Any]) -> list[Any]:
-    """The outputs' element types: y, the running statistics, the batch's."""
+    """Return the outputs' element types: y, the running statistics, the batch's."""
     return [x.dtype, parameters[-1].dtype, parameters[-1].dtype, x.dtype, x.dtype]
 
 
 def _shapes(x: Any, parameters: Sequence[Any]) -> list[tuple[int, ...]]:
-    """Their shapes."""
+    """Return the outputs' shapes."""
     return [x.shape, *[parameters[-1].shape] * 4]

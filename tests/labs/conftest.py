@@ -1,4 +1,4 @@
-"""Solutions with something changed, and what the judge makes of them; a folder that stands for Gradescope's machine."""
+"""Changes solutions and returns the judge's report; makes a folder like Gradescope's machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOLUTIONS = ROOT / "examples" / "labs" / "solutions"
 
 
 def changed(number: int, *changes: tuple[str, str]) -> str:
-    """The text of a solution with each first text replaced by its second; each must occur."""
+    """Return the text of a solution with each first text replaced by its second; each must occur."""
     text = (SOLUTIONS / f"{catalogue.find(number).file}.py").read_text()
     for old, new in changes:
         assert old in text, f"lab {number} has no {old!r}"
@@ -44,7 +44,7 @@ Judge = Callable[..., Report]
 
 @pytest.fixture
 def judge_changed(tmp_path: Path) -> Judge:
-    """judge_changed(1, (old, new), ...): the report on lab 1's solution with that change."""
+    """Return the report on lab 1's solution with a change: judge_changed(1, (old, new), ...)."""
 
     def judge(number: int, *changes: tuple[str, str], **options: Any) -> Report:
         path = tmp_path / "mine.py"

@@ -37,7 +37,7 @@ class Images(HTMLParser):
 
 
 def solution(number: int) -> Path:
-    """The solved lab; a skip where this machine lacks what it runs with."""
+    """Return the solved lab; skip if this machine lacks something that it needs."""
     if number == 8 and not (shutil.which("g++") or shutil.which("c++")):
         pytest.skip("no C++ compiler")
     return LABS / "solutions" / f"{catalogue.find(number).file}.py"

@@ -1,4 +1,4 @@
-"""Teachers get, beside the solutions, an answer to each question and a reading list for each lab."""
+"""Teachers get an answer to each question and a reading list for each lab."""
 
 from __future__ import annotations
 

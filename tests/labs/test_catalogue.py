@@ -1,4 +1,4 @@
-"""The order of a course, which follows from what each lab needs."""
+"""The order of a course follows from the labs that each lab needs."""
 
 from __future__ import annotations
 

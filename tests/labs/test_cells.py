@@ -1,4 +1,4 @@
-"""Cells of the percent format and of notebooks; what a submission becomes."""
+"""Cells of the percent format and of notebooks are read and written, and a submission becomes cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While a submission is judged, no process has the seed in its command line; the seed is the one asked for."""
+"""While a submission is judged, no command line shows the seed; the judge uses the given seed."""
 
 from __future__ import annotations
 

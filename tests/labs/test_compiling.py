@@ -1,4 +1,4 @@
-"""PartialBackend of Cython become one module, once; what compilers say comes back with the line they mean."""
+"""Pieces of Cython become one module, once; errors of the compilers name the line that they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA text on the CPU: right kernels are right in any order of threads, and what no kernel may do is an error."""
+"""CUDA text runs on the CPU: right kernels are right in any order of threads, and forbidden accesses raise errors."""
 
 from __future__ import annotations
 

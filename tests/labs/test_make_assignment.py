@@ -21,7 +21,7 @@ HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS\n?", re.
 
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[[str, int], Path]:
-    """made("otter", 0): the folder that the script writes."""
+    """Return the folder that the script writes: made("otter", 0)."""
 
     def make(kind: str, number: int) -> Path:
         runpy.run_path(str(SCRIPT))["main"]([kind, str(number), "-o", str(tmp_path / kind), "--seed", "4711"])
@@ -32,7 +32,7 @@ def made(tmp_path: Path) -> Callable[[str, int], Path]:
 
 @pytest.fixture
 def handed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current folder has lab 0 as a notebook with a wrong task 0.2, where two of 18 points are lost."""
+    """Write lab 0 as a notebook with a wrong task 0.2 into the current folder; it loses two of 18 points."""
     text = (catalogue.CHECKOUT / "solutions" / "lab00_axes.py").read_text()
     assert "1 << axis" in text
     text = text.replace("1 << axis", "2 << axis")
@@ -53,7 +53,7 @@ def check_of(number: int, notebook: str) -> dict[str, float]:
 
 
 def evaluated(code: str, names: dict[str, Any]) -> object:
-    """Run the lines, and give the last one's value, as a notebook does."""
+    """Run the lines, and return the last one's value, as a notebook does."""
     *lines, last = code.rstrip().splitlines()
     exec("\n".join(lines), names)
     return eval(last, names)

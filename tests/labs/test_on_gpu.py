@@ -28,7 +28,7 @@ SCALE = "__global__ void scale(float* x, float factor, int n) { if (threadIdx.x 
 
 @pytest.fixture(autouse=True)
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy where it works; else as much of it as is needed here."""
+    """Return CuPy if it works; else a stand-in with the parts that the tests need."""
     try:
         devices.library()
     except RuntimeError:

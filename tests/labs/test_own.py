@@ -1,4 +1,4 @@
-"""Labs of a teacher's own, by the example in examples/own_labs: graded as the course is, and read by no student."""
+"""A teacher's own labs, as in examples/own_labs, are graded like the course's, and students cannot read them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def changed(*changes: tuple[str, str]) -> str:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A copy of the example's folder, with nothing else in it."""
+    """Return a copy of the example's folder, with nothing else in it."""
     shutil.copytree(EXAMPLES, tmp_path / "own", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "own"
 

@@ -1,4 +1,4 @@
-"""Pictures: an alternative text in the notebook, and colours that can be read and told apart."""
+"""Pictures have an alternative text in the notebook, and colours that people can read and tell apart."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ numbered = pytest.mark.parametrize("number", catalogue.numbers())
 
 
 def cielab(colour: str, seen: Any) -> Any:
-    """L*, a*, b* under D65, for eyes that mix the channels like this."""
+    """Return L*, a*, b* under D65, for eyes that mix the channels like this."""
     channels = np.array(to_rgb(colour))
     light = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])

@@ -1,4 +1,4 @@
-"""Ranks: collectives give all ranks the same, and what would hang a real program is an error."""
+"""Collectives give all ranks the same result, and raise an error if a real program would hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of one submission share nothing, and what they send is looked at within the limits."""
+"""The processes of one submission share nothing, and the limits hold for everything that they send."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_calls_that_are_nearly_too_slow_take_the_files_time() -> None:
 def test_a_loop_without_an_end_is_named_by_its_line() -> None:
     with (
         allowed("x = 1\n\ndef one(): return 1\n\nwhile x: pass\n", deadline=60.0, patience=0.1) as remote,
-        pytest.raises(Failure, match=r"^line 5 did not end within 3 s; is there a loop without an end\?$"),
+        pytest.raises(Failure, match=r"^line 5 did not end within 3 s; is there an endless loop\?$"),
     ):
         remote.allow(10)
 

@@ -56,7 +56,7 @@ RARE = ("True", "an empty tuple", "a text")
 KINDS = [*(pytest.param(kind, marks=pytest.mark.slow) if kind in RARE else kind for kind in PLAIN), "the input"]
 LIKE = ["zeros", "ones", "NaN"]  # of the shape and type that a right function's answers have
 QUICK = [n for n in catalogue.numbers() if n not in (5, 7, 8)]
-# What these functions give is no number, so they stay right: an order of Vars, and the student's own tests.
+# These functions do not return numbers, so they stay right: an order of Vars, and the student's own tests.
 NO_NUMBERS = ("14.3 the order of a graph", "15.3 the cause of ")
 
 

@@ -71,9 +71,9 @@ print(museum.guide())
 #
 # A *case* is a dict of arguments. Two functions help you:
 #
-# - `museum.exhibit("A")(**case)` is what the exhibit answers;
-# - `museum.off("A", case)` says how far that is from the formula: the largest error, beside the largest right number
-#   or 1. NaN counts as infinity. A case whose shapes do not fit is refused with a sentence.
+# - `museum.exhibit("A")(**case)` gives the exhibit's answer;
+# - `museum.off("A", case)` says how far this is from the formula: the largest error, relative to the largest right
+#   number or 1. NaN counts as infinity. If the shapes of a case do not fit, an error says so.
 
 # %% tags=["check"]
 visit = {"x": np.float32([[1, 2], [3, 6]]), "s": np.ones(2), "b": np.zeros(2)}

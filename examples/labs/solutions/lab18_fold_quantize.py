@@ -302,7 +302,7 @@ def quantization_bound(x, W, x_scale, W_scale):
 
 def gain(W):
     """The mean square error with one scale, divided by that with one for each channel."""
-    # SOLUTION 18.5: what scales of channels gain
+    # SOLUTION 18.5: the gain of one scale per channel
     return weight_scales(W, None) ** 2 / np.mean(weight_scales(W, 0) ** 2)
     # END
 

@@ -1,4 +1,4 @@
-"""Lab 4: the arguments of a function after it was called, which only its own process can see."""
+"""Lab 4: returns the arguments of a function after a call, which only its own process can see."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def kept(module: Any, mean: Any, var: Any, x: Any) -> tuple[Any, ...]:
-    """The arguments after a call of update."""
+    """Return the arguments after a call of update."""
     module.update(mean, var, x, 0.5)
     return mean, var, x

@@ -1,4 +1,4 @@
-"""Lab 5: models for the student's functions, and what became of them."""
+"""Lab 5: makes models for the student's functions, and returns their state afterwards."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from minorm.labs import gap
 
 
 def prepare() -> None:
-    """Open what is opened late, while files may be opened."""
+    """Open files in advance, while the process may still open files."""
     gap.images()
 
 
 def state(model: Any) -> dict[str, Any]:
-    """Everything that a model has learned, as arrays."""
+    """Return everything that a model has learned, as arrays."""
     return {name: value.numpy().copy() for name, value in model.state_dict().items()}
 
 
 def trained(seed: int, epochs: int = 1) -> tuple[Any, ...]:
-    """A model, training images, test images and labels."""
+    """Train a model; return it, training images, test images and labels."""
     x, labels, x_test, labels_test = gap.images()
     return gap.train(gap.network(seed), x, labels, epochs=epochs, seed=seed), x, x_test, labels_test
 
 
 def measured(module: Any, function: str, seed: int, count: int, batch_size: int, training: bool) -> dict[str, Any]:
-    """What the student's function says of a model, and how the model is afterwards."""
+    """Return the student's answer about a model, and the state of the model afterwards."""
     model, _, x, labels = trained(seed)
     model.train(training)
     options = (batch_size,) if batch_size else ()
@@ -33,7 +33,7 @@ def measured(module: Any, function: str, seed: int, count: int, batch_size: int,
 
 
 def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
-    """A model after the student's recalibration; a batch_size of 0 is not named."""
+    """Return a model's state after the student's recalibration; a batch_size of 0 is not passed."""
     model, x, _, _ = trained(seed)
     for layer in gap.norms(model):
         layer.momentum = momentum
@@ -44,14 +44,14 @@ def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, train
 
 
 def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
-    """A broken model after the student's repair."""
+    """Return a broken model's state after the student's repair."""
     model, x, _, _ = gap.broken(kind, seed)
     module.repair(model, x)
     return {"after": state(model), "training": model.training}
 
 
 def frozen(module: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """What the student's function sets on a model in these values: what its layers and parameters say of themselves."""
+    """Let the student freeze a model with these values; return the settings of its layers and parameters."""
     model = gap.network()
     model.load_state_dict(values)
     module.freeze_norms(model.eval())

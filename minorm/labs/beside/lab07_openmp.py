@@ -1,4 +1,4 @@
-"""Lab 7: the student's compiled kernels, called. None of their Python is in this process; the clock is the judge's."""
+"""Lab 7: calls the student's compiled kernels. None of their Python is in this process; the judge has the clock."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from minorm.labs.counting import thread_work
 
 
 def summed(kernels: Any, function: str, x: Any) -> Any:
-    """A function (address, n)."""
+    """Call a function (address, n)."""
     return getattr(kernels, function)(x.ctypes.data, x.size)
 
 
 def shared(kernels: Any, x: Any, threads: list[int], repeats: int = 1) -> list[float]:
-    """parallel_sum with each number of threads, `repeats` times."""
+    """Call parallel_sum with each number of threads, `repeats` times."""
     found = []
     for count in threads:
         for _ in range(repeats):
@@ -26,7 +26,7 @@ def shared(kernels: Any, x: Any, threads: list[int], repeats: int = 1) -> list[f
 
 
 def merged(kernels: Any, x: Any, threads: list[int]) -> list[Any]:
-    """parallel_moments with each number of threads."""
+    """Call parallel_moments with each number of threads."""
     found = []
     for count in threads:
         places = np.full(2 * (x.size // CHUNK + 2), np.nan)
@@ -35,11 +35,11 @@ def merged(kernels: Any, x: Any, threads: list[int]) -> list[Any]:
 
 
 def nothing(kernels: Any) -> None:
-    """They are compiled, and that is all."""
+    """Only compile the kernels."""
 
 
 def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) -> list[Any]:
-    """The answer of a function of threads, and what each thread did (see thread_work.py)."""
+    """Return the answer of a threaded function, and what each thread did (see thread_work.py)."""
     places = np.full(2 * (x.size // CHUNK + 20), np.nan)
 
     def call(address: int) -> Any:
@@ -49,9 +49,9 @@ def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) 
 
 
 def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
-    """The function on ones, of which another has a new value each time; threads: of a function that takes some.
+    """Call the function on ones, with one more element changed before each call; threads: if the function takes them.
 
-    So there is nothing to remember from one call to the next, and the judge knows each of the sums.
+    So a kernel cannot reuse an earlier answer, and the judge knows each of the sums.
     """
     x, left = np.ones(size, np.float32), np.empty(size // CHUNK + 1)
     more = (left.ctypes.data, threads) if threads else ()

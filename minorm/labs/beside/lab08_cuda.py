@@ -1,4 +1,4 @@
-"""Lab 8: the student's compiled kernels, launched. No Python of theirs is in this process."""
+"""Lab 8: launches the student's compiled kernels. None of their Python is in this process."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from minorm.labs.cuda import KernelError
 
 
 def normalized(program: Any, x: Any, mean: Any, rstd: Any, threads: int) -> list[Any]:
-    """y of the kernel normalize, and what each thread did."""
+    """Return y of the kernel normalize, and what each thread did."""
     y = np.full(x.shape, np.nan, np.float32)
     program.launch("normalize", len(x), threads, x, mean, rstd, y, x.shape[1], seed=threads)
     return [y, program.work]
 
 
 def worked(program: Any, x: Any, changed_shuffle: int = -1) -> list[Any]:
-    """The sum that each thread got, what each did, the barriers, and a race, for x with a row for each block."""
+    """Return each thread's sum and work, the barriers, and a race, for x with a row for each block."""
     y = np.full(x.shape, np.nan, np.float32)
     barriers = program.launch("each", *x.shape, x, y, changed_shuffle=changed_shuffle)
     return [y, program.work, barriers, program.race]
 
 
 def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool = False) -> list[Any]:
-    """[sums that each thread got, barriers, race] for each seed; x has a row a block. may_fail: an error is text."""
+    """Return [each thread's sums, barriers, race] per seed; x has a row per block. may_fail: return errors as text."""
     found: list[Any] = []
     for seed in range(seeds):
         y = np.full((*x.shape, 2 if kernel == "twice" else 1), np.nan, np.float32)
@@ -40,7 +40,7 @@ def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool
 
 
 def row_moments(program: Any, x: Any, threads: int, seeds: int) -> list[Any]:
-    """k, d and var of each row, for each seed; then what each thread did, and a race."""
+    """Return k, d and var of each row, for each seed; then what each thread did, and a race."""
     found = []
     for seed in range(seeds):
         places = np.full((3, len(x)), np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""Lab 10: models that arrive as bytes, parsed for the student's functions; a ValueError is an answer too."""
+"""Lab 10: parses models from bytes for the student's functions; a ValueError is an answer too."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from minorm.labs import zoo
 
 
 def prepare() -> None:
-    """Open what is opened late, while files may be opened."""
+    """Open files in advance, while the process may still open files."""
     zoo.parsed(b"")
 
 
 def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
-    """What `since`, `attributes` or `mode` says of the model's node; a ValueError is an answer too."""
+    """Call `since`, `attributes` or `mode` on the model's node; a ValueError is an answer too."""
     model = zoo.parsed(data)
     node = model.graph.node[0]
     if domain is not None:
@@ -35,5 +35,5 @@ def refusal(module: Any, function: str, args: Any) -> bool:
 
 
 def ran(module: Any, data: Any, x: Any) -> Any:
-    """What `run` gives."""
+    """Call `run` on the model."""
     return module.run(zoo.parsed(data), x)

@@ -1,6 +1,6 @@
-"""Lab 12: kernels in a layer, training runs, checkpoints and files, where the student's functions are.
+"""Lab 12: runs kernels in a layer, training, checkpoints and files next to the student's functions.
 
-A checkpoint and a file are written in one process and read in another, so that nothing can pass but what is in them.
+Checkpoints and files are written in one process and read in another, so that only their contents can pass.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ TUNING = 400  # labelled images
 
 
 def prepare() -> None:
-    """Open what is opened late, while files may be opened."""
+    """Open files in advance, while the process may still open files."""
     gap.images()
     onnx()
 
 
 def onnx() -> Any:
-    """minorm.onnx."""
+    """Import minorm.onnx."""
     return importlib.import_module("minorm.onnx")
 
 
 def loop(run: Any, epochs: int) -> list[float]:
-    """The training loop that is asked for."""
+    """Run the training loop that the lab asks for."""
     losses: list[float] = []
     run.model.train()
     for _ in range(epochs):
@@ -50,7 +50,7 @@ def loop(run: Any, epochs: int) -> list[float]:
 
 
 def single(function: Any, *args: Any) -> Any:
-    """Call it on one thread: more are no faster here, and wait for each other on a busy machine."""
+    """Call it on one thread: more threads are no faster here, and wait for each other on a busy machine."""
     threads = config.get_num_threads()
     config.set_num_threads(1)
     try:
@@ -60,12 +60,12 @@ def single(function: Any, *args: Any) -> Any:
 
 
 def state(model: Any) -> dict[str, Any]:
-    """Everything that a model has learned, as arrays."""
+    """Return everything that a model has learned, as arrays."""
     return {name: value.numpy().copy() for name, value in model.state_dict().items()}
 
 
 def as_file(data: Any, folder: str) -> str:
-    """The path of a file with these bytes in the folder."""
+    """Write these bytes to a file in the folder and return its path."""
     path = os.path.join(folder, "model.onnx")
     with open(path, "wb") as file:
         file.write(bytes(data))
@@ -73,26 +73,26 @@ def as_file(data: Any, folder: str) -> str:
 
 
 def content(path: str) -> Any:
-    """The bytes of a file, as an array."""
+    """Return the bytes of a file, as an array."""
     with open(path, "rb") as file:
         return np.frombuffer(file.read(), np.uint8)
 
 
 def tuning(model: Any, images: Any, labels: Any) -> list[float]:
-    """The losses of training the model on these images, by the lab's own loop."""
+    """Train the model on these images with the lab's own loop; return the losses."""
     run = capstone.Run(11, images=images, labels=labels, model=model, lr=0.02)
     losses: list[float] = single(loop, run, 2)
     return losses
 
 
 def images_of(kind: str, images: Any) -> Any:
-    """The images as they are, in a mirror, or as another camera sees them."""
+    """Return the images unchanged, mirrored, or as another camera sees them."""
     changed: dict[str, Any] = {"base": np.asarray, "mirrored": gap.mirrored, "camera": gap.camera}
     return changed[kind](images)
 
 
 def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
-    """y, dx, ds, db and the running statistics of a BatchNorm layer with the student's kernels."""
+    """Return y, dx, ds, db and the running statistics of a BatchNorm layer with the student's kernels."""
     layer: Any = nn.BatchNorm2d(
         x.shape[1], backend=PartialBackend(forward=module.forward, backward=module.backward)
     ).to(dtype=x.dtype)
@@ -105,7 +105,7 @@ def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str, Any]:
-    """The student's losses, and the state of the model afterwards; mine: with the student's kernels, in float64."""
+    """Return the student's losses and the model's state afterwards; mine: with the student's kernels, in float64."""
     backend = PartialBackend(forward=module.forward, backward=module.backward) if mine else None
     run = capstone.Run(seed, backend, dtypes.float64 if mine else dtypes.float32)
     if not mine:
@@ -115,7 +115,7 @@ def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str
 
 
 def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
-    """Train and save, and train on: the old run goes on, the file must not."""
+    """Train, save, and train on: the old run changes, but the file must not."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.safetensors")
         run = capstone.Run(seed)
@@ -126,7 +126,7 @@ def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
 
 
 def resumed(module: Any, data: Any, seed: int, second: int) -> dict[str, Any]:
-    """A run of another seed, made what the saved one was, and trained on with the lab's own loop."""
+    """Resume the saved run in a fresh run, and train it on with the lab's own loop."""
     with tempfile.TemporaryDirectory() as folder:
         generators.manual_seed(12345)
         fresh = capstone.Run(seed)
@@ -135,7 +135,7 @@ def resumed(module: Any, data: Any, seed: int, second: int) -> dict[str, Any]:
 
 
 def written(module: Any, seed: int, training: bool) -> dict[str, Any]:
-    """A trained model, written by the student: the file, and the model afterwards."""
+    """Let the student write a trained model; return the file, and the model's state afterwards."""
     run = capstone.Run(seed)
     single(loop, run, 1)
     run.model.train(training)
@@ -146,7 +146,7 @@ def written(module: Any, seed: int, training: bool) -> dict[str, Any]:
 
 
 def read_back(module: Any, data: Any) -> dict[str, Any]:
-    """The model in a file, read by the student: its answers, and the losses when it is trained on."""
+    """Let the student read a model from a file; return its answers, and its losses in further training."""
     images, labels, test_images, _ = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         model = module.read(as_file(data, folder))
@@ -157,7 +157,7 @@ def read_back(module: Any, data: Any) -> dict[str, Any]:
 
 
 def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
-    """The model in these bytes, fine-tuned by the student; as a file again."""
+    """Let the student fine-tune the model in these bytes; return it as a file again."""
     images, labels, _, _ = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         model = onnx().load(as_file(data, folder))
@@ -169,7 +169,7 @@ def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
 
 
 def all_of_it(module: Any, seed: int) -> dict[str, Any]:
-    """What `everything` returns, the files that it leaves, and which of save and resume it called."""
+    """Run `everything`; return its losses, the files that it leaves, and which of save and resume it called."""
     names, called = module.everything.__globals__, []
 
     def noted(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Lab 14: graphs of the student's Vars with operations of the judge's in them, whose gradients only the judge knows."""
+"""Lab 14: builds graphs of the student's Vars with the judge's operations, whose gradients only the judge knows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Back = Callable[[int, Any], Any]  # number of the operation, dy
 
 
 def _probe(module: Any, number: int, node: Any, forward: Forward, back: Back) -> Any:
-    """The operation with this number, behind a node."""
+    """Apply the operation with this number to a node."""
     return module.Var(forward(number, node.value), (node,), lambda dy: (back(number, dy),))
 
 
 def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -> list[Any]:
-    """Gradients of the arrays in a graph whose last Var is the result.
+    """Return the gradients of the arrays in a graph whose last Var is the result.
 
     links  a pair of numbers is the sum of two Vars, one number is the input of an operation of the judge's
     """
@@ -31,7 +31,7 @@ def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -
 
 
 def network(module: Any, x: Any, parameters: Any, dy: Any, forward: Forward, back: Back) -> Any:
-    """The output of the student's network, each of whose parameters comes out of an operation of the judge's."""
+    """Return the output of the student's network; each parameter comes out of an operation of the judge's."""
     behind = [_probe(module, number, module.Var(array), forward, back) for number, array in enumerate(parameters)]
     output = module.network(module.Var(x), *behind)
     module.backward(output, dy)

@@ -1,4 +1,4 @@
-"""Lab 15: which packages a mended function calls."""
+"""Lab 15: finds the packages that a mended function calls."""
 
 from __future__ import annotations
 

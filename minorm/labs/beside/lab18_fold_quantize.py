@@ -1,4 +1,4 @@
-"""Lab 18: which packages a function calls."""
+"""Lab 18: finds the packages that a student's function calls."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A submission runs in separate processes: what is sent to it, and what comes back."""
+"""Runs a submission in separate processes, sends it questions and receives its answers."""

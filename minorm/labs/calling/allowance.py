@@ -1,8 +1,8 @@
-"""The time that a submission has in all: for loading its file, in every process, and for all checks together.
+"""Limits a submission's total time: for loading its file, in every process, and for all checks together.
 
 Each check also has its own limit. A file that stays just below it in every check, or sleeps whenever it is loaded,
 would still hold up the grader for many minutes. Only the time in which the judge waits for the submission's code
-counts, once if it waits for several processes at a time. What the judge computes itself does not count.
+counts, once if it waits for several processes at a time. The judge's own computing time does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEADLINE = 60.0  # seconds
 
 
 class Allowance:
-    """A number of seconds, which the time inside `waiting` uses up."""
+    """A budget of seconds, which the time inside `waiting` uses up."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -25,14 +25,14 @@ class Allowance:
 
     @property
     def left(self) -> float:
-        """Seconds that are left; 0 or less when they are used up."""
+        """The seconds that are left; 0 or less when they are used up."""
         with self._lock:
             running = time.monotonic() - self._since if self._waiting else 0.0
             return self.seconds - self._spent - running
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While this is open, in any number of threads, the time counts."""
+        """Count the time while this is open, in any number of threads."""
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()

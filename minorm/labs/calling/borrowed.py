@@ -1,4 +1,4 @@
-"""Which packages a function goes through: a task that asks for arithmetic is not done by calling a library."""
+"""Finds the packages that a function calls: a task that asks for arithmetic is not done by calling a library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS = "minorm.labs.calling.", "minorm.labs.checks."  # around a student's funct
 
 
 def packages(function: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
-    """The packages beside NumPy and Python's own that a call enters, in order of their names."""
+    """Return the packages that a call enters, except NumPy and Python's own, in order of their names."""
     found = set()
 
     def look(frame: FrameType, event: str, called: Any) -> None:
@@ -31,9 +31,9 @@ def packages(function: Callable[..., Any], *args: Any, **options: Any) -> list[s
     finally:
         sys.setprofile(before)
     entered = {name.split(".")[0] for name in found if not name.startswith(OURS)}
-    return sorted(entered & set(sys.modules) - OWN)  # a namedtuple has a name that is no module
+    return sorted(entered & set(sys.modules) - OWN)  # a namedtuple's module name is not a module
 
 
 def packages_of(module: Any, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """The packages that a call of the module's function enters; a lab's module in beside/ imports this."""
+    """Return the packages that a call of the module's function enters; a lab's module in beside/ imports this."""
     return packages(getattr(module, name), *args, **options)

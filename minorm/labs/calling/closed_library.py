@@ -1,8 +1,9 @@
-"""Closes the library's normalizations, and those of other packages, where a student's own work is asked for.
+"""Closes the library's normalizations, and those of other packages, while a task asks for the student's own work.
 
 A test that compares with `minorm.functional.batch_norm` finds every bug and tests nothing that its author knows. So
-where students' tests run, a call of a normalization of minorm raises LibraryClosed, and so does a look into torch and
-the like. The views of minorm.kernels.reference.norm (four, kept, like, ...) stay: students' backends need them.
+while students' tests run, a call of one of minorm's normalizations raises LibraryClosed, and so does any attribute of
+torch and similar packages. The views of minorm.kernels.reference.norm (four, kept, like, ...) stay: students' backends
+need them.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ WHY = "is closed here: use a formula, an invariant or a finite difference of you
 
 
 class LibraryClosed(ImportError):
-    """A normalization that is not the student's."""
+    """Raised for a normalization that is not the student's."""
 
 
 class ClosedPackage(ModuleType):
-    """In the place of a package: whatever is looked for in it, it says why it is not there."""
+    """Stands in for a package: for any attribute, it says why that is not there."""
 
     def __getattr__(self, name: str) -> Any:
         raise LibraryClosed(f"{self.__dict__['__name__']} {WHY}")
 
 
 def close() -> Callable[[], None]:
-    """Close them in this process; the function that opens them again."""
+    """Close the normalizations in this process; return the function that opens them again."""
     undo: list[tuple[Any, str, Any]] = []
     rooms: dict[Any, tuple[str, ...]] = {reference.norm: PROTOCOL, cpu.norm: PROTOCOL}
     rooms[variance] = "two_pass", "welford", "onnx"
@@ -65,7 +66,7 @@ def close() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def closed() -> Iterator[None]:
-    """Close them for a while."""
+    """Close the normalizations inside a `with`."""
     reopen = close()
     try:
         yield

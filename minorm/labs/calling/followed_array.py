@@ -1,7 +1,7 @@
-"""An array whose numbers are with the judge: each operation on it is asked for, and gives another such array.
+"""Gives students arrays without numbers: each operation asks the judge, and returns another such array.
 
-It takes NumPy's functions, ufuncs, operators, methods and indices. What would bring numbers into this process (float,
-np.float64, tolist, memoryview) is asked for as well, and mostly refused.
+It takes NumPy's functions, ufuncs, operators, methods and indices. Operations that would bring numbers into this
+process (float, np.float64, tolist, memoryview) also ask the judge, who refuses most of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NotFollowed(TypeError):
 
 
 class FollowedArray:
-    """A number in the judge's list, with the shape and type of what stands there."""
+    """A place in the judge's list, with the shape and type of the array there."""
 
     def __init__(self, ask: Ask, number: int, shape: tuple[int, ...], dtype: str) -> None:
         self._ask, self.number, self.shape = ask, number, tuple(shape)
@@ -96,11 +96,11 @@ class FollowedArray:
         return float(self._run("plain", "float", self))
 
     def item(self) -> Any:
-        """The number of an array of one."""
+        """Return the number of an array with one element."""
         return self._run("plain", "item", self)
 
     def tolist(self) -> Any:
-        """Numbers in lists."""
+        """Return the numbers in lists."""
         return self._run("plain", "tolist", self)
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ FollowedArray.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def run(ask: Ask, kind: str, name: str, args: Any, options: Any) -> Any:
-    """The result of an operation, from the judge."""
+    """Ask the judge for the result of an operation."""
     with original():
         try:
             question = packed(list(args)), packed(options)
@@ -138,7 +138,7 @@ def run(ask: Ask, kind: str, name: str, args: Any, options: Any) -> Any:
 
 
 def packed(value: Any) -> Any:
-    """What travels: arrays of the judge's by number, and what NumPy's functions take beside arrays."""
+    """Pack arguments for the judge: followed arrays by number, and other arguments that NumPy's functions take."""
     if isinstance(value, FollowedArray):
         return {"followed": value.number}
     if isinstance(value, np.generic):  # np.float64 is a float as well, and decides a type where a float does not
@@ -159,7 +159,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(ask: Ask, reply: Any) -> Any:
-    """The inverse for results."""
+    """Unpack the judge's results."""
     ((kind, value),) = reply.items()
     if kind == "followed":
         return FollowedArray(ask, *value)
@@ -169,21 +169,21 @@ def unpacked(ask: Ask, reply: Any) -> Any:
 
 
 def dtype_named(name: str) -> Any:
-    """bfloat16 as well, whose name NumPy does not know."""
+    """Return the type of this name, also bfloat16, which NumPy does not know."""
     return TYPES[name] if name in TYPES else np.dtype(name)
 
 
 # NumPy's functions that make arrays, while a followed function runs
 
 _ORIGINALS = {name: getattr(np, name) for name in (*FILLED, *CONVERTING)}
-_REPLACED: list[dict[str, Any]] = []  # what stands in their place, while it does
+_REPLACED: list[dict[str, Any]] = []  # the functions in their place while it runs
 
 
 @contextlib.contextmanager
 def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
-    """New arrays are the judge's as well, so that numbers can be written into them.
+    """Let the judge hold new arrays as well, so that numbers can be written into them.
 
-    names  of the student's module, which may have some of these functions by name
+    names  of the student's module, which may have imported some of these functions by name
     """
     replaced = {name: _filled(ask, name) for name in FILLED} | {name: _converted(ask, name) for name in CONVERTING}
     by_identity = {id(_ORIGINALS[name]): replaced[name] for name in replaced}
@@ -201,7 +201,7 @@ def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def original() -> Iterator[None]:
-    """NumPy as it was: in a notebook the judge computes in this process."""
+    """Restore NumPy's own functions for a while: in a notebook the judge computes in this process."""
     if not _REPLACED:
         yield
         return
@@ -234,7 +234,7 @@ def _converted(ask: Ask, name: str) -> Callable[..., Any]:
 
 
 def _holds(value: Any, depth: int = 0) -> bool:
-    """Whether a followed array is in it, in lists as well."""
+    """Whether the value is a followed array or a list that holds one."""
     if isinstance(value, (list, tuple)) and depth < 4:
         return any(_holds(item, depth + 1) for item in value)
     return isinstance(value, FollowedArray)

@@ -1,7 +1,7 @@
-"""What layers and ranks hand to a student's functions, as names and parts that travel (see wire).
+"""Turns what layers and ranks hand to a student's functions into names and parts that can be sent (see wire).
 
-The judge runs the layers and gives a nest, an equation and statistics to the student's function, wherever that is. Of
-these it takes back statistics alone, and looks at their type and shape before a kernel sees them.
+The judge runs the layers and gives a nest, an equation and statistics to the student's function, wherever that runs. It
+takes back only statistics, and checks their type and shape before a kernel sees them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.normalization.nest import Axis, Loop, Nest
 
 
 class Callback:
-    """A function of the judge's, by name: the student's code can call it and cannot see it."""
+    """A function of the judge's, by name: the student's code can call it but cannot see it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Followed:
 
 
 class RankReference:
-    """A rank's place among others: its number, and of how many. The student's code gets a rank that asks the judge."""
+    """A rank's number and the number of all ranks. The student's code gets a rank that asks the judge."""
 
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
@@ -50,7 +50,7 @@ def _nest(parts: Any) -> Nest:
 
 
 def statistics(block: Any) -> Statistics:
-    """Of a block that came from somewhere: four rows of float64; or the number of a followed array."""
+    """Make Statistics from a received block: four rows of float64, or the number of a followed array."""
     if isinstance(block, Followed):
         return Statistics(block)
     if not isinstance(block, np.ndarray) or block.dtype != np.float64 or block.ndim != 2 or len(block) != 4:
@@ -59,7 +59,7 @@ def statistics(block: Any) -> Statistics:
 
 
 def as_bytes(data: bytes) -> Any:
-    """Bytes as an array, which can travel."""
+    """Return bytes as an array, which can be sent."""
     return np.frombuffer(data, np.uint8)
 
 
@@ -82,7 +82,7 @@ TAKEN_BACK: Makers = {
 
 
 def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:
-    """What a student's process makes: `function` of a Callback, `rank` of a RankReference."""
+    """Return the makers of a student's process: `function` takes a Callback's name, `rank` a RankReference's parts."""
     return {
         **TAKEN_BACK,
         "followed": lambda parts: FollowedArray(function(FOLLOW), *parts),

@@ -1,12 +1,12 @@
-"""A right function that runs where the student's objects are: a model, a node, or a run has no place in a message.
+"""Sends a right function to the student's objects, because messages cannot hold a model, a node or a run.
 
     LAB.provide("5.3", recalibrate=Sent(right.recalibrate))
 
-With options it is called with these as well, `Sent(right.recalibrate, lambda: {"rest": V.rest})`: a variant's values.
+`Sent(right.recalibrate, lambda: {"rest": V.rest})` passes these options to each call too, for a variant's values.
 
-Its source goes there, with the imports of its module and nothing else of it; so it stands in a module that imports what
-can be had there (minorm/labs/checks/right), not among the checks. The judge sends it to processes alone that are never
-asked about the task that it solves: cascade has taken that task's marks by then.
+The student's process receives its source, with the imports of its module and nothing else of it. So it stands in a
+module that imports only what that process can import (minorm/labs/checks/right), not among the checks. The judge sends
+it only to processes that are never asked about the task that it solves: by then cascade has taken that task's marks.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 
 class Sent:
-    """A function and its source, which must say all but for the imports of its module."""
+    """A function and its source, which must be complete except for the imports of its module."""
 
     def __init__(self, function: Callable[..., Any], options: Callable[[], dict[str, Any]] = dict) -> None:
         self._function, self._options = function, options
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call it here."""
+        """Call the function here."""
         return self._function(*args, **{**self._options(), **options})
 
     @property
     def source(self) -> str:
-        """What a student's process runs; it defines the function, under its own name."""
+        """The code that a student's process runs to define the function under its own name."""
         tree = ast.parse(inspect.getsource(inspect.getmodule(self._function)))  # type: ignore[arg-type]
         imports = [ast.unparse(one) for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
         name, options = self._function.__name__, self._options()
@@ -46,6 +46,6 @@ class Told:
         self._function, self._used = names[name], used
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call it."""
+        """Call the function and tell the judge."""
         self._used()
         return self._function(*args, **options)

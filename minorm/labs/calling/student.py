@@ -1,8 +1,8 @@
-"""A student's file as the checks see it: `student.moments(x, (0, 2))` calls the student's function.
+"""Lets checks call a student's functions: `student.moments(x, (0, 2))` calls the student's `moments`.
 
-`Remote` (minorm/labs/remote.py) calls it in another process, behind walls and within limits; `Here` calls it in
-this process, for checks in a notebook. Either way arguments and answers make the journey through `wire`, so a check
-sees the same. What goes wrong is a Failure. Layers, ranks and clocks stay with the judge.
+`Remote` (minorm/labs/remote.py) calls it in another process, behind walls and within limits; `Here` calls it in this
+process, for checks in a notebook. Either way arguments and answers pass through `wire`, so a check sees the same. Any
+error becomes a Failure. Layers, ranks and clocks stay with the judge.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from minorm.labs.ranks import Rank
 from minorm.support import safe_names
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
-MOST = 200  # calls that are kept, the last ones
+MOST = 200  # the number of calls that are kept, the latest ones
 MAIN, TESTS, NATIVE, YARDSTICK = "main", "tests", "native", "yardstick"
 
 
 @dataclass
 class Call:
-    """One call of a student's function: what it was given, and its answer, or else the text of its error."""
+    """One call of a student's function: its arguments, and its answer or else the text of its error."""
 
     name: str
     args: tuple[Any, ...]
@@ -36,7 +36,7 @@ class Call:
 class Failure(Exception):
     """The student's function gave no answer. status: "not done", "error", "too slow", "died", "not run" or "not tried".
 
-    kind  the class of the student's exception, where there was one
+    kind  the class of the student's exception, if there was one
     """
 
     def __init__(self, status: str, message: str, kind: str = "") -> None:
@@ -45,10 +45,10 @@ class Failure(Exception):
 
 
 class Student:
-    """What both kinds have."""
+    """The methods that `Remote` and `Here` share."""
 
     notes: list[str]  # about statements of the file that failed
-    remarks: list[str]  # about calls: what was changed in place; the check that asks empties it
+    remarks: list[str]  # about arguments that calls changed in place; the check that asks empties it
     calls: deque[Call]  # the last ones, with their answers; the check that asks empties it
     right: deque[Call]  # those of checks that passed; a new one where functions are replaced
 
@@ -58,7 +58,7 @@ class Student:
         return lambda *args, **options: self._recorded(Call(name, args, options))
 
     def _recorded(self, call: Call) -> Any:
-        """The answer of a call, which is kept with its arguments."""
+        """Answer a call, and keep the answer with its arguments."""
         self.calls.append(call)
         try:
             call.answer = self.call(call.name, call.args, dict(call.options))
@@ -70,27 +70,27 @@ class Student:
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """One of the student's functions; what it may ask for meanwhile is served."""
+        """Call one of the student's functions, and serve what it may ask for meanwhile."""
         return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
 
     def drive(self, function: str, /, **options: Any) -> Any:
-        """`function(module, **options)` of minorm.labs.beside, run where the student's module is."""
+        """Run `function(module, **options)` of minorm.labs.beside where the student's module is."""
         return self.ask({"do": "drive", "name": function, "options": options})
 
     def native(self, kind: str, pieces: tuple[str, ...], function: str, /, where: str = NATIVE, **options: Any) -> Any:
-        """`function(compiled, **options)` of minorm.labs.beside, where no Python of the student's runs.
+        """Run `function(compiled, **options)` of minorm.labs.beside where none of the student's Python runs.
 
-        kind  "cython" or "cuda", which the pieces of text are; "counted" is Cython that counts what each thread does
+        kind  the language of the pieces, "cython" or "cuda"; "counted" is Cython that counts what each thread does
         """
         request = {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}
         return self.ask(request, where=where)
 
     def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
-        """The same with text of ours, in yet another process: what the student's kernel is compared with."""
+        """Run our own text in yet another process, as `native` does, to compare the student's kernel with it."""
         return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
-        """The student's functions as this rank runs them: each takes the rank first."""
+        """Return the student's functions as this rank runs them: each takes the rank first."""
         return OfRank(self, rank)
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
@@ -103,17 +103,17 @@ class Student:
         return [{"name": printable(r["name"]), "error": r["error"] and printable(r["error"])} for r in results]
 
     def allow(self, seconds: float, where: Any = MAIN) -> None:
-        """The time for what is asked from now on, all together."""
+        """Limit the total time for all questions from now on."""
 
     def fresh(self, where: Any = MAIN) -> None:
-        """Forget what the student's code may remember, where that is possible."""
+        """Forget what the student's code may remember, if that is possible."""
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """The value, or a Failure. where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank."""
+        """Return the value, or raise a Failure. where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank."""
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:
-        """The value of a reply, or the Failure in it; keeps what it says of arguments that were changed."""
+        """Return the value of a reply, or raise its Failure; keep its remarks on changed arguments."""
         changed = reply.get("changed") if isinstance(reply, dict) else None
         for pair in changed[:10] if isinstance(changed, list) else ():
             if isinstance(pair, list) and len(pair) == 2:
@@ -136,7 +136,7 @@ class OfRank:
         return lambda *args: self._ask({"do": "call", "name": name, "args": (self._reference, *args), "options": {}})
 
     def hold(self, name: str) -> Callable[..., Any]:
-        """What a function returns stays there; this calls its methods, hold("sync_backend")("forward", ...)."""
+        """Keep there what a function returns, and call its methods: hold("sync_backend")("forward", ...)."""
         held = self._ask({"do": "hold", "name": name, "args": (self._reference,)})
         return lambda method, *args, **options: self._ask(
             {"do": "method", "held": held, "name": method, "args": args, "options": options}
@@ -167,12 +167,12 @@ class Here(Student):
 
 
 def printable(text: Any) -> str:
-    """The beginning of a stranger's text, without what could steer a terminal."""
+    """Return the beginning of a stranger's text, without characters that could steer a terminal."""
     return safe_names.printable(str(text)[:500])
 
 
 def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
-    """What a function of the judge's says to a student's code; its arguments come from a stranger."""
+    """Call one of the judge's functions for a student's code; its arguments come from a stranger."""
     try:
         function, (args, options) = serving[reply["ask"]], wire.copied((reply["args"], reply["options"]))
         answer = {"value": wire.copied(function(*args, **options))}
@@ -182,7 +182,7 @@ def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
 
 
 def _value_of(reply: Any) -> Any:
-    """The value of a reply, or the Failure in it."""
+    """Return the value of a reply, or raise the Failure in it."""
     if isinstance(reply, dict) and "value" in reply:
         return reply["value"]
     if not isinstance(reply, dict) or not isinstance(reply.get("error"), str):

@@ -1,8 +1,8 @@
-"""A student's file as a module, as much of it as runs.
+"""Loads a student's file as a module, as much of it as runs.
 
-Cells run one after the other, as in the notebook, but each statement for itself: one that fails is noted and the rest
-goes on, so that a missing package or a broken cell costs its own task and no other. Cells tagged "check" or "plot" are
-the lab's own and are left out.
+Cells run one after the other, as in the notebook, but each statement runs separately: if one fails, the notes say so
+and the rest still runs. So a missing package or a broken cell costs only its own task. Cells tagged "check" or "plot"
+are the lab's own and are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "submission"
 
 
 def load(text: str, file: str, running: Callable[[str], Any] | None = None) -> tuple[ModuleType, list[str]]:
-    """The module, and a line about each statement that failed.
+    """Return the module, and a line about each statement that failed.
 
     `running` is told the place of each statement that may take long, before it runs.
     """
@@ -56,13 +56,13 @@ def load(text: str, file: str, running: Callable[[str], Any] | None = None) -> t
 
 
 def imports(text: str) -> list[str]:
-    """Modules that the file asks for anywhere in it, by name; of a notebook as well, whose code stands in JSON."""
+    """Return the names of the modules that the file imports anywhere; also for a notebook, whose code is in JSON."""
     names = re.findall(r"(?:^|\\n|[\"\s])(?:import|from)\s+([A-Za-z_][\w.]*)", text)
     return [name for name in dict.fromkeys(names) if all(part.isidentifier() for part in name.split("."))]
 
 
 def describe(error: BaseException) -> str:
-    """`ValueError: what it says`, in one short line."""
+    """Return `ValueError: its message`, in one short line."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  an exception class of the student's
@@ -71,24 +71,24 @@ def describe(error: BaseException) -> str:
 
 
 def place(file: str, line: int) -> str:
-    """`cell 3, line 7` or `line 40` of a file that was loaded."""
+    """Return `cell 3, line 7` or `line 40` of a loaded file."""
     return cells.place(_CELLS.get(file, []), line, file)
 
 
 def place_of(error: BaseException, file: str) -> str:
-    """Where in the student's file the error arose; empty where it did not come through there."""
+    """Return where in the student's file the error arose; empty if it did not come through the file."""
     line = line_of(error, file)
     return "" if line is None else place(file, line)
 
 
 def line_of(error: BaseException, file: str) -> int | None:
-    """The last line of the student's file that the error came through."""
+    """Return the last line of the student's file that the error came through."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
 
 
 def _show_in_tracebacks(code: list[Any], file: str) -> None:
-    """Let tracebacks, and inspect.getsource, find the lines; no such file may exist."""
+    """Let tracebacks and inspect.getsource find the lines, for the file may not exist."""
     lines: list[str] = []
     for cell in code:
         lines += ["\n"] * (cell.line - 1 - len(lines))

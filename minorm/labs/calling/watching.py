@@ -1,6 +1,6 @@
-"""A student's functions, watched: each call compares its arguments before and after, and keeps which it has changed.
+"""Watches a student's functions: each call compares its arguments before and after, and notes those that changed.
 
-What cannot be sent to another process (a model, a rank, a loop nest) is not compared, and neither is what is large.
+It does not compare large arrays, or objects that cannot be sent to another process (a model, a rank, a loop nest).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Watched:
         self._function, self._name, self._changed = function, name, changed
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function's own answer."""
+        """Return the function's own answer."""
         names = _parameters(self._function)
         given = {names[i] if i < len(names) else str(i + 1): argument for i, argument in enumerate(args)} | options
         before = {name: _content(argument) for name, argument in given.items()}
@@ -38,7 +38,7 @@ class Watched:
 
 
 class WatchedModule:
-    """A module whose functions are watched; everything else in it is as it is."""
+    """A module whose functions are watched; everything else in it is unchanged."""
 
     def __init__(self, module: Any, changed: list[list[str]]) -> None:
         self._module, self._changed = module, changed
@@ -49,7 +49,7 @@ class WatchedModule:
 
 
 def _content(argument: Any) -> tuple[bytes, bytes] | None:
-    """What would be sent of it; None for what is not compared."""
+    """Encode an argument for the comparison; None if it is not compared."""
     if isinstance(argument, np.ndarray) and argument.nbytes > LARGEST:
         return None
     try:
@@ -59,6 +59,6 @@ def _content(argument: Any) -> tuple[bytes, bytes] | None:
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    """Names of the parameters that take arguments by position; none where they are not known."""
+    """Return the names of the parameters that take arguments by position; empty if they are not known."""
     code = getattr(function, "__code__", None)
     return list(code.co_varnames[: code.co_argcount]) if code is not None else []

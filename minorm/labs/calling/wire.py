@@ -1,9 +1,9 @@
-"""Values between two processes that do not trust each other: numbers, text, arrays; tuples, lists and dicts of them.
+"""Sends values between processes that do not trust each other: numbers, text, arrays; tuples, lists, dicts of them.
 
-No pickle: whoever unpickles what a stranger wrote runs the stranger's code. A message is two lengths, a JSON text, and
-the bytes of the arrays one after the other; JSON names each array's type, shape and order in memory.
-What a layer gives to a backend (minorm/labs/calling/objects.py) travels as a name and its parts, to processes that
-know the name.
+It does not use pickle, because unpickling a stranger's data runs the stranger's code. A message is two lengths, a JSON
+text, and the bytes of the arrays one after the other; JSON names each array's type, shape and order in memory. A
+layer's arguments to a backend (minorm/labs/calling/objects.py) travel as a name and its parts, to processes that know
+the name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class WireError(ValueError):
-    """What came is no message, or what should go has no place in one."""
+    """Received bytes that are not a message, or a value that a message cannot hold."""
 
 
 def encode(value: Any, packers: Packers = NOTHING) -> tuple[bytes, bytes]:
-    """A value as JSON and the arrays' bytes; WireError names what cannot travel."""
+    """Return a value as JSON and the arrays' bytes; WireError names what cannot be sent."""
     chunks: list[bytes] = []
     text = json.dumps(_packed(value, chunks, 0, packers)).encode()
     _require(len(text), sum(map(len, chunks)))
@@ -47,7 +47,7 @@ def encode(value: Any, packers: Packers = NOTHING) -> tuple[bytes, bytes]:
 
 
 def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
-    """The inverse; WireError for anything that `encode` does not write."""
+    """Reverse `encode`; WireError for anything that `encode` does not write."""
     try:
         return _unpacked(json.loads(text), memoryview(body), [0], makers)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
@@ -55,7 +55,7 @@ def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """The value after a journey: what the other process would see."""
+    """Encode and decode a value: return what the other process would see."""
     return decode(*encode(value))
 
 
@@ -72,16 +72,16 @@ def _require(text: int, body: int) -> None:
 
 
 class Stream(Protocol):
-    """What a line needs of a socket."""
+    """The methods of a socket that a line needs."""
 
     def recv(self, size: int, /) -> bytes:
-        """Some bytes; none at the end."""
+        """Return some bytes; empty at the end."""
 
     def sendall(self, data: bytes, /) -> None:
         """Write all."""
 
     def settimeout(self, seconds: float, /) -> None:
-        """For what follows."""
+        """Set the time limit of the calls that follow."""
 
 
 class Line:
@@ -91,7 +91,7 @@ class Line:
         self.connection, self.packers, self.makers = connection, packers, makers
 
     def send(self, value: Any, deadline: float | None = None) -> None:
-        """Write one value; TimeoutError after the deadline (of time.monotonic), OSError when nobody is there."""
+        """Write one value; TimeoutError after the deadline (of time.monotonic), OSError if the other side has gone."""
         text, body = encode(value, self.packers)
         self._wait(deadline)
         self.connection.sendall(HEADER.pack(len(text), len(body)) + text + body)
@@ -134,7 +134,7 @@ def _packed(value: Any, chunks: list[bytes], depth: int, packers: Packers) -> An
         value = value.array
     if value is None or isinstance(value, (bool, int, float, str)):
         return bool(value) if isinstance(value, np.bool_) else value
-    if isinstance(value, np.dtype) and np.dtype in packers:  # each dtype is of a class of its own
+    if isinstance(value, np.dtype) and np.dtype in packers:  # each dtype has its own class
         return {"object": packers[np.dtype][0], "parts": str(value)}
     if isinstance(value, np.generic):
         value = np.asarray(value)
@@ -152,7 +152,7 @@ def _packed(value: Any, chunks: list[bytes], depth: int, packers: Packers) -> An
 
 
 def _packed_array(value: Any, chunks: list[bytes]) -> dict[str, Any]:
-    """An array's bytes as they lie in memory where that has no gaps, so that it arrives in the same order."""
+    """Pack an array's bytes in memory order if there are no gaps, so that it arrives in the same order."""
     if value.dtype.newbyteorder("=") not in dtypes.ALL:
         raise WireError(f"an array of {value.dtype}; expected numbers")
     if value.ndim > MOST_AXES:

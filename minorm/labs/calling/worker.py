@@ -1,7 +1,7 @@
-"""A student's process: loads the file, calls what the judge asks for, and answers with values.
+"""Runs a student's process: it loads the file, calls what the judge asks for, and answers with values.
 
-It never decides anything. What it says is a value, or that a call raised; whether that is right the judge finds out in
-its own process. It runs behind walls (see sealed), so that nothing it does reaches further than its answers.
+It never decides anything. It answers with a value, or that a call raised; the judge finds out in its own process
+whether that is right. It runs behind walls (see sealed), so that only its answers leave the process.
 
 Three kinds run this: the student's file, one of its ranks (lab 9), and native code of the student's without the file
 (labs 7 and 8), so that no Python of theirs stands beside what is compared and timed.
@@ -67,13 +67,13 @@ def main(descriptor: int, plan: dict[str, Any]) -> None:
 
 
 class Descriptor:
-    """A file descriptor with the methods of a socket that a line uses: here is no socket to be had."""
+    """A file descriptor with the methods of a socket that a line uses, because sockets are not available here."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def recv(self, size: int) -> bytes:
-        """Some bytes; none at the end."""
+        """Return some bytes; empty at the end."""
         return os.read(self.number, size)
 
     def sendall(self, data: bytes) -> None:
@@ -83,20 +83,20 @@ class Descriptor:
             view = view[os.write(self.number, view) :]
 
     def settimeout(self, seconds: float) -> None:
-        """The judge alone has deadlines."""
+        """Do nothing: only the judge has deadlines."""
 
 
 class Closed(importlib.abc.MetaPathFinder):
-    """The checks cannot be imported here, even where no wall hides their files."""
+    """Makes the checks impossible to import here, even if no wall hides their files."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
-        """ImportError for what would tell the right answers."""
+        """Raise ImportError for modules that would tell the right answers."""
         if name.startswith(SECRET):
             raise ImportError(f"{name} is closed while a submission is graded")
 
 
 def close_checks() -> None:
-    """`check` does nothing beside a student's code that is graded: each notebook asks for it at its top."""
+    """Let `check` do nothing while a student's code is graded: each notebook imports it at its top."""
     sys.meta_path.insert(0, Closed())
     visible = ModuleType("minorm.labs.visible")
     visible.checker = lambda *_, **__: lambda _: None  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ def import_all(text: str, beside: Beside) -> None:
     for name in submission.imports(text):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    with contextlib.suppress(ImportError):  # a lab that has none
+    with contextlib.suppress(ImportError):  # a lab without such a module
         prepare = getattr(beside.module(), "prepare", None)
         if prepare is not None:
             prepare()
@@ -125,11 +125,11 @@ class Worker:
         self.makers = objects.made_for_students(self._function, self._rank)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Put a question to the judge; whoever makes a worker puts its own in this place."""
+        """Put a question to the judge; the maker of a worker sets its own function here."""
         raise NotImplementedError
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """{"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
+        """Return {"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
         self.changed = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
@@ -146,9 +146,9 @@ class Worker:
         """Do nothing. The answer says that the library is imported, so its import takes none of the file's time."""
 
     def do_load(self, text: Any, file: str, beside: tuple[str, str], closed: bool = False) -> Any:
-        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed.
+        """Run the file's cells and return notes on failures; `text` is an array of bytes, as notebooks may be long.
 
-        closed  whether the library's normalizations are closed before, so that nothing of the file's keeps them
+        closed  whether the library's normalizations are closed first, so that no object of the file keeps them
         """
         if closed:
             closed_library.close()
@@ -159,7 +159,7 @@ class Worker:
         return notes
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """One of the student's functions; given followed arrays, it also makes such."""
+        """Call one of the student's functions; given followed arrays, it also makes followed arrays."""
         function = function_of(self.module, name)
         if not any(map(_is_followed, leaves([*args, *options.values()]))):
             return Watched(function, name, self.changed)(*args, **options)
@@ -168,36 +168,36 @@ class Worker:
             return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
-        """Put the judge's functions in place of the student's, by name: it says what they give, or sends a source."""
+        """Replace the student's functions by the judge's, which compute in the judge's process or come as source."""
         for name in names:
             asked = self._function(RIGHT + name)
             setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
 
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
-        """Keep what one of the student's functions returns, for a backend has no place in a message; its number."""
+        """Keep what one of the student's functions returns, as messages cannot hold a backend; return its number."""
         self.held.append(function_of(self.module, name)(*args))
         return len(self.held) - 1
 
     def do_method(self, held: int, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """A method of what is kept."""
+        """Call a method of a kept object."""
         return getattr(self.held[held], name)(*args, **options)
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
-        """A function of minorm.labs.beside, which is given the student's module."""
+        """Call a function of minorm.labs.beside with the student's module."""
         module = WatchedModule(self.module, self.changed)
         return getattr(self.beside.module(), name)(module, **options)
 
     def do_native(self, kind: str, pieces: Sequence[str], name: str, options: dict[str, Any]) -> Any:
-        """A function of minorm.labs.beside, which is given what the pieces of text become when they are compiled."""
+        """Compile the pieces of text, and call a function of minorm.labs.beside with the result."""
         return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
-        """The student's tests against an implementation that stays in the judge's process; nothing else to compare."""
+        """Run the student's tests on an implementation in the judge's process; the library is closed meanwhile."""
         with closed_library.closed():
             return run_tests(self.module, Absent(self.asked))
 
     def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """What a function of the judge's says."""
+        """Return the answer of one of the judge's functions."""
         reply = self.ask({"ask": name, "args": args, "options": options})
         if "refusal" in reply:
             kind = REFUSALS.get(reply["kind"], RuntimeError)
@@ -205,7 +205,7 @@ class Worker:
         return reply["value"]
 
     def compiled(self, kind: str, text: str) -> bytes:
-        """A shared library of this text: the judge has it compiled, where none of the student's Python runs."""
+        """Return a shared library of this text: the judge has it compiled where none of the student's Python runs."""
         return bytes(self.asked("compile", (kind, text), {}))
 
     def _function(self, name: str) -> Callable[..., Any]:
@@ -229,7 +229,7 @@ def _is_followed(value: Any) -> bool:
 
 
 def sendable(value: Any) -> Any:
-    """The value itself; TypeError where it has no place in a message."""
+    """Return the value itself; TypeError if a message cannot hold it."""
     try:
         encode(value, SENT)
     except WireError as error:
@@ -250,7 +250,7 @@ class Absent:
 
 
 def function_of(module: Any, name: str) -> Callable[..., Any]:
-    """The student's function, or a NameError that says it is not there."""
+    """Return the student's function, or raise a NameError that says it is missing."""
     found = getattr(module, name, None)
     if not callable(found):
         raise NameError(f"there is no function {name} in the file")
@@ -258,7 +258,7 @@ def function_of(module: Any, name: str) -> Callable[..., Any]:
 
 
 def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
-    """Each test_ function of the module with the implementation; stops behind the first that fails."""
+    """Run each test_ function of the module on the implementation; stop after the first that fails."""
     tests = [(name, f) for name, f in vars(module).items() if name.startswith(TEST) and callable(f)]
     if not tests:
         raise NameError(f"there is no function {TEST}... in the file")
@@ -276,7 +276,7 @@ def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
 
 
 def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
-    """`cell 3, line 7: AssertionError, in: assert y[0] == 3`, the last line of the student's that the test reached."""
+    """Return `cell 3, line 7: AssertionError, in: ...`."""
     file = getattr(getattr(test, "__code__", None), "co_filename", "")
     line, said = submission.line_of(error, file), submission.describe(error)
     if line is None:
@@ -286,5 +286,5 @@ def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
 
 
 def kind_of(error: BaseException) -> str:
-    """The name of the class; NotImplementedError also for its subclasses."""
+    """Return the name of the error's class; NotImplementedError also for its subclasses."""
     return "NotImplementedError" if isinstance(error, NotImplementedError) else type(error).__name__

@@ -1,1 +1,1 @@
-"""The checks of each lab: one module a lab, found by its name."""
+"""Holds the checks of each lab: one module per lab, found by its name."""

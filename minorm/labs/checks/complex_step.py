@@ -1,6 +1,6 @@
-"""Gradients by complex steps: an oracle that knows no chain rule, for programs of operations and for normalization.
+"""Computes gradients by complex steps, without a chain rule, for programs of operations and for normalization.
 
-f(x + ih) has f'(x) h as its imaginary part, to the last digit, for there is no difference to take. So h can be tiny.
+f(x + ih) has the imaginary part f'(x) h, to the last digit, because no difference is taken. So h can be tiny.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def value_of(program: Program, arrays: Sequence[Any]) -> Any:
-    """The last line's value."""
+    """Return the value of the last line."""
     values = list(arrays)
     for name, inputs, *settings in program:
         values.append(OPERATIONS[name](*[values[one] for one in inputs], *settings))
@@ -34,7 +34,7 @@ def value_of(program: Program, arrays: Sequence[Any]) -> Any:
 
 
 def slopes(f: Callable[..., Any], *arrays: Any) -> list[Any]:
-    """The gradient of f(*arrays), one number, for each array."""
+    """Return the gradient of the number f(*arrays) for each array."""
     found = [np.zeros(array.shape) for array in arrays]
     for place, gradient in enumerate(found):
         for index in np.ndindex(gradient.shape):
@@ -45,17 +45,17 @@ def slopes(f: Callable[..., Any], *arrays: Any) -> list[Any]:
 
 
 def gradients(program: Program, arrays: Sequence[Any], dy: Any) -> list[Any]:
-    """The gradient of sum(dy * result) for each array."""
+    """Return the gradient of sum(dy * result) for each array."""
     return slopes(lambda *moved: (value_of(program, moved) * dy).sum(), *arrays)
 
 
 def through(x: Any, g: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """The gradient of sum(g * xhat) for x through these paths."""
+    """Return the gradient of sum(g * xhat) for x through these paths."""
     return slopes(lambda moved: (g * xhat_of(moved, eps, axes, paths)).sum(), x)[0]
 
 
 def xhat_of(x: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """(x - mean) * rstd, with the real part of x wherever a path is not open."""
+    """Compute (x - mean) * rstd, with only the real part of x in each path that is not open."""
     real = x.real
     mean = (x if "mean" in paths else real).mean(axis=axes, keepdims=True)
     moved = x if "variance" in paths else real

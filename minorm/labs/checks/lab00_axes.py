@@ -1,4 +1,4 @@
-"""Lab 0: masks, axes and loops agree."""
+"""Lab 0: checks that masks, axes and loops agree."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ LAB = Lab(
 
 
 def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any, Any]:
-    """The sums, one row after the other."""
+    """Compute the moments by sums, one row after the other."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     rows = x.astype(np.float64).transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), -1)
     mean = rows.sum(-1) / rows.shape[-1] if centered else 0 * rows.sum(-1)
@@ -41,7 +41,7 @@ def _norm(x: Any, axes: tuple[int, ...], eps: float, centered: bool = True) -> A
 
 
 def _data(rng: np.random.Generator, *shape: int) -> Any:
-    """Neither mean 0 nor variance 1, and small enough for eps to be seen."""
+    """Draw data whose mean is not 0 and variance not 1, small enough for eps to matter."""
     return rng.standard_normal(shape) * rng.uniform(0.02, 2, shape[1:]) + rng.uniform(-3, 3)
 
 
@@ -117,8 +117,8 @@ def affine_halves(student: Any, rng: np.random.Generator) -> None:
     close(student.affine(x, None, s, 2), x + s, "affine of 3x3x3 with b alone, axis 2")
 
 
-def _five(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups: int, eps: float) -> None:
-    """All five on one shape; those without positions where there are none."""
+def _five_norms(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups: int, eps: float) -> None:
+    """Check all five norms on one shape; without positions, only the norms that need none."""
     x, ndim, of = _data(rng, *shape), len(shape), f"x of shape {shape}, eps={eps:g}"
     s, b = rng.standard_normal((2, shape[1]))
     along = (shape[1],) + (1,) * (ndim - 2)
@@ -145,13 +145,13 @@ def _five(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups
 
 @LAB.check("1.4", "five norms of images", points=2, visible=True)
 def five_of_images(student: Any, rng: np.random.Generator) -> None:
-    _five(student, rng, (3, 6, 4, 5), 3, 1e-5)
+    _five_norms(student, rng, (3, 6, 4, 5), 3, 1e-5)
 
 
 @LAB.check("1.4", "five norms of odd shapes", points=3)
 def five_of_odd_shapes(student: Any, rng: np.random.Generator) -> None:
     for shape, groups in (((5, 4, 3), 2), ((2, 4, 1, 3), 4), ((2, 6, 2, 3, 2), 1), ((7, 3), 1)):
-        _five(student, rng, shape, groups, 1e-2)
+        _five_norms(student, rng, shape, groups, 1e-2)
 
 
 @LAB.check("1.4", "without scale and bias")
@@ -167,7 +167,7 @@ LAYERS = ("batch_norm", "channels-last batch_norm", "group_norm", "layer_norm", 
 
 
 def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
-    """y, mean and var of a functional that runs with this backend, and dx."""
+    """Run a functional with this backend; return y, mean, var and dx."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     from_x = tensor(x)
@@ -188,7 +188,7 @@ def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
     return y.array, mean.array, var.array, from_x.grad.array if from_x.grad is not None else None
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape: tuple[int, ...]) -> None:
+def _in_layers(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape: tuple[int, ...]) -> None:
     for layer in layers:
         x = _data(rng, *shape)
         s, b = rng.standard_normal((2, shape[1]))
@@ -201,12 +201,12 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape
 
 @LAB.check("1.5", "your forward in BatchNorm", points=2, visible=True)
 def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[:1], (3, 4, 5, 2))
+    _in_layers(student, rng, LAYERS[:1], (3, 4, 5, 2))
 
 
 @LAB.check("1.5", "your forward in five other layers", points=2)
 def in_others(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[1:], (2, 4, 3, 5))
+    _in_layers(student, rng, LAYERS[1:], (2, 4, 3, 5))
 
 
 def _normalize(x: Any, axes: tuple[int, ...], eps: float | None = None, centered: bool = True) -> Any:

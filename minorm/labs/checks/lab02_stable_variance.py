@@ -1,4 +1,4 @@
-"""Lab 2: each formula is right in float64, and in float32 as good, or as bad, as it must be."""
+"""Lab 2: checks that each formula is right in float64, and in float32 as good, or as bad, as it must be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Method = Callable[[Any], Any]
 
 
 def _arithmetic(method: Method, name: str, rng: np.random.Generator) -> None:
-    """In float64, where nothing is lost: is the formula right, for columns and for one column?"""
+    """Check the formula in float64, where nothing is lost, for several columns and for one."""
     for shape in ((50, 7), (9,), (2, 3), (1, 2)) if V.axis == 0 else ((50, 7), (6, 3, 2), (2, 3), (1, 2)):
         x = rng.standard_normal(shape) * 3 + 2
         mine = along(x)
@@ -41,7 +41,7 @@ def _arithmetic(method: Method, name: str, rng: np.random.Generator) -> None:
 
 
 def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -> float:
-    """The largest relative error of 64 columns in float32."""
+    """Return the largest relative error of 64 columns in float32."""
     x = (rng.standard_normal((int(rng.integers(200, 400)), 64)) + offset).astype(np.float32)
     x = along(x if V.axis == 0 else x.reshape(len(x), 8, 8))
     right = x.astype(np.float64).var(axis=V.axis)
@@ -53,7 +53,7 @@ def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -
 
 
 def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float, largest: float) -> None:
-    """The error may rise like `losing` times the offset, in steps of float32."""
+    """Check that the error rises at most like `losing` times the offset, in steps of float32."""
     for power in range(-1, int(np.log10(largest)) + 1):
         offset = 10.0**power if power >= 0 else 0.0
         bound = 1e-5 + losing * STEP * offset
@@ -62,7 +62,7 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
 
 
 def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
-    """What the function does with x: in float32, by its own formula, and as where nothing is looked at."""
+    """Follow the function on x: it must use float32 and its own formula, and give the same answer unfollowed."""
     follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
     answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
     verdicts.no_variance(follow, what)
@@ -72,16 +72,16 @@ def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower
 
 
 def _data(rng: np.random.Generator, rows: int) -> list[Any]:
-    """A table of three columns, and one column without an axis for it where the values lie along axis 0.
+    """Draw a table of three columns, and, if the values lie along axis 0, one column as a vector.
 
-    The values along axis 0, as formulas want them; `along` puts them where the variant has them.
+    The values lie along axis 0, as the formulas expect; `along` moves them to the variant's axis.
     """
     shapes = ((rows, 3), (rows,)) if V.axis == 0 else ((rows, 3), (rows, 2, 2))
     return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in shapes]
 
 
 def _sums(x: Any) -> Any:
-    """The sum of squared distances from the mean, float64."""
+    """Return the sum of squared distances from the mean, in float64."""
     return len(x) * x.astype(np.float64).var(axis=0)
 
 
@@ -122,7 +122,7 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merges_states(student: Any, rng: np.random.Generator) -> None:
-    """Means and sums alone, float32, with no data behind them."""
+    """Check merging on float32 means and sums alone, without data behind them."""
     follow, what = Follower(), "combine of two states in float32"
     states = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
     held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in states]
@@ -228,7 +228,7 @@ def shifted_error(student: Any, rng: np.random.Generator) -> None:
 
 
 def _run(x: Any, function: str, backend: Any) -> Any:
-    """y of a normalization with this backend."""
+    """Return y of a normalization with this backend."""
     if function == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).array
     if function == "layer_norm":
@@ -249,7 +249,7 @@ def _layer(student: Any, rng: np.random.Generator, function: str, offset: float)
 
 
 def _moments(student: Any, rng: np.random.Generator) -> None:
-    """x - k in the type of x: float64 is for sums, and a shift that is not used shows nowhere else."""
+    """Check that x - k is computed in the type of x: float64 is for sums, and only this shows an unused shift."""
     x = (rng.standard_normal((3, 4, 5, 6)) + 7).astype(np.float32)
     for axes in ((0, 2, 3), (2, 3)):
         nest, follow, what = plan(x.shape, axes), Follower(plain=16), f"moments over the axes {axes}"

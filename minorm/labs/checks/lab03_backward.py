@@ -1,4 +1,4 @@
-"""Lab 3: gradients against complex steps, the invariants, the library's layers, and planted bugs."""
+"""Lab 3: checks gradients against complex steps, the invariants and the library's layers; plants bugs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _graph(student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes:
 def _far_graph(
     student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...], eps: float
 ) -> None:
-    """Numbers near a million, of which a gradient keeps nine digits and finite differences keep five."""
+    """Check a graph of numbers near a million: a gradient keeps nine digits, finite differences only five."""
     x, g = rng.standard_normal((2, *shape))
     x = (x + FAR) - FAR  # as it is near a million, so that the gradients are equal
     xhat, rstd = _xhat(x, axes, eps)
@@ -65,7 +65,7 @@ def _far_graph(
 def _backward_pass(
     student: Any, name: str, before: tuple[Any, ...], arrays: tuple[Any, ...], after: tuple[Any, ...]
 ) -> None:
-    """The work of one pass, in real numbers: differences of forward passes need one for each element."""
+    """Check that it does one pass's work, in real numbers: finite differences need a pass for each element."""
     size = arrays[0].size
     follow, what = Follower(plain=size // 4, decisions=size), f"{name} of {size} elements"
     answer = follow.call(student, name, *before, *(follow.array(array) for array in arrays), *after)
@@ -99,7 +99,7 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
-    """To 12 digits, and in the work of one pass."""
+    """Check against the formula to 12 digits, and that it does the work of one pass."""
     x, g = rng.standard_normal((2, 3, 32))
     xhat, rstd = _xhat(x, (1,), 1e-3)
     right = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * (g * xhat).mean(axis=1, keepdims=True))
@@ -144,7 +144,7 @@ LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_n
 
 
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
-    """dx, ds and db of a functional that runs with this backend."""
+    """Run a functional with this backend; return dx, ds and db."""
     x, s, b, dy = (tensor(array) for array in arrays)
     for leaf in (x, s, b):
         leaf.requires_grad = True
@@ -163,14 +163,14 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
 
 
 def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any, Any]:
-    """The library's forward, with a part of the mean in d: of small arrays all of it is in k."""
+    """Run the library's forward with a part of the mean in d: for small arrays, all of it is in k."""
     y, found = reference.forward(nest, x, s, b, equation)
     if not equation.centered:
         return y, found
     return y, Statistics.of(found.k + 0.5, found.d - 0.5, found.var, found.rstd)
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offset: float = 1.0) -> None:
+def _in_layers(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offset: float = 1.0) -> None:
     for layer in layers:
         shape = (3, 4, 2, 5)
         arrays = rng.standard_normal(shape) + offset, *rng.standard_normal((2, 4)), rng.standard_normal(shape)
@@ -194,27 +194,27 @@ def _is_one_pass(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("3.4", "your backward in BatchNorm", points=2, visible=True)
 def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[:1])
+    _in_layers(student, rng, LAYERS[:1])
 
 
 @LAB.check("3.4", "in Layer- and GroupNorm")
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[1:3], FAR)
+    _in_layers(student, rng, LAYERS[1:3], FAR)
 
 
 @LAB.check("3.4", "in RMSNorm, which is not centered")
 def in_rms_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[3:4])
+    _in_layers(student, rng, LAYERS[3:4])
 
 
 @LAB.check("3.4", "in MeanVarianceNorm, eps outside the root")
 def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[4:])
+    _in_layers(student, rng, LAYERS[4:])
 
 
 @functools.cache
 def _library(steps: int, seed: int) -> Any:
-    """The losses with the library's kernels."""
+    """Return the losses with the library's kernels."""
     return digits_network.losses(None, steps, seed)
 
 
@@ -239,7 +239,7 @@ def _implementation(
     mean_db: bool = False,
     early_bias: bool = False,
 ) -> dict[str, Any]:
-    """BatchNorm with something planted: forward(x, s, b, eps) and backward(dy, x, s, eps); in the variant's layout."""
+    """Make BatchNorm with a planted bug: forward(x, s, b, eps), backward(dy, x, s, eps); in the variant's layout."""
 
     def mean_of(values: Any) -> Any:
         over = (0,) if axes == "N" else (0, *range(2, values.ndim))

@@ -26,7 +26,7 @@ SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
 
 
 def _rows(x: Any) -> Any:
-    """(C, m)."""
+    """Reshape x to (C, m)."""
     return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
 
 
@@ -94,7 +94,7 @@ def cumulative(student: Any, rng: np.random.Generator) -> None:
 
 
 def _share(convention: str, momentum: float | None, seen: int) -> float:
-    """The share of the new value."""
+    """Return the share of the new value."""
     if convention == "paper":
         return 1 / (seen + 1)
     if momentum is None:
@@ -103,7 +103,7 @@ def _share(convention: str, momentum: float | None, seen: int) -> float:
 
 
 def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
-    """Each pair as a weighted sum of all batches, not step by step."""
+    """Compute each pair as a weighted sum of all batches, not step by step."""
     points = []
     fewer = 1 if convention in ("pytorch", "paper") else 0
     for count in range(1, len(batches) + 1):
@@ -185,10 +185,10 @@ def _implementation(
     var_moves: bool = True,
     evaluate_with_eps: bool = True,
 ) -> dict[str, Any]:
-    """BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
+    """Make BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
-        """The mean of sums, in the type to accumulate in; var over N alone, averaged, for the wrong axes."""
+        """Return mean and var, summed in the accumulation type; for wrong axes, var over N alone, averaged."""
         rows = _rows(x).astype(accumulate)
         m = rows.shape[1]
         mean = rows.sum(axis=1, dtype=accumulate).astype(np.float64) / m

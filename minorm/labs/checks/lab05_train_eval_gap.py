@@ -39,14 +39,14 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def _share(model: Any, x: Any, labels: Any) -> float:
-    """The percentage right, in the mode that the model is in."""
+    """Return the percentage of right answers, in the model's current mode."""
     with no_grad(), no_stats_update():
         found = model(tensor(x)).numpy().argmax(axis=1)
     return float(100 * np.mean(found == labels))
 
 
 def _loaded(found: Any, what: str) -> Any:
-    """Our own model with the state that came back."""
+    """Return our own model with the returned state."""
     model = gap.network()
     try:
         model.load_state_dict(found)
@@ -55,7 +55,7 @@ def _loaded(found: Any, what: str) -> Any:
     return model.eval()
 
 
-def _same(found: Any, expected: dict[str, Any], names: Any, what: str) -> None:
+def _check_arrays(found: Any, expected: dict[str, Any], names: Any, what: str) -> None:
     for name in names:
         equal(found[name], expected[name], f"{name} {what}")
 
@@ -75,7 +75,7 @@ def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int 
     what = f"{function} of {count} images" + (f" in batches of {batch_size}" if batch_size else "")
     if trace:
         before = state(trained(seed)[0])
-        _same(found["after"], before, before, f"after {what}")
+        _check_arrays(found["after"], before, before, f"after {what}")
         equal(found["training"], training, f"model.training after {what}")
         share = float(numbers(found["answer"], what, "a share in percent"))
         true(share >= LEAST, what, f"at least {LEAST:g} % right, of a trained model", f"{share:.1f} %")
@@ -127,7 +127,7 @@ def other_momentum(student: Any, rng: np.random.Generator) -> None:
 
 
 def _averages(seed: int, batch_size: int) -> dict[str, Any]:
-    """The plain average of mean and var over the batches, computed from each layer's input."""
+    """Return the plain average of mean and var over the batches, computed from each layer's input."""
     model, x, _, _ = trained(seed)
     model.train()
     layers = list(model.children())
@@ -163,7 +163,7 @@ def untouched(student: Any, rng: np.random.Generator) -> None:
         found = student.drive("recalibrated", seed=seed, batch_size=100, momentum=momentum, training=training)
         before = state(trained(seed)[0])
         weights = [name for name in before if name.endswith(("weight", "bias"))]
-        _same(found["after"], before, weights, "after recalibrate")
+        _check_arrays(found["after"], before, weights, "after recalibrate")
         equal(found["momenta"], [momentum] * 3, "momentum of the layers after recalibrate")
         equal(found["training"], training, "model.training after recalibrate")
         moved = any(not np.array_equal(found["after"][name], before[name]) for name in before if name.endswith("mean"))
@@ -191,7 +191,7 @@ for _kind in gap.BROKEN:
 
 
 def _mirrored(seed: int) -> Any:
-    """A model with the statistics of mirrored digits, in evaluation mode."""
+    """Return a model with the statistics of mirrored digits, in evaluation mode."""
     model, x, _, _ = trained(seed, epochs=4)
     x = gap.mirrored(x)
     for layer in gap.norms(model):
@@ -218,7 +218,7 @@ def _set_as(model: Any, said: dict[str, Any]) -> None:
 
 
 def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
-    """A model for mirrored digits before and after fine-tuning with batches of two, frozen as the student says."""
+    """Return a model before and after fine-tuning on mirrored digits in batches of two, frozen as the student says."""
     model = _mirrored(seed)
     before = state(model)
     _set_as(model, student.drive("frozen", values=before))
@@ -251,7 +251,7 @@ def fixed(student: Any, rng: np.random.Generator) -> None:
     fixed = [name for name in (*STATISTICS, "weight", "bias") if name not in V.learning]
     still = [f"{place}.{name}" for place in places for name in fixed]
     learning = [f"{place}.{name}" for place in places for name in V.learning]
-    _same(found["after"], found["before"], still, "after fine-tuning")
+    _check_arrays(found["after"], found["before"], still, "after fine-tuning")
     for name in found["before"]:
         if (name.endswith("weight") and name not in still) or name in learning:
             moved = not np.array_equal(found["before"][name], found["after"][name])

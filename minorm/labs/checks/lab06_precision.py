@@ -1,4 +1,4 @@
-"""Lab 6: units of the last place, rounding by hand, no overflow, one rounding, and bugs of precision."""
+"""Lab 6: checks units of the last place, rounding by hand, overflow and a single rounding; plants precision bugs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ INTEGERS = ("uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 
 def _ulp(v: Any, dtype: Any) -> Any:
-    """The distance of neighbours of the type at v."""
+    """Return the distance between neighbouring numbers of this type at v."""
     facts = ml_dtypes.finfo(dtype)
     _, exponent = np.frexp(np.maximum(np.abs(v), 2.0 ** float(facts.minexp)))
     return 2.0 ** (exponent - 1.0 - facts.nmant)
 
 
 def _from_exponents(student: Any, rng: np.random.Generator) -> None:
-    """The distance follows from an exponent and a number of bits; NumPy's own narrow types would tell it."""
+    """Check that the distance comes from an exponent and a number of bits, not from NumPy's own narrow types."""
     v = rng.standard_normal(30) * 10.0 ** rng.integers(-3, 4, 30)
     for name in FLOATS:
         follow, what = Follower(plain=8 * v.size, decisions=8 * v.size), f"ulp of some numbers in {name}"
@@ -91,7 +91,7 @@ def _bits(student: Any, x: Any, what: str) -> None:
 
 
 def _by_hand(student: Any, name: str, x: Any) -> None:
-    """Bits as integers: no conversion of NumPy's to a narrower type."""
+    """Check that it computes the bits with integers, without NumPy's conversion to a narrower type."""
     follow, what = Follower(decisions=8 * x.size), f"{name} of some numbers"
     answer = follow.call(student, name, follow.array(x))
     verdicts.types(follow, [*INTEGERS, "float32"], what, ", the bits by hand")
@@ -145,7 +145,7 @@ def _root(student: Any, rng: np.random.Generator, dtype: Any, sizes: tuple[float
 
 
 def _no_wider_root(student: Any, rng: np.random.Generator) -> None:
-    """A number or two of each row may decide; all of them in Python's floats would be float64."""
+    """Let a few numbers of each row become Python's floats, for decisions: all of them would be float64."""
     for name in ("float32", "float64"):
         x = (rng.standard_normal((3, 40)) * 100).astype(name)
         follow, what = Follower(plain=12, decisions=x.size), f"root_mean_square of {name} numbers"
@@ -164,7 +164,7 @@ def overflow(student: Any, rng: np.random.Generator) -> None:
     _root(student, rng, np.float32, (1e20, 1e30, 5e37, 1e-20, 1e-30))
 
 
-@LAB.check("6.3", "float64, zeros and rows of their own", points=2)
+@LAB.check("6.3", "float64, zeros, rows of different sizes", points=2)
 def no_wider_type(student: Any, rng: np.random.Generator) -> None:
     _root(student, rng, np.float64, (1e200, 1e-200, 1.0))
     rows = np.array([[0, 0], [3e30, -4e30], [3e-30, 4e-30]], np.float32)
@@ -174,9 +174,9 @@ def no_wider_type(student: Any, rng: np.random.Generator) -> None:
 
 
 def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[Any, Any]:
-    """y over the last axis, and the size of what is added up for it, float64: x's, the mean's and b's share of y.
+    """Return y over the last axis in float64, and the size of its summands: x's, the mean's and b's share of y.
 
-    Where x is near the mean, y is small and they are not.
+    If x is near the mean, y is small but they are not.
     """
     wide = x.astype(np.float64)
     mean = wide.mean(axis=-1, keepdims=True) * centered
@@ -187,15 +187,15 @@ def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[A
     return c * factor + shift, (np.abs(c) + np.abs(mean)) * np.abs(factor) + np.abs(shift)
 
 
-def _slack(compute: str, dtype: Any) -> float:
-    """What computing may lose of that; NumPy's bfloat16 rounds float64 by way of float32."""
+def _computing_error(compute: str, dtype: Any) -> float:
+    """Return the share of that size that computing may lose; NumPy rounds float64 to bfloat16 through float32."""
     if compute == "float32":
         return 2e-6
     return 2.0**-24 if np.dtype(dtype) == dtypes.bfloat16 else 1e-12
 
 
-def _bounded(got: Any, right: Any, size: Any, dtype: Any, slack: float, what: str) -> None:
-    """Half an ulp, and `slack` times what was added up."""
+def _check_error(got: Any, right: Any, size: Any, dtype: Any, slack: float, what: str) -> None:
+    """Check that the error is at most half an ulp plus `slack` times the size of the summands."""
     found = numbers(got, what, f"numbers of shape {right.shape}")
     true(found.shape == right.shape, what, f"shape {right.shape}", f"shape {found.shape}")
     true(found.dtype == dtype, what, f"numbers of type {dtype}", str(found.dtype))
@@ -214,11 +214,11 @@ def _rounded_once(
     what = f"layer_norm, {np.dtype(dtype)}, rows of {shape[1]}, numbers of size {scale:g}, compute={compute!r}"
     right, size = _exact(x, s, b, 1e-5)
     got = student.layer_norm(x, s, b, 1e-5, compute)
-    _bounded(got, right, size, np.dtype(dtype), _slack(compute, dtype), what)
+    _check_error(got, right, size, np.dtype(dtype), _computing_error(compute, dtype), what)
 
 
-def _chain(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
-    """Each number on the way to y is of the type to compute in, neither narrower nor wider."""
+def _check_types(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
+    """Check that each number on the way to y has the computing type, neither narrower nor wider."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
@@ -232,7 +232,7 @@ def halves(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
         for shape in ((20, 7), (6, 300), (2, 10_000)):
             _rounded_once(student, rng, dtype, shape, 1.0, "float32")
-    _chain(student, rng, ("float16", "float32"), ("bfloat16", "float32"))
+    _check_types(student, rng, ("float16", "float32"), ("bfloat16", "float32"))
 
 
 @LAB.check("6.4", "large numbers", points=2)
@@ -240,14 +240,14 @@ def large(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float16, (8, 100), 8000.0, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e15, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e30, "float64")
-    _chain(student, rng, ("bfloat16", "float32"), ("bfloat16", "float64"))
+    _check_types(student, rng, ("bfloat16", "float32"), ("bfloat16", "float64"))
 
 
 @LAB.check("6.4", "float32 in float64")
 def wider(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float32, (10, 50), 1.0, "float64")
     _rounded_once(student, rng, dtypes.float32, (4, 1000), 1e25, "float64")
-    _chain(student, rng, ("float32", "float64"))
+    _check_types(student, rng, ("float32", "float64"))
 
 
 @LAB.check("6.4", "parameters of other types, or none")
@@ -258,15 +258,17 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
         right, size = _exact(x, scale, bias, 1e-3)
         types = " and ".join("none" if v is None else str(v.dtype) for v in (scale, bias))
         got = student.layer_norm(x, scale, bias, 1e-3)
-        _bounded(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
-    _chain(student, rng, ("float16", "float32"))
+        _check_error(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
+    _check_types(student, rng, ("float16", "float32"))
     x = (0.02 * rng.standard_normal((6, 40))).astype(np.float16)
     right, size = _exact(x, s, b, V.eps)
-    _bounded(student.layer_norm(x, s, b), right, size, dtypes.float16, 2e-6, "layer_norm of small numbers without eps")
+    _check_error(
+        student.layer_norm(x, s, b), right, size, dtypes.float16, 2e-6, "layer_norm of small numbers without eps"
+    )
 
 
 def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
-    """y of a layer with the student's forward."""
+    """Return y of a layer with the student's forward."""
     backend, dtype = PartialBackend(forward=student.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array
@@ -277,7 +279,7 @@ def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) 
     return F.group_norm(tensor(x), 2, weight, bias, compute_dtype=dtype, backend=backend).array
 
 
-def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, compute: str | None) -> None:
+def _in_layer(student: Any, rng: np.random.Generator, layer: str, dtype: Any, compute: str | None) -> None:
     x = (rng.standard_normal((3, 4, 30)) * 2 + 1).astype(dtype)
     shape = x.shape[1:] if layer != "group_norm" else x.shape[1:2]
     s, b = rng.standard_normal((2, *shape)).astype(np.float32 if np.dtype(dtype) in dtypes.HALVES else dtype)
@@ -291,11 +293,11 @@ def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, comput
     wide = compute or ("float32" if np.dtype(dtype) in dtypes.HALVES else str(np.dtype(dtype)))
     what = f"{layer} of {np.dtype(dtype)} with your forward, compute_dtype={compute}"
     got = numbers(_run(student, layer, x, s, b, compute), what, "y")
-    _bounded(got.reshape(right.shape), right, size, np.dtype(dtype), _slack(wide, dtype), what)
+    _check_error(got.reshape(right.shape), right, size, np.dtype(dtype), _computing_error(wide, dtype), what)
 
 
-def _forward_chain(student: Any, rng: np.random.Generator) -> None:
-    """The same in forward; the statistics, which are float64, are not on the way to y."""
+def _check_forward_types(student: Any, rng: np.random.Generator) -> None:
+    """Check the same in forward; the float64 statistics are not on the way to y."""
     for narrow, dtype in (("float16", None), ("bfloat16", None), ("float32", "float64")):
         x = (rng.standard_normal((3, 4, 10)) * 2 + 1).astype(FLOATS[narrow])
         s, b = rng.standard_normal((2, 4)).astype(np.float32)
@@ -311,18 +313,18 @@ def _forward_chain(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("6.5", "your forward in LayerNorm", points=2, visible=True)
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
-        _plug(student, rng, "layer_norm", dtype, None)
-    _plug(student, rng, "layer_norm", dtypes.float32, "float64")
-    _forward_chain(student, rng)
+        _in_layer(student, rng, "layer_norm", dtype, None)
+    _in_layer(student, rng, "layer_norm", dtypes.float32, "float64")
+    _check_forward_types(student, rng)
 
 
 @LAB.check("6.5", "in GroupNorm and RMSNorm", points=2)
 def in_others(student: Any, rng: np.random.Generator) -> None:
     for layer in ("group_norm", "rms_norm"):
         for dtype, compute in ((dtypes.float16, None), (dtypes.bfloat16, "float64"), (dtypes.float32, "float64")):
-            _plug(student, rng, layer, dtype, compute)
-        _plug(student, rng, layer, dtypes.float64, None)
-    _forward_chain(student, rng)
+            _in_layer(student, rng, layer, dtype, compute)
+        _in_layer(student, rng, layer, dtypes.float64, None)
+    _check_forward_types(student, rng)
 
 
 def _norm(
@@ -339,10 +341,10 @@ def _norm(
     var_rounded: bool = False,
     rstd_rounded: bool = False,
 ) -> dict[str, Any]:
-    """LayerNorm computed in float32 with statistics in float64 and rounded once, with something planted."""
+    """Make LayerNorm with a planted bug: in float32, with statistics in float64, rounded once."""
 
     def total(v: Any, kind: Any) -> Any:
-        """The sum over the last axis, each partial sum rounded where sums are the bug."""
+        """Return the sum over the last axis; if sums are the bug, each partial sum is rounded."""
         if sums:
             return np.add.accumulate(v.astype(kind), axis=-1)[..., -1:].astype(np.float64)
         return v.sum(axis=-1, keepdims=True, dtype=np.float64)

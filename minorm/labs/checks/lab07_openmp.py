@@ -1,7 +1,8 @@
-"""Lab 7: the student's Cython: sums, bits for any number of threads, the work of each thread, and speed of one.
+"""Lab 7: checks the student's Cython: sums, bits for any number of threads, each thread's work, one thread's speed.
 
-The kernels run without the student's Python; seconds are counted from outside. Whether threads share the work is
-counted and not timed: what each of them reads (see thread_work.py). So it is the same on one processor as on many.
+The kernels run without the student's Python; the judge measures seconds from outside. To see whether threads share the
+work, it counts what each thread reads (see thread_work.py) and does not time it. So the result is the same on one
+processor as on many.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def plain_sum(size_t address, Py_ssize_t n):
 """  # what the student's kernel is compared with: theirs might be slow on purpose
 
 
-def _texts(student: Any, *names: str) -> tuple[str, ...]:
-    """Pieces of the student's."""
+def _pieces(student: Any, *names: str) -> tuple[str, ...]:
+    """Return pieces of the student's text."""
     found = [getattr(student, name)() for name in names]
     for name, text in zip(names, found, strict=True):
         true(isinstance(text, str), name, "text", type(text).__name__)
@@ -59,8 +60,8 @@ def _texts(student: Any, *names: str) -> tuple[str, ...]:
 
 
 def _summed(student: Any, function: str, x: Any) -> Any:
-    """A function (address, n) of one of the student's pieces."""
-    pieces = _texts(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
+    """Call a function (address, n) of one of the student's pieces."""
+    pieces = _pieces(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
     return student.native("cython", pieces, "summed", function=function, x=x)
 
 
@@ -99,9 +100,9 @@ def lanes_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats: int, **options: Any) -> float:
-    """Seconds of one call by the judge's clock. Before each the numbers change, and each sum is looked at.
+    """Return the seconds of one call by the judge's clock. The numbers change before each call, and it checks each sum.
 
-    Whole numbers, whose sums float32 holds exactly in any order.
+    They are whole numbers, whose sums float32 holds exactly in any order.
     """
     size = options["size"]
     places, values = rng.integers(0, size, repeats), rng.integers(size // 100, size // 10, repeats)
@@ -117,8 +118,8 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """How many times as fast as a plain loop; and how much slower than its best round the plain loop usually is."""
-    pieces, size, times = _texts(student, "lanes_pyx"), 1 << 18, []
+    """Return the speed relative to a plain loop, and how much slower the loop usually is than its best round."""
+    pieces, size, times = _pieces(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
         fast = _timed(student.native, pieces, rng, 200, function="lanes", size=size)
@@ -145,8 +146,8 @@ def lanes_fast(student: Any, rng: np.random.Generator) -> None:
 
 
 def _shared(student: Any, **options: Any) -> list[float]:
-    """parallel_sum with each number of threads."""
-    found = student.native("cython", _texts(student, "lanes_pyx", "parallel_pyx"), "shared", **options)
+    """Call parallel_sum with each number of threads."""
+    found = student.native("cython", _pieces(student, "lanes_pyx", "parallel_pyx"), "shared", **options)
     count = len(options["threads"]) * options.get("repeats", 1)
     return list(parts(found, count, "parallel_sum with some numbers of threads"))
 
@@ -160,7 +161,7 @@ def parallel(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(found: Any, repeats: int, what: str) -> None:
-    """All floats of the list are the same."""
+    """Check that all floats of the list are the same."""
     first = np.float64(found[0])
     for place, value in enumerate(found):
         count = THREADS[place // repeats]
@@ -172,25 +173,25 @@ def _bits(found: Any, repeats: int, what: str) -> None:
         )
 
 
-def _spread(rng: np.random.Generator, size: int) -> Any:
-    """Numbers of many magnitudes, so that another order of additions shows in the last bits."""
+def _many_magnitudes(rng: np.random.Generator, size: int) -> Any:
+    """Draw numbers of many magnitudes, so that another order of additions shows in the last bits."""
     return np.abs(rng.standard_normal(size) * 10.0 ** rng.uniform(-3, 3, size)).astype(np.float32)
 
 
 @LAB.check("7.3", "the same bits for 1 to 8 threads", points=3, visible=True, seconds=SECONDS)
 def parallel_bits(student: Any, rng: np.random.Generator) -> None:
     for _ in range(4):
-        x = _spread(rng, 40 * CHUNK + 5)
+        x = _many_magnitudes(rng, 40 * CHUNK + 5)
         found, what = _shared(student, x=x, threads=list(THREADS), repeats=3), f"parallel_sum of {x.size} numbers"
         close(found[0], x.sum(dtype=np.float64), what, rtol=1e-3)
         _bits(found, 3, what)
-    _shares(student, rng, "parallel_sum")
+    _require_shared_work(student, rng, "parallel_sum")
 
 
 def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
-    """The answer of a function of threads, and what each thread did."""
+    """Return the answer of a threaded function, and what each thread did."""
     names = ("moments_pyx",) if function == "parallel_moments" else ("lanes_pyx", "parallel_pyx")
-    pieces = _texts(student, *names)
+    pieces = _pieces(student, *names)
     student.native("cython", pieces, "nothing")  # if that compiles and the other does not, it is this machine
     try:
         answer, rows = student.native("counted", pieces, "counted", function=function, **options)
@@ -201,8 +202,8 @@ def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
     return answer, np.asarray(rows).reshape(-1, len(KINDS))
 
 
-def _shares(student: Any, rng: np.random.Generator, function: str) -> None:
-    """Wrong unless as many threads as asked for read x at the same time, about the same amount each."""
+def _require_shared_work(student: Any, rng: np.random.Generator, function: str) -> None:
+    """Raise Wrong unless as many threads as asked for read x at the same time, about the same amount each."""
     threads = int(rng.choice([count for count in range(3, 8) if count != config.get_num_threads()]))
     x = rng.uniform(0.5, 1.5, 12 * threads * CHUNK + int(rng.integers(1, CHUNK))).astype(np.float32)
     expected = (x.mean(dtype=np.float64), x.var(dtype=np.float64)) if function != "parallel_sum" else x.sum(dtype=float)
@@ -210,14 +211,14 @@ def _shares(student: Any, rng: np.random.Generator, function: str) -> None:
     for patience in PATIENCE:  # another try for a machine that was slow to start threads
         found, rows = _counted(student, function, x=x, threads=threads, patience=patience)
         close(found, expected, f"{what}, each read counted", rtol=1e-3)
-        seen = _unshared(rows, x.size, threads, PASSES[function])
+        seen = _why_not_shared(rows, x.size, threads, PASSES[function])
         if not seen:
             return
     true(False, what, *seen)
 
 
-def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
-    """What was expected of the threads and what they did, in words; nothing where they shared the work."""
+def _why_not_shared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
+    """Say what was expected of the threads and what they did; empty if they shared the work."""
     read, loads, places, pauses, meanwhile = rows.T
     most, total = int(np.argmax(read)), int(read.sum())
     numbers = f"thread {most} read {read[most]} of {total} numbers"
@@ -230,7 +231,7 @@ def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str
         return f"each number read {['once', 'at most 3 times'][passes > 1]}", f"{total / size:.1f} times"
     if loads.max() > 1.6 * loads.sum() / threads:
         busiest = int(np.argmax(loads))
-        got = f"thread {busiest} loaded {loads[busiest]} of {loads.sum()}, with those that others had written"
+        got = f"thread {busiest} loaded {loads[busiest]} of {loads.sum()}, including numbers that others had written"
         return f"about {loads.sum() // threads} numbers for each thread to load", got
     if places.sum() > size / 64:
         return "a few sums written for each chunk", f"{places.sum()} places written, as by a copy"
@@ -242,18 +243,18 @@ def _unshared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str
 
 @LAB.check("7.3", "as many threads as asked for", visible=True, seconds=SECONDS)
 def parallel_threads(student: Any, rng: np.random.Generator) -> None:
-    _shares(student, rng, "parallel_sum")
+    _require_shared_work(student, rng, "parallel_sum")
 
 
 @LAB.check("7.3", "each thread reads its share", points=2, seconds=SECONDS)
 def parallel_shares(student: Any, rng: np.random.Generator) -> None:
     for _ in range(2):
-        _shares(student, rng, "parallel_sum")
+        _require_shared_work(student, rng, "parallel_sum")
 
 
 def _merged(student: Any, x: Any, threads: list[int]) -> tuple[Any, ...]:
-    """parallel_moments with each number of threads."""
-    found = student.native("cython", _texts(student, "moments_pyx"), "merged", x=x, threads=threads)
+    """Call parallel_moments with each number of threads."""
+    found = student.native("cython", _pieces(student, "moments_pyx"), "merged", x=x, threads=threads)
     return parts(found, len(threads), "parallel_moments with some numbers of threads")
 
 
@@ -279,28 +280,28 @@ def moments_far(student: Any, rng: np.random.Generator) -> None:
     _moments(student, rng, (1, 2, 15, 17, CHUNK - 1, CHUNK + 1, 4 * CHUNK + 333), (0.0, 1e4, 1e7))
 
 
-@LAB.check("7.4", "chunks with means of their own", seconds=SECONDS)
+@LAB.check("7.4", "chunks with different means", seconds=SECONDS)
 def moments_drifting(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal(5 * CHUNK) + np.repeat(rng.uniform(-1000, 1000, 5), CHUNK)).astype(np.float32)
     mean, var = parts(_merged(student, x, [2])[0], 2, "parallel_moments")
-    close(mean, x.mean(dtype=np.float64), "mean of chunks with means of their own", rtol=1e-7)
-    close(var, x.var(dtype=np.float64), "var of chunks with means of their own", rtol=1e-5)
+    close(mean, x.mean(dtype=np.float64), "mean of chunks with different means", rtol=1e-7)
+    close(var, x.var(dtype=np.float64), "var of chunks with different means", rtol=1e-5)
 
 
 @LAB.check("7.4", "the same bits, and threads", points=2, visible=True, seconds=SECONDS)
 def moments_bits(student: Any, rng: np.random.Generator) -> None:
-    x = _spread(rng, 30 * CHUNK + 5)
+    x = _many_magnitudes(rng, 30 * CHUNK + 5)
     found = [parts(pair, 2, "parallel_moments") for pair in _merged(student, x, list(THREADS))]
     close(found[0][1], x.var(dtype=np.float64), "var of numbers of many magnitudes", rtol=1e-2)
     for place, name in enumerate(("mean", "var")):
         _bits([pair[place] for pair in found], 1, name)
-    _shares(student, rng, "parallel_moments")
+    _require_shared_work(student, rng, "parallel_moments")
 
 
 @LAB.check("7.4", "each thread reads its share of the moments", points=2, seconds=SECONDS)
 def moments_shares(student: Any, rng: np.random.Generator) -> None:
     for _ in range(2):
-        _shares(student, rng, "parallel_moments")
+        _require_shared_work(student, rng, "parallel_moments")
 
 
 @LAB.check("7.5", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)

@@ -1,7 +1,7 @@
-"""Lab 8: the student's CUDA on the CPU, threads in many orders; barriers that are there, needed, and missing.
+"""Lab 8: runs the student's CUDA on the CPU, threads in many orders; checks for needed and missing barriers.
 
-What each thread reads, writes and shuffles is counted (see cuda_work.h): a sum that one thread makes alone is right,
-and no tree.
+It counts what each thread reads, writes and shuffles (see cuda_work.h), because a sum by one thread is right but not a
+tree.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DO
 
 
 def _text(student: Any, piece: str) -> str:
-    """A piece of the student's; Wrong unless it is text that keeps to CUDA: the fibers' own counters are C++ too."""
+    """Return a piece of the student's text; raise Wrong unless it is plain CUDA: the fibers' counters are C++ too."""
     text = getattr(student, piece)()
     true(isinstance(text, str), piece, "text", type(text).__name__)
     text = str(text)
@@ -61,8 +61,8 @@ def _text(student: Any, piece: str) -> str:
     return text
 
 
-def _most(counts: Any, bound: int, what: str, of: str, why: str) -> None:
-    """Wrong if a thread has done more of something than the bound; counts: blocks x threads."""
+def _require_at_most(counts: Any, bound: int, what: str, of: str, why: str) -> None:
+    """Raise Wrong if a thread has done more of something than the bound; counts: blocks x threads."""
     counts = np.asarray(counts)
     block, thread = (int(place) for place in np.unravel_index(np.argmax(counts), counts.shape))
     most, total = int(counts[block, thread]), int(counts[block].sum())
@@ -88,8 +88,8 @@ def _normalize(student: Any, rng: np.random.Generator, cases: tuple[tuple[int, i
         y, work = parts(found, 2, "normalize")
         what, turns = f"y of {rows} rows of {m}, {threads} threads", -(-m // threads)
         close(y, (x - mean[:, None]) * rstd[:, None], what, 1e-5, 1e-6)
-        _most(work["writes"], turns, what, "writes", f", for its part of a row of {m}")
-        _most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
+        _require_at_most(work["writes"], turns, what, "writes", f", for its part of a row of {m}")
+        _require_at_most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
 
 
 @LAB.check("8.1", "a block for each row", points=2, visible=True, seconds=SECONDS)
@@ -119,7 +119,7 @@ __global__ void twice(const float* x, float* y) {
 
 
 def _block_sums(student: Any, piece: str, kernel: str, x: Any, seeds: int = 1, left_out: int = -1) -> list[Any]:
-    """[sums that each thread got, barriers, race] for each seed; x has a row for each block. left_out: a barrier."""
+    """Return [each thread's sums, barriers, race] for each seed; x has a row for each block. left_out: a barrier."""
     text = _text(student, piece)
     pieces = (without_barrier(text, left_out) if left_out >= 0 else text, HARNESS)
     options = {"kernel": kernel, "x": x, "seeds": seeds, "may_fail": left_out >= 0}
@@ -140,8 +140,8 @@ def _sums(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, 
         close(y, expected, f"block_sum that each of {threads} threads gets", rtol=1e-6)
 
 
-def _again(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
-    """Two sums, one after the other, in many orders."""
+def _sums_twice(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
+    """Check two sums, one after the other, in many orders."""
     for threads in sizes:
         x = _numbers(rng, 1, threads)
         found = _block_sums(student, piece, "twice", x, SEEDS)
@@ -152,31 +152,31 @@ def _again(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int,
             equal(y, np.asarray(found[0][0]), f"{what}, against seed 0")
 
 
-def _all_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
-    """Each barrier that is left out is a race or changes a sum; in a larger block, if not in this."""
+def _every_barrier_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
+    """Check that leaving out any barrier gives a race or changes a sum, in this block or a larger one."""
     count = _text(student, piece).count(BARRIER)
     true(0 < count <= 12, f"number of `{BARRIER}` in block_sum", "from 1 to 12", str(count))
     for which in range(count):
-        changed = any(_missed(student, _numbers(rng, 1, size), piece, which) for size in (threads, 4 * threads))
+        changed = any(_barrier_shows(student, _numbers(rng, 1, size), piece, which) for size in (threads, 4 * threads))
         what = f"block_sum without its barrier number {which + 1}"
-        true(changed, what, "a wrong result in some order of threads", "the right one: it waits for nothing")
+        true(changed, what, "a wrong result in some order of threads", "the right result, so it is not needed")
 
 
-def _missed(student: Any, x: Any, piece: str, which: int) -> bool:
-    """Whether it shows that this barrier is left out."""
+def _barrier_shows(student: Any, x: Any, piece: str, which: int) -> bool:
+    """Whether leaving out this barrier shows."""
     right = _block_sums(student, piece, "twice", x)[0][0]
     found = _block_sums(student, piece, "twice", x, 2 * SEEDS, which)
     return any(isinstance(y, str) or race or not np.array_equal(y, right) for y, _, race in found)
 
 
-def _few(student: Any, rng: np.random.Generator, piece: str, threads: int, most: int) -> None:
+def _few_barriers(student: Any, rng: np.random.Generator, piece: str, threads: int, most: int) -> None:
     x = _numbers(rng, 1, threads)
     ((_, barriers, _),) = _block_sums(student, piece, "each", x)
     at_most(barriers, most, f"barriers of one block_sum of {threads} threads")
 
 
-def _worked(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]:
-    """What each thread did in one block_sum, and how many barriers each block had, when the sums are right."""
+def _counted_sum(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]:
+    """Check the sums of one block_sum; return them, each thread's work, and the barriers of each block."""
     what = f"block_sum of {x.shape[1]} threads"
     found = student.native("cuda", (_text(student, piece), HARNESS), "worked", x=x, **options)
     y, work, barriers, race = parts(found, 4, what)
@@ -187,22 +187,24 @@ def _worked(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]
     return y, work, barriers / len(x)
 
 
-def _is_tree(student: Any, rng: np.random.Generator) -> None:
-    """Few reads for each thread, so the additions are spread over the threads and the steps."""
+def _adds_in_tree(student: Any, rng: np.random.Generator) -> None:
+    """Check that each thread reads little, so the additions are spread over the threads and the steps."""
     threads = int(rng.choice((512, 1024)))
     steps, what = threads.bit_length() - 1, f"block_sum of {threads} threads"
-    _, work, barriers = _worked(student, "tree_cu", _numbers(rng, 2, threads))
-    _most(work["shared_reads"], 3 * steps + 2, what, "reads of shared memory", f", in a tree of {steps} steps")
+    _, work, barriers = _counted_sum(student, "tree_cu", _numbers(rng, 2, threads))
+    _require_at_most(
+        work["shared_reads"], 3 * steps + 2, what, "reads of shared memory", f", in a tree of {steps} steps"
+    )
     expected = f"about {steps + 2} barriers, for {steps} steps"
     true(barriers >= steps // 3 + 2, what, expected, f"{barriers:g} barriers")
 
 
 def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
-    """Shuffles carry the numbers within warps, and shared memory one sum of each warp."""
+    """Check that shuffles carry the numbers within warps, and shared memory only one sum of each warp."""
     warps, what, x = threads // 32, f"block_sum of {threads} threads", _numbers(rng, 2, threads)
-    _, work, _ = _worked(student, "shuffle_cu", x)
+    _, work, _ = _counted_sum(student, "shuffle_cu", x)
     shuffles, levels = np.asarray(work["shuffles"]), 5 + (warps - 1).bit_length()
-    _most(work["shared_reads"], 4, what, "reads of shared memory", ", for shuffles carry the rest")
+    _require_at_most(work["shared_reads"], 4, what, "reads of shared memory", ", because shuffles carry the rest")
     writes = int(np.asarray(work["shared_writes"])[0].sum())
     expected = f"{warps} writes into shared memory in a block, one for each warp"
     true(writes <= 2 * warps + 2, what, expected, f"{writes} writes")
@@ -219,8 +221,8 @@ def tree_sums(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("8.2", "twice in a row, the same bits in any order", points=2, visible=True, seconds=SECONDS)
 def tree_again(student: Any, rng: np.random.Generator) -> None:
-    _again(student, rng, "tree_cu", (64, 128))
-    _is_tree(student, rng)
+    _sums_twice(student, rng, "tree_cu", (64, 128))
+    _adds_in_tree(student, rng)
 
 
 @LAB.check("8.2", "blocks of 1 to 1024 threads", seconds=SECONDS)
@@ -230,18 +232,18 @@ def tree_sizes(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("8.2", "no barrier too many", visible=True, seconds=SECONDS)
 def tree_barriers(student: Any, rng: np.random.Generator) -> None:
-    _all_needed(student, rng, "tree_cu", 64)
-    _few(student, rng, "tree_cu", 256, 11)
+    _every_barrier_needed(student, rng, "tree_cu", 64)
+    _few_barriers(student, rng, "tree_cu", 256, 11)
 
 
 @LAB.check("8.2", "a tree, its work spread over the threads", points=2, visible=True, seconds=SECONDS)
 def tree_work(student: Any, rng: np.random.Generator) -> None:
-    _is_tree(student, rng)
+    _adds_in_tree(student, rng)
 
 
 @LAB.check("8.2", "few roundings", seconds=SECONDS)
 def tree_exact(student: Any, rng: np.random.Generator) -> None:
-    """One by one behind 2^24, ones are lost; a tree loses one, or a few where a step adds more than two numbers."""
+    """Add 1023 ones to 2^24: one by one, all are lost; a tree loses one, or a few if a step adds more than two."""
     x = np.ones((1, 1024), np.float32)
     x[0, 0] = 1 << 24
     ((y, _, _),) = _block_sums(student, "tree_cu", "each", x)
@@ -253,41 +255,41 @@ LAB.mutants("8.3", wrong_kernels.RIGHT, wrong_kernels.WRONG, visible=True, secon
 
 @LAB.check("8.4", "every thread has the sum, by shuffles", points=2, visible=True, seconds=SECONDS)
 def shuffle_sums(student: Any, rng: np.random.Generator) -> None:
-    _sums(student, rng, "shuffle_cu", (256, 64, 32))  # what a larger block left in shared memory is no number of mine
+    _sums(student, rng, "shuffle_cu", (256, 64, 32))  # a larger block leaves old numbers in shared memory
 
 
 @LAB.check("8.4", "twice in a row, with warps that fall behind", points=2, visible=True, seconds=SECONDS)
 def shuffle_again(student: Any, rng: np.random.Generator) -> None:
-    _again(student, rng, "shuffle_cu", (64, 128))
+    _sums_twice(student, rng, "shuffle_cu", (64, 128))
     _by_shuffles(student, rng, 128)
 
 
 @LAB.check("8.4", "two barriers and no more", visible=True, seconds=SECONDS)
 def shuffle_barriers(student: Any, rng: np.random.Generator) -> None:
-    _few(student, rng, "shuffle_cu", 256, 2)
-    _all_needed(student, rng, "shuffle_cu", 64)
+    _few_barriers(student, rng, "shuffle_cu", 256, 2)
+    _every_barrier_needed(student, rng, "shuffle_cu", 64)
 
 
 @LAB.check("8.4", "shuffles carry the numbers", points=2, visible=True, seconds=SECONDS)
 def shuffle_work(student: Any, rng: np.random.Generator) -> None:
     _by_shuffles(student, rng, 1024)
     x = _numbers(rng, 1, 96)
-    right, work, _ = _worked(student, "shuffle_cu", x)
+    right, work, _ = _counted_sum(student, "shuffle_cu", x)
     for which in range(int(np.asarray(work["shuffles"]).max())):
-        y, _, _ = _worked(student, "shuffle_cu", x, changed_shuffle=which)
+        y, _, _ = _counted_sum(student, "shuffle_cu", x, changed_shuffle=which)
         changed = not np.array_equal(np.asarray(y), np.asarray(right))
         what = f"block_sum of 96 threads, where shuffle number {which + 1} gives 1 too much"
-        true(changed, what, "another sum", "the same: what this shuffle gives is not used")
+        true(changed, what, "another sum", "the same result, so the value of this shuffle is not used")
 
 
 @LAB.check("8.4", "any number of warps", points=2, seconds=SECONDS)
 def shuffle_sizes(student: Any, rng: np.random.Generator) -> None:
     _sums(student, rng, "shuffle_cu", (1024, 96, 160))
-    _again(student, rng, "shuffle_cu", (96,))
+    _sums_twice(student, rng, "shuffle_cu", (96,))
 
 
 def _row_moments(student: Any, x: Any, threads: int, seeds: int) -> tuple[list[Any], Any, Any]:
-    """k, d and var of each row, for each seed; what each thread did, and a race."""
+    """Return k, d and var of each row, for each seed; what each thread did, and a race."""
     pieces = (_text(student, "shuffle_cu"), _text(student, "moments_cu"))
     found, work, race = parts(
         student.native("cuda", pieces, "row_moments", x=x, threads=threads, seeds=seeds), 3, "moments"
@@ -332,10 +334,10 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rows_shared(work: Any, race: Any, m: int, threads: int) -> None:
-    """Wrong unless all threads of each block read about the same of its row, and add up by block_sum."""
+    """Raise Wrong unless all threads of a block read about the same of its row, and add up by block_sum."""
     what, turns = f"moments of rows of {m}, {threads} threads", -(-m // threads)
-    _most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
-    _most(work["shared_reads"], 24, what, "reads of shared memory", ", for block_sum")
+    _require_at_most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
+    _require_at_most(work["shared_reads"], 24, what, "reads of shared memory", ", for block_sum")
     least = int(np.asarray(work["shuffles"]).min())
     true(least >= 5, what, "shuffles by each thread, in block_sum", f"{least} by one thread")
     _no_atomics(work, what)

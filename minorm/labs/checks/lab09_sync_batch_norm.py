@@ -34,13 +34,13 @@ SECONDS = 60.0
 
 
 def _rows(rng: np.random.Generator, counts: tuple[int, ...], channels: int, offset: float = 0.0) -> list[Any]:
-    """A part for each rank, with its own mean, which differs much between channels."""
+    """Draw a part for each rank, with its own mean, which differs much between channels."""
     means = rng.standard_normal((len(counts), channels)) + offset * np.arange(1, channels + 1)
     return [rng.standard_normal((count, channels)) + mean for count, mean in zip(counts, means, strict=True)]
 
 
 def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
-    """Counts, means and variances, or what replaces the variances; NaN for an empty part."""
+    """Return counts, means and variances, or what replaces the variances; NaN for an empty part."""
     counts = np.array([len(part) for part in rows], np.float64)
     nothing = np.full(rows[0].shape[1], np.nan)
     mean = np.array([part.mean(0) if len(part) else nothing for part in rows])
@@ -48,8 +48,8 @@ def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
     return counts, mean, second(var, counts[:, None])
 
 
-def _are(found: Any, rows: list[Any], what: str, rtol: float = 1e-9) -> None:
-    """The moments found are those of all rows together."""
+def _compare_moments(found: Any, rows: list[Any], what: str, rtol: float = 1e-9) -> None:
+    """Check that the moments are those of all rows together."""
     whole = np.concatenate(rows)
     m, mean, told = parts(found, 3, what)
     close(m, float(len(whole)), f"m, {what}")
@@ -62,7 +62,7 @@ def _merge(
 ) -> None:
     rows = _rows(rng, counts, 3, offset)
     what = f"merge of parts with {', '.join(map(str, counts))} numbers"
-    _are(student.merge(*_moments(rows)), rows, what if not offset else f"{what}, around {offset:g}", rtol)
+    _compare_moments(student.merge(*_moments(rows)), rows, what if not offset else f"{what}, around {offset:g}", rtol)
 
 
 @LAB.check("9.1", "parts of one size", visible=True)
@@ -88,8 +88,8 @@ def merge_far(student: Any, rng: np.random.Generator) -> None:
     _merge(student, rng, (20, 30, 1), 1e6, rtol=1e-7)
 
 
-def _same(found: list[Any]) -> Any:
-    """The result of rank 0. All ranks must have the same result."""
+def _same_on_all_ranks(found: list[Any]) -> Any:
+    """Return the result of rank 0. All ranks must have the same result."""
     first = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in found[0]])
     for number, other in enumerate(found[1:], 1):
         flat = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in other])
@@ -98,7 +98,7 @@ def _same(found: list[Any]) -> Any:
 
 
 def gathered(student: Any, counts: list[int], mean: Any, told: Any) -> list[Any]:
-    """all_moments on each rank: its result and its messages."""
+    """Run all_moments on each rank; return its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
         found = student.at(rank).all_moments(counts[rank.number], mean[rank.number], told[rank.number])
@@ -112,7 +112,7 @@ def _all_moments(student: Any, rng: np.random.Generator, counts: tuple[int, ...]
     what = f"all_moments of {len(counts)} ranks with {', '.join(map(str, counts))} rows"
     m, mean, told = _moments(rows)
     found = gathered(student, [int(count) for count in m], mean, told)
-    _are(_same([parts(result, 3, what) for result, _ in found]), rows, what)
+    _compare_moments(_same_on_all_ranks([parts(result, 3, what) for result, _ in found]), rows, what)
     at_most(max(messages for _, messages in found), 1, f"messages of each rank, {what}")
 
 
@@ -128,7 +128,7 @@ def moments_of_many(student: Any, rng: np.random.Generator) -> None:
 
 
 def gradients(student: Any, g: list[Any], xhat: list[Any], rstd: Any) -> list[Any]:
-    """input_gradient on each rank: its result and its messages."""
+    """Run input_gradient on each rank; return its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
         dx = student.at(rank).input_gradient(g[rank.number], xhat[rank.number], rstd)
@@ -164,7 +164,7 @@ def gradient_unequal(student: Any, rng: np.random.Generator) -> None:
 
 
 def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
-    """sum_gradients on each rank: its result and its messages."""
+    """Run sum_gradients on each rank; return its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
         return [student.at(rank).sum_gradients(lists[rank.number]), rank.messages]
@@ -173,7 +173,7 @@ def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
 
 
 def _share(student: Any, counts: list[int], rank: Rank) -> Any:
-    """share on a rank."""
+    """Run share on a rank."""
     return student.at(rank).share(counts[rank.number])
 
 
@@ -206,13 +206,13 @@ def sums_of_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def backend(student: Any, rank: Rank) -> PartialBackend:
-    """The student's sync_backend of a rank, in a layer that runs here."""
+    """Return the student's sync_backend of a rank, for a layer that runs here."""
     call = student.at(rank).hold("sync_backend")
     return PartialBackend(forward=functools.partial(call, "forward"), backward=functools.partial(call, "backward"))
 
 
 def layers(student: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[Any]:
-    """A BatchNorm on each rank, with sync_backend: y, dx, ds, db, and messages forward and backward."""
+    """Run a BatchNorm with sync_backend on each rank: y, dx, ds, db, and messages forward and backward."""
 
     def program(rank: Rank) -> list[Any]:
         found, sent = _batch_norm(xs[rank.number], dys[rank.number], s, b, backend(student, rank), rank)
@@ -222,7 +222,7 @@ def layers(student: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[
 
 
 def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any = None) -> tuple[list[Any], list[int]]:
-    """y, dx, ds and db; and how many messages a rank sends forward and backward."""
+    """Return y, dx, ds and db; and how many messages a rank sends forward and backward."""
     inputs: list[Any] = [tensor(value, requires_grad=True) for value in (x, s, b)]
     y = F.batch_norm(inputs[0], None, None, inputs[1], inputs[2], training=True, backend=backend)
     there = rank.messages if rank else 0
@@ -231,7 +231,7 @@ def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any 
 
 
 def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], dtype: Any = np.float64) -> Any:
-    """The student's layer on some ranks, and one on the whole batch: (found, expected, cuts, what)."""
+    """Run the student's layer on some ranks, and one on the whole batch: (found, expected, cuts, what)."""
     offset = 3.0 if dtype == np.float64 else 1e4
     xs = [(rng.standard_normal(shape) * 2 + rng.standard_normal() + offset).astype(dtype) for shape in shapes]
     dys = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
@@ -285,7 +285,7 @@ def layer_messages(student: Any, rng: np.random.Generator) -> None:
 
 
 def trained(student: Any, cuts: list[int], steps: int) -> Any:
-    """The losses of ranks that train the digits' network with the student's functions."""
+    """Return the losses of ranks that train the digits' network with the student's functions."""
     return digits_network.losses_over_ranks(
         cuts,
         functools.partial(backend, student),
@@ -296,8 +296,8 @@ def trained(student: Any, cuts: list[int], steps: int) -> Any:
 
 
 @functools.cache
-def _whole(steps: int) -> Any:
-    """The losses of one computer."""
+def _one_computer(steps: int) -> Any:
+    """Return the losses of one computer."""
     return digits_network.losses(None, steps)
 
 
@@ -306,11 +306,11 @@ def training(student: Any, rng: np.random.Generator) -> None:
     cuts = [int(rng.integers(6, 30)), int(rng.integers(34, 58))]
     found = trained(student, cuts, 6)
     what = f"losses of three ranks, batches of 64 cut at {cuts[0]} and {cuts[1]}"
-    close(found, _whole(6), what, rtol=1e-8)
+    close(found, _one_computer(6), what, rtol=1e-8)
 
 
 def carried(student: Any, vectors: Any, sizes: list[int]) -> list[Any]:
-    """sum_over with the vectors shared by so many processes: of each its result, its messages, numbers sent."""
+    """Run sum_over on processes that share the vectors; return the result, messages and sent numbers of each."""
 
     def program(rank: Rank) -> list[Any]:
         found = student.at(rank).sum_over(np.split(vectors, rank.size)[rank.number])
@@ -320,12 +320,12 @@ def carried(student: Any, vectors: Any, sizes: list[int]) -> list[Any]:
 
 
 def _vectors(rng: np.random.Generator, count: int, length: int = 40) -> Any:
-    """Vectors of float32 whose sum depends on the order."""
+    """Draw float32 vectors whose sum depends on the order."""
     return (rng.standard_normal((count, length)) * 10.0 ** rng.integers(-3, 4, (count, 1))).astype(np.float32)
 
 
 def _tree(vectors: Any) -> Any:
-    """The sum as a tree."""
+    """Return the sum as a tree."""
     level = list(vectors)
     while len(level) > 1:
         level = level_above(level)
@@ -375,7 +375,7 @@ def one_vector(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merged(m: Any, mean: Any, told: Any) -> tuple[Any, Any, Any]:
-    """Both sums, with 0 instead of NaN for an empty part."""
+    """Return both sums, with 0 instead of NaN for an empty part."""
     mean, var = (np.where(m[:, None] > 0, v, 0) for v in (mean, variance(told, m[:, None])))
     whole = m.sum()
     middle = np.einsum("r,rc->c", m, mean) / whole

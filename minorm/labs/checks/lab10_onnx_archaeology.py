@@ -44,8 +44,8 @@ def _momentum() -> float:
     return stored(V.momentum)
 
 
-def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
-    """The answer, or None if a ValueError was expected and raised."""
+def _answer_of(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
+    """Return the answer, or None if a ValueError was expected and raised."""
     found = student.drive("asked", function=function, data=data, **options)
     if expected is None:
         true("refused" in found, what, REFUSED, str(found.get("answer")))
@@ -55,7 +55,7 @@ def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **opt
 
 
 def _node(operator: str, opset: int, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> Any:
-    """A small model."""
+    """Make a small model."""
     x, small = np.zeros((2, 2, 3), np.float32), [np.ones(2, np.float32)] * (4 if operator == BATCH else 2)
     return zoo.specimen(operator, opset, x, small, attributes, outputs)
 
@@ -70,7 +70,7 @@ def _versions(student: Any, operators: Mapping[str, tuple[int, ...]], places: di
             what += f" beside {places['others']}" if places.get("others") else ""
             what += f", domain of the node {domain!r}" if domain else ""
             data = zoo.specimen(operator, opset, x, small, **places)
-            answer = _ask(student, "since", right, what, data, domain=domain)
+            answer = _answer_of(student, "since", right, what, data, domain=domain)
             if right is not None:
                 equal(answer, right, what)
 
@@ -84,7 +84,7 @@ def newest(student: Any, rng: np.random.Generator) -> None:
 def too_old(student: Any, rng: np.random.Generator) -> None:
     _versions(student, {GROUP: (17, 1)}, {})
     data = _node(BATCH, 9)
-    _ask(
+    _answer_of(
         student,
         "since",
         None,
@@ -98,13 +98,13 @@ def too_old(student: Any, rng: np.random.Generator) -> None:
 def domains(student: Any, rng: np.random.Generator) -> None:
     opsets = {BATCH: (6, 13)}
     _versions(student, opsets, {"others": {"ai.onnx.ml": 3, "com.example": 15}})
-    _versions(student, opsets, {"domain": zoo.OLD, "others": {"com.example": 1}})
-    _versions(student, opsets, {}, domain=zoo.OLD)
-    _versions(student, opsets, {"domain": zoo.OLD}, domain=zoo.OLD)
+    _versions(student, opsets, {"domain": zoo.LONG_NAME, "others": {"com.example": 1}})
+    _versions(student, opsets, {}, domain=zoo.LONG_NAME)
+    _versions(student, opsets, {"domain": zoo.LONG_NAME}, domain=zoo.LONG_NAME)
 
 
 def _defaults(operator: str, version: int) -> dict[str, Any]:
-    """The attributes of this version that have a default."""
+    """Return the attributes of this version that have a default."""
     found: dict[str, Any] = {"epsilon": _epsilon()}
     if operator == GROUP:
         return found | ({"stash_type": 1} if version >= 21 else {})
@@ -116,8 +116,8 @@ def _defaults(operator: str, version: int) -> dict[str, Any]:
     )
 
 
-def _needed(operator: str, version: int) -> dict[str, Any]:
-    """The attributes of this version that are required."""
+def _required_attributes(operator: str, version: int) -> dict[str, Any]:
+    """Return the attributes that this version requires."""
     if operator == GROUP:
         return {"num_groups": 2}
     return dict(CONSUMED) if version == 1 else {}
@@ -125,7 +125,7 @@ def _needed(operator: str, version: int) -> dict[str, Any]:
 
 def _attributes(student: Any, operator: str, version: int, said: dict[str, Any], right: dict[str, Any] | None) -> None:
     what = f"attributes of {operator} {version} where the file says {said or 'nothing'}"
-    found = _ask(student, "attributes", right, what, _node(operator, version, **said), version=version)
+    found = _answer_of(student, "attributes", right, what, _node(operator, version, **said), version=version)
     if right is None:
         return
     true(isinstance(found, dict), what, "a dict", type(found).__name__)
@@ -141,7 +141,7 @@ def _attributes(student: Any, operator: str, version: int, said: dict[str, Any],
 def defaults(student: Any, rng: np.random.Generator) -> None:
     for operator, versions in PUBLISHED.items():
         for version in versions:
-            said = _needed(operator, version)
+            said = _required_attributes(operator, version)
             _attributes(student, operator, version, said, _defaults(operator, version) | said)
 
 
@@ -149,7 +149,7 @@ def defaults(student: Any, rng: np.random.Generator) -> None:
 def said_in_the_file(student: Any, rng: np.random.Generator) -> None:
     for operator, versions in PUBLISHED.items():
         for version in versions:
-            needed = _needed(operator, version)
+            needed = _required_attributes(operator, version)
             whole = _defaults(operator, version) | needed
             name = str(rng.choice([name for name in whole if name not in needed]))
             value = float(np.float32(rng.uniform(0.1, 0.5))) if isinstance(whole[name], float) else int(rng.integers(2))
@@ -168,8 +168,8 @@ def refused_attributes(student: Any, rng: np.random.Generator) -> None:
 def _mode(student: Any, version: int, outputs: tuple[str, ...], said: dict[str, Any], right: str | None) -> None:
     names = ", ".join(outputs)
     what = f"mode of {BATCH} {version}, outputs {names}, {said or 'no attribute'}"
-    options = said | _needed(BATCH, version)
-    answer = _ask(student, "mode", right, what, _node(BATCH, version, outputs, **options), version=version)
+    options = said | _required_attributes(BATCH, version)
+    answer = _answer_of(student, "mode", right, what, _node(BATCH, version, outputs, **options), version=version)
     if right is not None:
         equal(answer, right, what)
 
@@ -237,7 +237,7 @@ class Case:
         return f"{self.operator} {self.version}, {mode}{shapes}, {' and '.join(sorted(types))}"
 
     def right(self) -> list[Any]:
-        """All results, float64."""
+        """Return all results in float64."""
         x, s, b, *running = (array.astype(np.float64) for array in (self.x, *self.parameters))
         if self.operator == GROUP:
             groups = self.said["num_groups"]
@@ -257,11 +257,11 @@ class Case:
         return [y.reshape(x.shape), *new, *batch][: (5 if self.version <= 9 else 3) if self.trains else 1]
 
     def types(self) -> list[Any]:
-        """The types of the results."""
+        """Return the types of the results."""
         return [self.x.dtype, self.parameters[-1].dtype, self.parameters[-1].dtype, self.x.dtype, self.x.dtype]
 
     def compare(self, place: int, got: Any, right: Any, what: str) -> None:
-        """One result, with the tolerance of its type."""
+        """Compare one result, with the tolerance of its type."""
         dtype = self.types()[place]
         tolerance = TOLERANCE[str(dtype)]
         close(got, right, what, rtol=tolerance, atol=tolerance, dtype=dtype)
@@ -371,7 +371,7 @@ def refused_groups(student: Any, rng: np.random.Generator) -> None:
 
 
 def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
-    """The names of the outputs. fewer: without batch_mean and batch_var."""
+    """Return the names of the outputs. fewer: without batch_mean and batch_var."""
     if not case.trains or (case.version <= 6 and case.epsilon != _epsilon()):  # there, one output may train as well
         return ALL_FIVE[:1]
     if case.version >= 14:
@@ -379,9 +379,9 @@ def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
     return (*ALL_FIVE[:3], "", "") if fewer else ALL_FIVE
 
 
-def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
-    """The attributes of a node. Defaults are written or left out at random."""
-    said = dict(case.said) | _needed(case.operator, case.version) | case.said
+def _written_attributes(case: Case, rng: np.random.Generator) -> dict[str, Any]:
+    """Return the attributes of a node. Defaults are written or left out at random."""
+    said = dict(case.said) | _required_attributes(case.operator, case.version) | case.said
     if case.operator == BATCH:
         if case.version <= 6 and (not case.trains or rng.random() < 0.3):
             said["is_test"] = int(not case.trains)
@@ -397,7 +397,7 @@ def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple[Case, int]]:
-    """The zoo: nodes of these versions, each with a suitable opset."""
+    """Make the zoo: nodes of these versions, each with a suitable opset."""
     for version in versions:
         operator = BATCH if version in PUBLISHED[BATCH] else GROUP
         known = (*PUBLISHED[operator], 26)
@@ -420,11 +420,11 @@ def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple
 def specimen(
     case: Case, opset: int, rng: np.random.Generator, odd: bool
 ) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
-    """A case as a model; odd: unusual names, imports and missing outputs."""
-    outputs, said = _outputs(case, odd and rng.random() < 0.5), _said(case, rng)
+    """Turn a case into a model; odd: unusual names, imports and missing outputs."""
+    outputs, said = _outputs(case, odd and rng.random() < 0.5), _written_attributes(case, rng)
     places: dict[str, Any] = {}
     if odd:
-        places = {"domain": zoo.OLD, "others": {"com.example": 30 - opset}, "prefix": "layer1/"}
+        places = {"domain": zoo.LONG_NAME, "others": {"com.example": 30 - opset}, "prefix": "layer1/"}
     return zoo.specimen(case.operator, opset, case.x, case.parameters, said, outputs, **places), outputs, said
 
 

@@ -61,7 +61,7 @@ WITNESSES = {  # whether a tool still has its bug
 
 
 def distance(got: Any, right: Any) -> float:
-    """The number that task 11.1 asks for."""
+    """Return the number that task 11.1 asks for."""
     if len(got) != len(right):
         return float("inf")
     found = [0.0]
@@ -122,7 +122,7 @@ def special(student: Any, rng: np.random.Generator) -> None:
 
 
 def truth(case: Any) -> list[Any]:
-    """The right answer to a case, in float64."""
+    """Return the right answer to a case, in float64."""
     if case["operator"] in ("BatchNormalization", "GroupNormalization"):
         return oracles.formula(case)
     x, said = np.asarray(case["inputs"][0], np.float64), case["attributes"]
@@ -254,7 +254,7 @@ def other_shapes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
-    """The distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
+    """Return the distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
     try:
         off = distance(oracle(case), truth(case))
     except oracles.NoAnswer as failure:
@@ -263,7 +263,7 @@ def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
 
 
 def _case(cases: Any, name: str, what: str, operator: str) -> Any:
-    """The case of this name, valid and small."""
+    """Return the case of this name, if it is valid and small."""
     true(isinstance(cases, dict) and name in cases, what, f"a case called {name!r}", "no such case")
     case = cases[name]
     try:
@@ -281,16 +281,16 @@ def _case(cases: Any, name: str, what: str, operator: str) -> Any:
 
 
 def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: list[str], what: str) -> None:
-    """Wrong unless the oracle is wrong on the case and one of the others is right."""
+    """Raise Wrong unless the oracle is wrong on the case and one of the others is right."""
     off, words = _answer(oracle, case)
     true(off > bound, what, f"an answer more than {bound:g} from the formula", words)
     for name in others:
         if _answer(oracles.ORACLES[name], case)[0] <= AGREES:
             return
-    raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "none: this case breaks all of them")
+    raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "no other oracle: the case breaks all")
 
 
-def _few(case: Any, fewest: int, what: str) -> None:
+def _require_few(case: Any, fewest: int, what: str) -> None:
     size = oracles.size(case)
     true(size <= fewest, what, f"at most {fewest} element{'s' * (fewest > 1)}", f"{size}")
 
@@ -301,7 +301,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
     case = _case(student.planted(), suspect, what, suspects.OPERATORS[name])
     _shows(oracles.suspect(suspect), case, SHOWN["planted"], ["minorm"], what)
     if few:
-        _few(case, FEWEST[V.series][name], what)
+        _require_few(case, FEWEST[V.series][name], what)
 
 
 @functools.cache
@@ -321,7 +321,7 @@ def _real(student: Any, name: str, few: bool) -> None:
         oracles.ORACLES[tool], case, SHOWN["real"], [other for other in ("minorm", "reference") if other != tool], what
     )
     if few:
-        _few(case, REAL[name], what)
+        _require_few(case, REAL[name], what)
 
 
 for _name in suspects.OPERATORS:

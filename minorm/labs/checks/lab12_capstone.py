@@ -148,7 +148,7 @@ def early_and_late(student: Any, rng: np.random.Generator) -> None:
 
 
 def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """The file that the student's write makes, and the model that it was given."""
+    """Return the file that the student's write makes, and the model that it was given."""
     seed = int(rng.integers(100))
     found = student.drive("written", seed=seed, training=training)
     run = capstone.Run(seed)
@@ -157,7 +157,7 @@ def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[di
 
 
 def _through_a_file(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """The model that a new process reads from the file alone, and the model that it should be."""
+    """Return the model that a new process reads from the file alone, and the model that it should be."""
     found, model = _written(student, rng, training)
     student.fresh()
     return student.drive("read_back", data=found["file"]), model
@@ -199,7 +199,7 @@ def whole_file(student: Any, rng: np.random.Generator) -> None:
 
 
 def _load(data: Any, folder: str, what: str) -> Any:
-    """The model in a student's file, in evaluation mode."""
+    """Return the model in a student's file, in evaluation mode."""
     true(isinstance(data, np.ndarray) and data.size > 0, what, "an ONNX file", "no file")
     try:
         return beside.onnx().load(beside.as_file(data, folder), max_bytes=LARGEST).eval()
@@ -219,8 +219,8 @@ def _answers(model: Any, images: Any, what: str) -> Any:
 # 12.5 and 12.6
 
 
-def _floor(data: Any, kind: str, what: str) -> None:
-    """Wrong unless the model in this file classifies enough of the test digits correctly."""
+def _require_accuracy(data: Any, kind: str, what: str) -> None:
+    """Raise Wrong unless the model in this file classifies enough of the test digits correctly."""
     _, _, images, labels = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         answers = _answers(_load(data, folder, what), beside.images_of(kind, images), what)
@@ -237,7 +237,7 @@ def _tuned(student: Any, rng: np.random.Generator, kind: str) -> None:
         path = os.path.join(folder, "base.onnx")
         beside.onnx().export(run.model, tensor(np.zeros((2, 1, 8, 8), np.float32)), path, training=True)
         found = student.drive("tuned", data=beside.content(path), kind=kind)
-    _floor(found["file"], kind, f"the model fine-tuned on {beside.TUNING} {kind} digits")
+    _require_accuracy(found["file"], kind, f"the model fine-tuned on {beside.TUNING} {kind} digits")
     equal(found["training"], False, f"model.training after fine_tune on {kind} digits")
 
 
@@ -260,7 +260,7 @@ def _everything(student: Any, rng: np.random.Generator) -> None:
     for name in ("save", "resume"):
         true(name in found["called"], f"everything, steps 1 and 2: {name}", "a call", "no call")
     for kind in ("base", "mirrored"):
-        _floor(found[kind], kind, f"{kind}.onnx")
+        _require_accuracy(found[kind], kind, f"{kind}.onnx")
     run.model.eval()
     images = gap.images()[2]
     with no_grad():

@@ -1,4 +1,4 @@
-"""Lab 13: plans against the library's and against a walk by axes, runs against NumPy, and a backend that trains."""
+"""Lab 13: checks plans against the library's and a walk by axes, runs against NumPy, and a backend that trains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Ints = tuple[int, ...]
 
 
 def strides_of(shape: Ints, order: Ints, itemsize: int) -> Ints:
-    """Strides in bytes of an array whose axes lie in memory in this order, without gaps."""
+    """Return the strides in bytes of an array whose axes lie in memory in this order, without gaps."""
     found, step = [0] * len(shape), itemsize
     for axis in reversed(order):
         found[axis] = step
@@ -43,7 +43,7 @@ def strides_of(shape: Ints, order: Ints, itemsize: int) -> Ints:
 
 
 def right_steps(shape: Ints, strides: Ints, itemsize: int) -> list[tuple[int, int, int]]:
-    """(axis, count, step), the widest step first; ValueError where they leave gaps."""
+    """Return (axis, count, step), the widest step first; ValueError if they leave gaps."""
     axes = sorted((-step // itemsize, axis) for axis, step in enumerate(strides) if shape[axis] != 1)
     turns = [shape[axis] for _, axis in axes]
     if any(-step != prod(turns[place + 1 :]) for place, (step, _) in enumerate(axes)):
@@ -52,7 +52,7 @@ def right_steps(shape: Ints, strides: Ints, itemsize: int) -> list[tuple[int, in
 
 
 def right_plan(shape: Ints, strides: Ints, itemsize: int, reduced: Ints, varies: Ints) -> tuple[list[Ints], list[Ints]]:
-    """The library's loops."""
+    """Return the library's loops."""
     right_steps(shape, strides, itemsize)
     found = nest.plan(tuple(shape), tuple(reduced), 1, tuple(varies), tuple(step // itemsize for step in strides))
     return [tuple(loop) for loop in found.keep], [tuple(loop) for loop in found.reduce]
@@ -229,7 +229,7 @@ def inner_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _without_loops(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, for a nest whose loops are gone: they are the student's to plan."""
+    """Wrap `forward` so that it gets a nest without loops, which the student must plan."""
     return lambda found, *others: forward(dataclasses.replace(found, keep=(), reduce=(), code=b""), *others)
 
 
@@ -244,7 +244,7 @@ def _layer(layer: str, x: Any, s: Any, b: Any, backend: Any) -> Any:
     return F.batch_norm(array, None, None, scale, bias, True, backend=backend).array
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
+def _in_layers(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
     for layer in layers:
         x, s, b = rng.standard_normal((3, 4, 2, 5)), *rng.standard_normal((2, 4))
         if layer.endswith("channels-last"):
@@ -261,12 +261,12 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> No
 
 @LAB.check("13.5", "your forward in BatchNorm", visible=True)
 def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, ("batch_norm", "batch_norm, channels-last"))
+    _in_layers(student, rng, ("batch_norm", "batch_norm, channels-last"))
 
 
 @LAB.check("13.5", "in Layer-, Group- and InstanceNorm")
 def in_other_norms(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, ("layer_norm", "group_norm", "group_norm, channels-last", "instance_norm"))
+    _in_layers(student, rng, ("layer_norm", "group_norm", "group_norm, channels-last", "instance_norm"))
 
 
 @functools.cache

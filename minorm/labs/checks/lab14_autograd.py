@@ -1,4 +1,4 @@
-"""Lab 14: gradients against complex steps, the walk watched by operations of the judge's, and a network that trains."""
+"""Lab 14: checks gradients against complex steps, watches the walk by the judge's operations, and trains a network."""
 
 from __future__ import annotations
 
@@ -187,34 +187,34 @@ def random_programs(student: Any, rng: np.random.Generator) -> None:
 
 
 class Probes:
-    """Operations of the judge's: y = a + number, whose gradient is 2.5 dy + number. What they were asked, in order."""
+    """The judge's operations: y = a + number, with gradient 2.5 dy + number. `asked` lists their calls, in order."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Any]] = []
         self.serving = {"forward": self.forward, "back": self.back}
 
     def forward(self, number: int, value: Any) -> Any:
-        """The value."""
+        """Return the value."""
         return np.asarray(value, np.float64) + number
 
     def back(self, number: int, dy: Any) -> Any:
-        """A gradient that is not the value's, so that only a walk back finds it."""
+        """Return a gradient that does not follow from the value, so that only a walk back finds it."""
         self.asked.append((number, np.array(dy, np.float64)))
         return self.slope(number, dy)
 
     @staticmethod
     def slope(number: int, dy: Any) -> Any:
-        """The same, without being asked."""
+        """Return the same gradient without listing the call."""
         return 2.5 * np.asarray(dy, np.float64) + number
 
     def drive(self, student: Any, name: str, **options: Any) -> Any:
-        """A function of minorm.labs.beside, which is given the two as `forward` and `back`."""
+        """Call a function of minorm.labs.beside with the two as `forward` and `back`."""
         options |= {"forward": Callback("forward"), "back": Callback("back")}
         return student.ask({"do": "drive", "name": name, "options": options}, self.serving)
 
 
 def _expected(links: list[Any], shape: tuple[int, ...]) -> tuple[dict[int, Any], Any]:
-    """What each operation must be told, and the gradient of the one array, from the last Var to the first."""
+    """Return the dy that each operation must get, and the gradient of the one array, from the last Var to the first."""
     grads = [np.zeros(shape) for _ in range(1 + len(links))]
     grads[-1] = np.ones(shape)
     told = {}
@@ -308,7 +308,7 @@ def formulas(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("14.5", "the formulas for any xhat and rstd")
 def formulas_alone(student: Any, rng: np.random.Generator) -> None:
-    """Numbers that are no normalization of anything: no graph could give these."""
+    """Check the formulas on numbers that do not belong to a normalization: no graph could give these."""
     g, xhat = rng.standard_normal((2, 3, 2, 5)) + 1
     rstd = _positive(rng, (1, 2, 1))
     got = parts(student.three_terms(g, xhat, rstd, (0, 2)), 3, "three_terms")
@@ -329,7 +329,7 @@ def central(student: Any, rng: np.random.Generator) -> None:
 
 
 def _differences(student: Any, rng: np.random.Generator, shape: Any, axes: Any, eps: float, h: float) -> None:
-    """With a step so large that only differences give this number, and no formula."""
+    """Check a step so large that only differences, and no formula, give this number."""
     x, g = rng.standard_normal((2, *shape))
     moves = h * np.eye(x.size).reshape(x.size, *shape)
     right, left = (np.array([(g * xhat_of(x + end, eps, axes)).sum() for end in ends]) for ends in (moves, -moves))
@@ -351,7 +351,7 @@ def _output(x: Any, w1: Any, s: Any, b: Any, w2: Any, c: Any) -> Any:
 
 
 def _trained(x: Any, target: Any, parameters: list[Any], steps: int, rate: float) -> tuple[Any, list[Any]]:
-    """Gradient descent with complex steps."""
+    """Train by gradient descent with complex steps."""
 
     def loss(*parameters: Any) -> Any:
         return ((_output(x, *parameters) - target) ** 2).mean()

@@ -1,4 +1,4 @@
-"""Lab 15: cases that show each exhibit's fault, tests that find one cause alone, and functions that have it no more."""
+"""Lab 15: checks cases that show each fault, tests that find only one cause, and functions without the fault."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ LAB = Lab(
     needs=(1, 3, 4),
 )
 SHOWN, AGREES = 1e-2, 1e-3
-SAME = 1e-7  # two x so close are one
+SAME = 1e-7  # two x this close count as the same
 WILD = 6  # elements of x in a reproduction
 FEWEST = {"A": 1, "B": 1, "C": 1, "D": 2, "E": 2, "F": 2, "G": 2, "H": 1}
 LONGEST = 6  # characters of a number in a bug report
 FUNCTIONS = ("batch_norm", "group_norm", "layer_norm", "lp_norm")
 
 
-def _shown(letter: str, case: Any, what: str) -> dict[str, Any]:
-    """The case, if the exhibit is wrong on it and a right program in the same types is not; else Wrong."""
+def _case_that_shows(letter: str, case: Any, what: str) -> dict[str, Any]:
+    """Return the case if the exhibit is wrong on it and a right program in the same types is right; else Wrong."""
     function = museum.PLAQUES[letter].function
     try:
         case = museum.checked(function, case)
@@ -56,7 +56,7 @@ def _reproduced(student: Any, rng: np.random.Generator, letters: str) -> None:
         seen: list[Any] = []
         for seed in map(int, rng.choice(10_000, 3, replace=False)):
             what = f'reproduce("{letter}", {seed})'
-            x = _shown(letter, student.reproduce(letter, seed), what)["x"]
+            x = _case_that_shows(letter, student.reproduce(letter, seed), what)["x"]
             true(x.size >= WILD, what, f"at least {WILD} elements of x", str(x.size))
             again = any(museum.distance(x, other) <= SAME for other in seen)
             true(not again, what, "another x for each seed", "the x of another seed")
@@ -73,7 +73,7 @@ def reproduced_second(student: Any, rng: np.random.Generator) -> None:
     _reproduced(student, rng, "FGH")
 
 
-def _short(x: Any, what: str) -> None:
+def _short_numbers(x: Any, what: str) -> None:
     long = [value for value in x.astype(np.float64).ravel() if len(f"{value:g}") > LONGEST]
     rounded = [value for value in x.ravel() if x.dtype.type(f"{value:g}") != value]
     true(not long + rounded, what, f"numbers of at most {LONGEST} characters", f"{[*long, *rounded][:1]}")
@@ -82,10 +82,10 @@ def _short(x: Any, what: str) -> None:
 def _smallest(student: Any, letters: str) -> None:
     for letter in letters:
         what = f'smallest("{letter}")'
-        x = _shown(letter, student.smallest(letter), what)["x"]
+        x = _case_that_shows(letter, student.smallest(letter), what)["x"]
         fewest = FEWEST[letter]
         true(x.size <= fewest, what, f"at most {fewest} element{'s' * (fewest > 1)} of x", str(x.size))
-        _short(x, what)
+        _short_numbers(x, what)
 
 
 @LAB.check("15.2", "A, B, C and D", visible=True)
@@ -102,7 +102,7 @@ def smallest_second(student: Any, rng: np.random.Generator) -> None:
 
 
 def _fails(student: Any, letter: str, implementation: Callable[..., Any]) -> str:
-    """What the test said where it failed, else an empty text."""
+    """Return the message of the test if it failed, else an empty text."""
     try:
         student.call(f"cause_{letter}", (Callback("norm"),), {}, {"norm": implementation})
     except Failure as failure:
@@ -169,7 +169,7 @@ _BOUNDS = {np.float64: 1e-9, np.float32: 2e-5, np.float16: 4e-3}
 
 
 def _mended(student: Any, function: str, case: dict[str, Any]) -> None:
-    """The student's function by itself, its shape and type, and the formula."""
+    """Check that the function does its own work, its shape and type, and its numbers."""
     x = case["x"]
     rest = ", ".join(f"{name}={value:g}" for name, value in case.items() if not isinstance(value, np.ndarray))
     what = f"{function}, x of shape {x.shape}, {x.dtype}" + (f", {rest}" if rest else "")
@@ -247,24 +247,24 @@ def mended_fourth(student: Any, rng: np.random.Generator) -> None:
 # 15.5
 
 
-def _with(**changed: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+def _functions_with(**changed: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {name: museum.quiet(function) for name, function in {**planted.RIGHT, **changed}.items()}
 
 
 LAB.mutants(
     "15.5",
-    _with(),
+    _functions_with(),
     {
-        "y with a blended variance": _with(batch_norm=planted.SIBLINGS["A"]["y with a blended variance"]),
-        "the running variance's momentum reversed": _with(
+        "y with a blended variance": _functions_with(batch_norm=planted.SIBLINGS["A"]["y with a blended variance"]),
+        "the running variance's momentum reversed": _functions_with(
             batch_norm=planted.SIBLINGS["B"]["the running variance's momentum reversed"]
         ),
-        "squares, a negative variance taken for 0": _with(
+        "squares, a negative variance taken for 0": _functions_with(
             group_norm=planted.SIBLINGS["D"]["squares, a negative variance taken for 0"]
         ),
-        "scales of groups tiled": _with(group_norm=planted.SIBLINGS["E"]["scales of groups tiled"]),
-        "the first row of the scale": _with(layer_norm=planted.SIBLINGS["F"]["the first row of the scale"]),
-        "squares in 16 bits": _with(lp_norm=planted.SIBLINGS["H"]["squares in 16 bits"]),
+        "scales of groups tiled": _functions_with(group_norm=planted.SIBLINGS["E"]["scales of groups tiled"]),
+        "the first row of the scale": _functions_with(layer_norm=planted.SIBLINGS["F"]["the first row of the scale"]),
+        "squares in 16 bits": _functions_with(lp_norm=planted.SIBLINGS["H"]["squares in 16 bits"]),
     },
     visible=True,
 )

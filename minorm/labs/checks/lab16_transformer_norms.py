@@ -1,4 +1,4 @@
-"""Lab 16: formulas in float64, bits within what float32 may do before a cast, and planted bugs of a mask."""
+"""Lab 16: checks formulas in float64, bits within float32's error before a cast, and tests for bugs of a mask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAR = 1e6
 
 
 def _norms(student: Any, rng: np.random.Generator, shape: tuple[int, ...], scale: float, offset: float) -> None:
-    """Both norms. The eps is about the variance, so that its place shows."""
+    """Check both norms. The eps is about as large as the variance, so that its place shows."""
     x = rng.standard_normal(shape) * scale + offset
     s, b = rng.standard_normal((2, shape[-1]))
     eps = scale**2 / 2
@@ -57,7 +57,7 @@ def odd_norms(student: Any, rng: np.random.Generator) -> None:
 
 
 def _block(rng: np.random.Generator, width: int, hidden: int) -> dict[str, Any]:
-    """The weights of a block."""
+    """Draw the weights of a block."""
     w = {name: rng.standard_normal((width, width)) / width**0.5 for name in "qkvo"}
     w["up"], w["down"] = rng.standard_normal((width, hidden)), rng.standard_normal((hidden, width)) / hidden**0.5
     return w | {name: rng.standard_normal(width) + 1 for name in ("s1", "s2", "b1", "b2")}
@@ -99,7 +99,7 @@ def logits(student: Any, rng: np.random.Generator) -> None:
     _logits(student, rng, 3, 5, 1.0)
 
 
-@LAB.check("16.3", "they stay where they are when weights grow")
+@LAB.check("16.3", "they do not change when weights grow")
 def bounded(student: Any, rng: np.random.Generator) -> None:
     _logits(student, rng, 1, 7, 1000.0)
     q, k = rng.standard_normal((2, 2, 5, 12)) + 3
@@ -123,7 +123,7 @@ def bound(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(got: Any, x: Any, s: Any, eps: float, cast_first: bool, what: str) -> None:
-    """Wrong unless the bits are those of the convention, with xhat off by a few units of float32 at most."""
+    """Raise Wrong unless the bits are those of the convention, with xhat off by a few units of float32 at most."""
     found = numbers(got, what, f"numbers of shape {x.shape}")
     true(found.shape == x.shape, what, f"shape {x.shape}", f"shape {found.shape}")
     true(found.dtype == x.dtype, what, f"numbers of type {x.dtype}", str(found.dtype))
@@ -135,7 +135,7 @@ def _bits(got: Any, x: Any, s: Any, eps: float, cast_first: bool, what: str) -> 
         y = moved.astype(x.dtype) * s if cast_first else (moved * scale).astype(np.float32).astype(x.dtype)
         good |= y == found
     share = float(np.mean(~good))
-    true(good.all(), f"the bits of {what}", "all as this convention has them", f"{share:.1%} of them others")
+    true(good.all(), f"the bits of {what}", "all bits as in this convention", f"{share:.1%} of them differ")
 
 
 def _both(student: Any, rng: np.random.Generator, kind: str, shape: tuple[int, ...], scale: float) -> None:
@@ -161,7 +161,7 @@ def extreme(student: Any, rng: np.random.Generator) -> None:
 
 
 def _models(rng: np.random.Generator, kind: str) -> list[tuple[str, Any, Any, Any]]:
-    """(answer, x, s, y) of one model of each kind, in a random order."""
+    """Return (answer, x, s, y) of one model of each kind, in a random order."""
     dtype = getattr(dtypes, kind)
     found: list[tuple[str, Any, Any, Any]] = []
     x = (rng.standard_normal((40, 32)) * 2).astype(dtype)
@@ -194,7 +194,7 @@ def detective_again(student: Any, rng: np.random.Generator) -> None:
 
 
 def _padded(rng: np.random.Generator, lengths: list[int], longest: int, width: int, padding: float) -> tuple[Any, Any]:
-    """x and mask; real tokens stand anywhere."""
+    """Draw x and mask; real tokens stand anywhere."""
     mask = rng.permuted(np.arange(longest) < np.array(lengths)[:, None], axis=1)
     x = rng.standard_normal((len(lengths), longest, width)) * 2 + rng.standard_normal(width)
     x[~mask] = padding
@@ -242,21 +242,21 @@ def neighbours(student: Any, rng: np.random.Generator) -> None:
 
 
 def _mean_of_all(x: Any, mask: Any, eps: float) -> Any:
-    """A masked BatchNorm with the mean of all positions."""
+    """Compute a masked BatchNorm with the mean of all positions."""
     mean = np.where(np.isfinite(x), x, 0.0).mean(axis=(0, 1))
     c = np.where(mask[:, :, None], x - mean, 0.0)
     return c / np.sqrt(np.square(c).sum(axis=(0, 1)) / mask.sum() + eps)
 
 
 def _by_sentence(x: Any, mask: Any, eps: float) -> Any:
-    """A masked BatchNorm in which each sentence has the same weight."""
+    """Compute a masked BatchNorm in which each sentence has the same weight."""
     real, weight = mask[:, :, None], mask / mask.sum(axis=1, keepdims=True) / len(mask)
     c = np.where(real, x - np.einsum("nt,ntc->c", weight, np.where(real, x, 0.0)), 0.0)
     return c / np.sqrt(np.einsum("nt,ntc->c", weight, c * c) + eps)
 
 
 def _implementation(function: Callable[[Any, Any, float], Any]) -> dict[str, Any]:
-    """What task 16.6 asks about: a masked BatchNorm, also of whole numbers."""
+    """Make a masked BatchNorm for task 16.6, also of whole numbers."""
 
     def masked_batch_norm(x: Any, mask: Any, eps: float = 1e-5) -> Any:
         return function(np.asarray(x, np.float64), np.asarray(mask, bool), eps)

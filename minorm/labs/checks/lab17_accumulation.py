@@ -1,4 +1,4 @@
-"""Lab 17: derivatives by complex steps of the whole batch's loss, statistics of what was cut, and planted bugs."""
+"""Lab 17: checks derivatives by complex steps of the whole batch's loss, and statistics of parts; plants bugs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("w", "s", "b")
 
 
 def _named(got: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
-    """The dict with these names, or Wrong."""
+    """Return the dict if it has these names, or raise Wrong."""
     expected = f"a dict with {', '.join(map(repr, names))}"
     true(isinstance(got, dict), what, expected, type(got).__name__)
     true(set(got) == set(names), what, expected, f"{', '.join(map(repr, got))}")
@@ -33,7 +33,7 @@ def _named(got: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
 
 
 def _loss(x: Any, t: Any, values: Sequence[Any], eps: float, axis: int) -> Any:
-    """The mean loss of a batch, also for complex parameters w, s and b."""
+    """Return the mean loss of a batch, also for complex parameters w, s and b."""
     w, s, b = values
     h = x @ w
     c = h - h.mean(axis=axis, keepdims=True)
@@ -42,12 +42,12 @@ def _loss(x: Any, t: Any, values: Sequence[Any], eps: float, axis: int) -> Any:
 
 
 def _derivatives(x: Any, t: Any, parameters: Sequence[Any], eps: float, axis: int = 0) -> dict[str, Any]:
-    """The gradient of the loss for w, s and b."""
+    """Return the gradient of the loss for w, s and b."""
     return dict(zip(NAMES, slopes(lambda *values: _loss(x, t, values, eps, axis), *parameters), strict=True))
 
 
 def _problem(rng: np.random.Generator, n: int, d: int, c: int, offset: float = 0.0) -> tuple[Any, ...]:
-    """x, t, w, s, b."""
+    """Draw x, t, w, s and b."""
     x = rng.standard_normal((n, d)) + rng.standard_normal(d) + offset
     return x, rng.standard_normal((n, c)), rng.standard_normal((d, c)), rng.uniform(0.5, 2, c), rng.standard_normal(c)
 
@@ -65,7 +65,7 @@ def _merged_gradients(student: Any, rng: np.random.Generator, sizes: list[int], 
     for name in NAMES:
         expected = np.tensordot(sizes, [g[name] for g in gradients], 1) / sum(sizes)
         close(got[name], expected, f"{name} of {what}")
-    if axis == 1:  # LayerNorm: it is the gradient of the batch
+    if axis == 1:  # LayerNorm: this is the gradient of the whole batch
         for name, right in _derivatives(x, t, values, 1e-3, axis).items():
             close(got[name], right, f"{name} of {what}, against the whole batch")
 
@@ -88,7 +88,7 @@ def other_gradients(student: Any, rng: np.random.Generator) -> None:
 
 
 def _updates(student: Any, momentum: float, k: int) -> None:
-    """Against the updates themselves, with a 1 for one value and 0 for all others."""
+    """Check against the updates themselves, with a 1 for one value and 0 for all others."""
     weights = []
     for place in range(k + 1):
         running = float(place == 0)
@@ -117,7 +117,7 @@ def other_updates(student: Any, rng: np.random.Generator) -> None:
         _updates(student, momentum, k)
 
 
-def _of(h: Any) -> tuple[int, Any, Any]:
+def _statistics_of(h: Any) -> tuple[int, Any, Any]:
     mean = h.sum(axis=0) / len(h)
     return len(h), mean, ((h - mean) ** 2).sum(axis=0) / len(h)
 
@@ -134,8 +134,10 @@ def merged(student: Any, rng: np.random.Generator) -> None:
     for sizes in ([4, 4], [5, 2], [1, 3]):
         h = rng.standard_normal((sum(sizes), 3)) * 2 + 1
         one, other = _cut(h, sizes)
-        _same_statistics(student.statistics(one), _of(one), f"statistics of {sizes[0]} samples")
-        _same_statistics(student.merged(_of(one), _of(other)), _of(h), f"merged, sizes {sizes}")
+        _same_statistics(student.statistics(one), _statistics_of(one), f"statistics of {sizes[0]} samples")
+        _same_statistics(
+            student.merged(_statistics_of(one), _statistics_of(other)), _statistics_of(h), f"merged, sizes {sizes}"
+        )
 
 
 @LAB.check("17.3", "one after the other, far from 0")
@@ -146,7 +148,7 @@ def folded(student: Any, rng: np.random.Generator) -> None:
     total = student.statistics(pieces[0])
     for piece in pieces[1:]:
         total = student.merged(total, student.statistics(piece))
-    n, mean, var = _of((h + FAR) - FAR)
+    n, mean, var = _statistics_of((h + FAR) - FAR)
     _same_statistics(total, (n, mean + FAR, var), f"micro-batches of {sizes} near {FAR:g}, merged", rtol=1e-7)
 
 
@@ -154,7 +156,7 @@ def folded(student: Any, rng: np.random.Generator) -> None:
 def running(student: Any, rng: np.random.Generator) -> None:
     for n, momentum in ((2, 0.1), (7, 0.4), (30, 1.0)):
         old_mean, old_var, h = rng.standard_normal(3), rng.uniform(1, 2, 3), rng.standard_normal((n, 3)) + 2
-        got = parts(student.running_update(old_mean, old_var, _of(h), momentum), 2, "running_update")
+        got = parts(student.running_update(old_mean, old_var, _statistics_of(h), momentum), 2, "running_update")
         of = f"after a batch of {n}, momentum={momentum:g}"
         close(got[0], old_mean + momentum * (h.mean(axis=0) - old_mean), f"the running mean {of}")
         close(got[1], old_var + momentum * (h.var(axis=0, ddof=1) - old_var), f"the running variance {of}")
@@ -163,9 +165,9 @@ def running(student: Any, rng: np.random.Generator) -> None:
 def _two_passes(
     student: Any, rng: np.random.Generator, sizes: list[int], shape: tuple[int, int], offset: float
 ) -> None:
-    """Each call sees one micro-batch, and the last one a process that remembers none."""
+    """Check two passes: each call sees one micro-batch, the last one in a process that remembers no earlier batch."""
     x, t, w, s, b = _problem(rng, sum(sizes), *shape, offset)
-    eps, total = 0.2, _of(x @ w)
+    eps, total = 0.2, _statistics_of(x @ w)
     names = ("db", "ds", "xdy", "xsum", "xxhat")
     sums: dict[str, Any] = {}
     what = f"second_pass, sizes {sizes}, eps={eps:g}"
@@ -225,7 +227,7 @@ def ragged_ghosts(student: Any, rng: np.random.Generator) -> None:
 def _implementation(
     weights: str = "sizes", between: bool = True, var_weights: str = "sizes", once: bool = True, biased: bool = False
 ) -> dict[str, Any]:
-    """What task 17.6 asks about, with something planted."""
+    """Make the functions that task 17.6 tests, with a planted bug."""
 
     def weights_of(sizes: Any, kind: str) -> Any:
         n = np.asarray(sizes, float)

@@ -1,4 +1,4 @@
-"""Lab 18: folding against layer and BatchNorm one after the other, bounds against errors that point the same way."""
+"""Lab 18: checks folding against a layer and its BatchNorm, and bounds against errors that point the same way."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ right = mistakes.Right()
 
 
 def _norm(rng: np.random.Generator, channels: int) -> tuple[Any, Any, float, Any, Any]:
-    """mean, var, eps, s and b."""
+    """Draw mean, var, eps, s and b."""
     mean, s, b = rng.standard_normal((3, channels))
     return mean, rng.uniform(0.2, 3, channels), float(rng.uniform(1e-3, 0.5)), s, b
 
 
 def _normalized(z: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
-    """BatchNorm in evaluation, one channel after the other."""
+    """Compute BatchNorm in evaluation mode, one channel after the other."""
     return np.stack([(z[:, i] - mean[i]) / (var[i] + eps) ** 0.5 * s[i] + b[i] for i in range(len(mean))], axis=1)
 
 
 def _convolved(x: Any, W: Any, groups: int = 1) -> Any:
-    """A convolution without padding of x (N, in, *positions) with W (C, in / groups, *kernel), in float64."""
+    """Convolve x (N, in, *positions) with W (C, in / groups, *kernel) without padding, in float64."""
     kernel, each = W.shape[2:], W.shape[0] // groups
     windows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=tuple(range(2, x.ndim)))
     inner = W.shape[1]
@@ -62,7 +62,7 @@ def folds_linear(student: Any, rng: np.random.Generator) -> None:
         what = f"fold of W {W.shape}"
         weight = numbers(weight, what, f"weights of shape {W.shape}")
         equal(weight.shape, W.shape, f"the shape of the weights, {what}")
-        close(bias, _normalized(c[None], *norm)[0], f"the bias, {what}: what comes out for x = 0")
+        close(bias, _normalized(c[None], *norm)[0], f"the bias, {what}: the output for x = 0")
         close(x @ weight.T + bias, expected, f"the folded layer's output, {what}", rtol=1e-10, atol=1e-10)
         y = own_answer(student, "folded_linear", x, W, c, *norm)
         close(y, expected, f"folded_linear, x {x.shape}, W {W.shape}", rtol=1e-10, atol=1e-10)
@@ -107,7 +107,7 @@ def folds_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rounding(x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float) -> Any:
-    """2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|), as sums over n."""
+    """Compute 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|), as sums over n."""
     k = W.shape[1] + 7
     terms = np.einsum("in,cn->ic", np.abs(x), np.abs(W)) + (np.abs(c) + np.abs(mean))
     return 2 * k * u / (1 - k * u) * (terms * np.abs(s / np.sqrt(var + eps)) + np.abs(b))
@@ -208,7 +208,7 @@ def integers(student: Any, rng: np.random.Generator) -> None:
     expected = np.array([-1, 1, 1, 3, 3, 3, 5, 5, 7, 123, 127, -128], np.int8)
     equal(q, expected, f"quantize({x.tolist()}, scale 0.5, zero 3)")
     equal(np.asarray(q).dtype.name, "int8", "the type of q")
-    close(student.dequantize(q, 0.5, 3), (expected.astype(float) - 3) / 2, "dequantize of it", dtype=np.float64)
+    close(student.dequantize(q, 0.5, 3), (expected.astype(float) - 3) / 2, "dequantize of this q", dtype=np.float64)
     equal(student.quantize(x, 0.5, 0, -127)[-1], -127, "quantize(-90, scale 0.5, least -127)")
     for axis, W in (
         (0, rng.standard_normal((3, 4))),
@@ -260,7 +260,7 @@ def scales_odd(student: Any, rng: np.random.Generator) -> None:
 def _aligned(
     rng: np.random.Generator, samples: int, channels: int, n: int, up: bool = False
 ) -> tuple[Any, Any, float, Any]:
-    """Numbers whose rounding errors all have one sign: just below half a step, or few steps and just above half."""
+    """Draw numbers whose rounding errors have one sign: just below half a step, or a few steps and just above half."""
     x_scale, W_scale = float(rng.uniform(0.01, 2)), rng.uniform(0.01, 2, channels)
     most, part = (4, 0.501) if up else (120, 0.499)
     x = (rng.integers(1, most, (samples, n)) + part) * x_scale
@@ -306,9 +306,9 @@ def quantization_odd(student: Any, rng: np.random.Generator) -> None:
     _quantized(student, x, W * 1e-3, x_scale, W_scale, tight=False)
 
 
-@LAB.check("18.5", "what scales of channels gain", points=2, visible=True)
+@LAB.check("18.5", "the gain of one scale per channel", points=2, visible=True)
 def gains(student: Any, rng: np.random.Generator) -> None:
-    for spread in (1.0, 10.0, 300.0):
+    for spread in (1.0, 10.0, 100.0):
         W = rng.standard_normal((24, 500)) * np.geomspace(1, spread, 24)[:, None]
         got = float(numbers(student.gain(W), f"gain, filters of sizes 1 to {spread:g}", "a number"))
         errors = []

@@ -1,1 +1,1 @@
-"""The work of each thread, counted while kernels run: of OpenMP (thread_work, lab 7), of CUDA (cuda_work.h, lab 8)."""
+"""Counts each thread's work while kernels run: of OpenMP (thread_work, lab 7) and of CUDA (cuda_work.h, lab 8)."""

@@ -1,6 +1,6 @@
-// What the compiler calls with -fsanitize=thread: __tsan_read4(p) before it loads 4 bytes from p, and so on. The file
-// before this one defines on_read(p, size) and on_write(p, size), in C++ in the namespace shim. It counts differently in
-// __tsan_write_range, __tsan_vptr_read and __tsan_vptr_update, so these are there.
+// Defines the functions that the compiler calls with -fsanitize=thread: __tsan_read4(p) before it loads 4 bytes from p,
+// and so on. The file before this one defines on_read(p, size) and on_write(p, size), in C++ in the namespace shim. It
+// counts differently in __tsan_write_range, __tsan_vptr_read and __tsan_vptr_update, so these are there.
 
 #define CALLED __attribute__((no_sanitize("thread"))) void
 #define ANNOUNCED(size) \

@@ -1,6 +1,7 @@
 // Counts what each CUDA thread does, beside cuda_shim.h: the compiler calls __tsan_read4(p) before it loads 4 bytes
-// from p (see sealed/compiler.py). What is no thread's own stack, no argument and no array that was passed is shared
-// memory. Two threads that use one number of it, one of them to write, must have a barrier between: else it is a race.
+// from p (see sealed/compiler.py). All memory except a thread's own stack, its arguments and the passed arrays is
+// shared memory. If two threads use the same number there, and one writes it, a barrier must lie between: else it is a
+// race.
 
 #include <cstdint>
 

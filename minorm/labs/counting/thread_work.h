@@ -68,7 +68,7 @@ UNCOUNTED static void meet(void) {  // wait until all threads are at their first
     __atomic_fetch_add(&arrived, 1, __ATOMIC_SEQ_CST);
     for (double until = now() + patience; now() < until; rest(100))
         if (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) >= expected) return;
-    __atomic_store_n(&arrived, MOST, __ATOMIC_SEQ_CST);  // nobody waits any more
+    __atomic_store_n(&arrived, MOST, __ATOMIC_SEQ_CST);  // no thread waits any more
 }
 
 UNCOUNTED static void pause_now(Thread* t) {

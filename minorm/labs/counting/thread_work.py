@@ -1,4 +1,4 @@
-"""What each thread of a Cython kernel read and wrote, counted while it ran (by thread_work.h, which says how)."""
+"""Counts what each thread of a Cython kernel reads and writes while it runs (thread_work.h says how)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ KINDS = ("read", "loads", "places", "pauses", "shared")
 
 
 def counted(module: Any, call: Callable[[int], Any], x: Any, threads: int, patience: float) -> tuple[Any, Any]:
-    """`call(address)` of a kernel of a module from build_counted, where x seems to lie; its answer, and a row a thread.
+    """Run `call(address)` of a kernel from build_counted, with the address of x; return its answer, and a row per
+    thread.
 
     Columns are KINDS: elements of x that the thread read, numbers that it loaded from anywhere, places to which it
-    wrote beside its stack, its pauses, and those of them in which other threads read. patience: the seconds for which
+    wrote outside its stack, its pauses, and the pauses in which other threads read. patience: the seconds for which
     threads wait for each other before their first element.
     """
     library = ctypes.CDLL(module.__file__)

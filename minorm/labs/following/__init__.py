@@ -1,8 +1,8 @@
-"""Sees how a student's function computes: its arrays stay with the judge, who does each operation and writes it down.
+"""Follows how a student's function computes: the judge keeps its arrays, does each operation and lists it.
 
-    numpy_operations  the operations that there are
-    follower          the judge's side: the numbers, and a list of all that was done with them
-    listed            what that list holds
+    numpy_operations  the available operations
+    follower          the judge's side: the numbers, and a list of all operations on them
+    listed            the entries of that list
     verdicts          what a check reads from that list: functions, types, rows, work
 
 The student's side is calling/followed_array.py: an array without numbers, which asks the judge for each operation. The

@@ -1,10 +1,10 @@
-"""The judge's side: it holds the numbers of followed arrays, does each operation, and writes it down.
+"""Holds the numbers of followed arrays for the judge, does each operation, and lists it.
 
     follow = Follower()
     x = follow.array(numbers, rows=True)
     var = follow.call(student, "welford", x)
 
-`rows`: of this array it also sees which values along axis 0, or along `axis`, an operation reads.
+With `rows` it also sees which values of this array along axis 0, or along `axis`, an operation reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.labs.following import numpy_operations
 from minorm.labs.following.listed import Buffer, Event, Value, is_view_index, places, shown, with_axes
 
 MOST = 200_000  # operations
-LONGEST = 5_000_000  # numbers that are written down
+LONGEST = 5_000_000  # numbers that it lists
 MAKING = {*numpy_operations.SHAPED, "zeros_like", "ones_like", "empty_like", "full_like"} - {"broadcast_to"}
 MOVING = {
     "append", "array", "asanyarray", "asarray", "ascontiguousarray", "assign", "astype", "concatenate", "column_stack",
@@ -36,10 +36,10 @@ COPYING = {"array", "asanyarray", "asarray", "ascontiguousarray", "copy", "astyp
 
 @dataclass(eq=False)
 class Follower:
-    """Arrays that were given out, and what was done with them.
+    """The arrays that a student got, and the operations on them.
 
-    plain  how many numbers may leave for the student's process, and decisions: how many truths
-    reason  why something could not be followed; empty where all was
+    plain  how many numbers the student's process may get, and decisions: how many truth values
+    reason  why the function could not be followed; empty if it could
     """
 
     plain: int = 0
@@ -49,11 +49,11 @@ class Follower:
     values: list[Value] = field(default_factory=list)
     answers: list[Value] = field(default_factory=list)
     _buffers: dict[int, tuple[Any, Buffer]] = field(default_factory=dict)
-    _data: list[tuple[int, int, Any, Any]] = field(default_factory=list)  # of arrays whose rows are seen
+    _data: list[tuple[int, int, Any, Any]] = field(default_factory=list)  # of arrays whose rows it sees
     _written: int = 0
 
     def array(self, numbers: Any, rows: bool = False, axis: int = 0) -> Followed:
-        """A copy of these numbers, as the student's function gets them."""
+        """Copy these numbers into an array for the student's function."""
         own = np.array(numbers, order="C")
         value = self._held(own, data=True)
         if rows:
@@ -62,7 +62,7 @@ class Follower:
         return self._named(value)
 
     def call(self, student: Any, name: str, *args: Any, **options: Any) -> Any:
-        """The answer of the student's function; a Failure "not tried" where it does what cannot be followed."""
+        """Call the student's function; raise a Failure "not tried" if an operation cannot be followed."""
         try:
             answer = student.call(name, args, options, {FOLLOW: self.serve})
         except Failure as failure:
@@ -76,7 +76,7 @@ class Follower:
         return self._resolved(answer)
 
     def serve(self, kind: str, name: str, args: Any, options: Any) -> Any:
-        """One operation for the student's process."""
+        """Do one operation for the student's process."""
         try:
             if kind == "refused":
                 raise numpy_operations.Unknown(name)
@@ -125,7 +125,7 @@ class Follower:
         return value
 
     def _plain(self, name: str, source: Value) -> Any:
-        """A number or truth for the student's process: some are needed to decide with, all would be the data."""
+        """Return a number or truth value to the student's process, which needs some for decisions, but not all data."""
         size = np.size(source.value)
         if name == "bool":
             self.decisions -= 1
@@ -226,7 +226,7 @@ class Follower:
     # Rows of the data
 
     def _see_rows(self, array: Any, value: Value, row: Any, column: Any) -> None:
-        """row, column: of each number; kept in memory as the array is, so that a view of it is a view of them."""
+        """Keep each number's row and column in the array's memory order, so that a view of it is a view of them."""
         start = array.__array_interface__["data"][0]
         flat = []
         for found in (row, column):
@@ -238,7 +238,7 @@ class Follower:
         value.rows, value.columns = self._rows_of(array)
 
     def _see_copy(self, given: list[Value], outputs: list[Value]) -> None:
-        """A copy of all the data is the data."""
+        """Treat a copy of all the data as the data."""
         if len(given) == len(outputs) == 1 and given[0].buffer.rows and given[0].rows is not None:
             source, copy = given[0].value, outputs[0].value
             whole = isinstance(copy, np.ndarray) and copy.ndim and source.nbytes == _root(source).nbytes
@@ -247,11 +247,11 @@ class Follower:
                 self._see_rows(copy, outputs[0], *self._places_of(source))
 
     def _places_of(self, array: Any) -> tuple[Any, Any]:
-        """The row and the column of each number of the data's; empty for another array."""
+        """Return the row and the column of each number of the data; empty for another array."""
         low, high = np.lib.array_utils.byte_bounds(array)
         for start, end, row, column in self._data:
             if start <= low and high <= end:
-                if array.itemsize != row.itemsize:  # bits in other portions: all of them
+                if array.itemsize != row.itemsize:  # a view with another element size: return all rows and columns
                     return row, column
                 offset = array.__array_interface__["data"][0] - start
                 one, other = (np.ndarray(array.shape, p.dtype, p, offset, array.strides) for p in (row, column))
@@ -287,7 +287,7 @@ class Follower:
         return answer
 
     def leading_to(self, answers: list[Value] | None = None) -> list[Event]:
-        """The operations on which the answers depend, in order."""
+        """Return the operations on which the answers depend, in order."""
         needed = {value.buffer for value in (self.answers if answers is None else answers)}
         found = []
         for event in reversed(self.events):

@@ -1,4 +1,4 @@
-"""What a follower writes down: operations, with the values that went in and came out, and where these lie."""
+"""Defines the entries of a follower's list: operations, their inputs and outputs, and where these lie in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(eq=False)
 class Buffer:
-    """Numbers that lie somewhere. depends: whether on what was given; born, read: operations, by place."""
+    """A piece of memory. depends: whether it depends on the data; born, read: places of operations in the list."""
 
     size: int
     depends: bool
@@ -21,7 +21,7 @@ class Buffer:
 
 @dataclass(eq=False)
 class Value:
-    """An array or a number of NumPy's, and where it lies; rows: which (first, last) of the data, and columns."""
+    """A NumPy array or number, and where it lies; rows, columns: which of the data it has, (first, last)."""
 
     number: int
     value: Any
@@ -49,7 +49,7 @@ class Event:
 
 
 def places(shape: tuple[int, ...], axis: int) -> tuple[Any, Any]:
-    """For each number its place along this axis, and its place among the numbers that have the same."""
+    """Return each number's place along this axis, and its place among the numbers with the same place there."""
     axis %= len(shape)
     columns = np.arange(np.prod(shape) // shape[axis]).reshape(shape[:axis] + shape[axis:][1:])
     rows = np.moveaxis(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - 1)), 0, axis)
@@ -63,7 +63,7 @@ def is_view_index(index: Any) -> bool:
 
 
 def with_axes(index: Any) -> tuple[Any, ...]:
-    """The same index, for an array without axes in place of a number."""
+    """Return the same index, which gives an array without axes in place of a number."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if ... in parts else (*parts, ...)
 
@@ -76,7 +76,7 @@ SIGNS: dict[str, str] = {
 
 
 def shown(kind: str, name: str) -> str:
-    """As a student writes it."""
+    """Show an operation as a student writes it."""
     if kind == "operator":
         in_place = name.startswith("i") and name[1:] in SIGNS
         return f"{SIGNS[name[1:]]}=" if in_place else SIGNS[name]

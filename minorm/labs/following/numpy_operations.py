@@ -1,6 +1,6 @@
-"""The operations on followed arrays that the judge does: NumPy's, by name, of those that only compute.
+"""Does operations on followed arrays for the judge: NumPy's, by name, if they only compute.
 
-What reads or writes files, takes a function, or makes much out of little is not among them.
+Functions that use files, take a function, or make large results from small arguments are not among them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Unknown(ValueError):
 
 
 def evaluated(kind: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
-    """The result of NumPy's operation; Unknown where there is none of this name, and what NumPy raises."""
+    """Return the result of NumPy's operation; Unknown if there is no operation of this name, or NumPy's own error."""
     function = _function(kind, name, args)
     _require(name.split(".", maxsplit=1)[0], name.endswith(".outer"), args, options)
     with np.errstate(all="ignore"):
@@ -72,7 +72,7 @@ def _assign(array: Any, index: Any, value: Any) -> None:
 
 
 def _require(name: str, outer: bool, args: list[Any], options: dict[str, Any]) -> None:
-    """Unknown where the result would be large."""
+    """Raise Unknown if the result would be large."""
     arrays = [value for value in leaves([*args, *options.values()]) if isinstance(value, np.ndarray)]
     sizes = sorted((value.size for value in arrays), reverse=True)
     if name in SHAPED:

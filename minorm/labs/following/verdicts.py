@@ -1,6 +1,6 @@
-"""What a check reads from a follower's list: which functions ran, in which types, over which rows, how much work.
+"""Checks a follower's list: which functions ran, in which types, over which rows, with how much work.
 
-Each raises Wrong, whose words name what was seen.
+Each function raises Wrong, and the message names the operation that it saw.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ WORK = 300  # numbers computed for each number given: a gradient takes a few doz
 
 
 def same_answer(followed: Any, plain: Any, what: str) -> None:
-    """The function must not compute in another way when it is looked at."""
+    """Raise Wrong if the function computes other numbers when it is followed."""
     for one, other in zip(leaves([followed]), leaves([plain]), strict=True):
         first, second = np.asarray(one), np.asarray(other)
         if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
             raise Wrong(
                 what, "the same numbers, however the check calls it",
-                "other numbers when the check follows each operation; does the code ask what kind of array it has?",
+                "other numbers when the check follows each operation; does the code check the type of its argument?",
             )  # fmt: skip
 
 
 def no_variance(follow: Follower, what: str) -> None:
-    """None of NumPy's own variances."""
+    """Raise Wrong if one of NumPy's own variances ran."""
     for event in follow.events:
         if event.name.removeprefix("np.").removeprefix(".") in VARIANCES:
             called = event.name if event.name.startswith("np.") else f"x{event.name}"
@@ -39,7 +39,7 @@ def no_variance(follow: Follower, what: str) -> None:
 
 
 def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") -> None:
-    """All that is computed from the data is of these types; truths may come of it anyway."""
+    """Raise Wrong unless all results computed from the data have these types; truth values are allowed."""
     names = list(allowed)
     for event in follow.events:
         seen = [name for name in event.types if name not in (*names, "bool")]
@@ -48,7 +48,7 @@ def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") ->
 
 
 def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
-    """Differences of as much data as this are not in the wide type; sums may be."""
+    """Raise Wrong if a difference of more than `rows` numbers is in the wide type; sums may be."""
     for event in follow.events:
         if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
             size = max(np.size(value.value) for value in event.outputs)
@@ -57,7 +57,7 @@ def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: st
 
 
 def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
-    """What leads to y is computed in the wide type; what was rounded to the narrow one is not computed with."""
+    """Raise Wrong unless y is computed in the wide type and rounded only once, at the end."""
     rounded: dict[int, str] = {}
     for event in follow.leading_to(follow.answers[:1]):
         floats = [name for name in event.types if name not in ("bool", "int32", "int64")]
@@ -82,7 +82,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
 
 
 def work(follow: Follower, given: int, what: str) -> None:
-    """A backward pass computes a few numbers for each that it is given; a finite difference for each, a whole pass."""
+    """Raise Wrong if it computed far more numbers than a backward pass does, as finite differences need."""
     done = sum(
         max(np.size(value.value) for value in (*event.inputs, *event.outputs))
         for event in follow.events
@@ -97,14 +97,14 @@ def work(follow: Follower, given: int, what: str) -> None:
 
 
 def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) -> None:
-    """No operation reads rows of two blocks, which end before these rows."""
+    """Raise Wrong if an operation reads rows of two blocks; blocks end before the rows `ends`."""
     for event, (first, last), _ in _reads(follow):
         if np.searchsorted(ends, first, "right") != np.searchsorted(ends, last, "right"):
             raise Wrong(what, called, f"{event.name} read values {first} to {last} of x at once")
 
 
 def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
-    """Values come one after the other; none is looked at again, and little is kept of those before."""
+    """Raise Wrong unless values are read one after the other, only once, and little is kept of earlier ones."""
     blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
     at = np.full(columns, -1)
     turns = []
@@ -112,7 +112,7 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
         newest = at[first : last + 1]
         if (newest > row).any():
             seen = f"{event.name} read value {row} after value {int(newest.max())}"
-            raise Wrong(what, "each value once, for a sensor shows it once", seen)
+            raise Wrong(what, "each value once, because a sensor shows it only once", seen)
         if (newest < row).any():
             turns.append(event.place)
         at[first : last + 1] = row
@@ -129,7 +129,7 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
 
 
 def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, int]]]:
-    """Operations that read the data, with the rows and columns."""
+    """Return the operations that read the data, with the rows and columns."""
     found = []
     for event in follow.events:
         whole = event.kind == "moved" and any(value.buffer.rows for value in event.outputs)  # a copy of all the data
@@ -144,13 +144,13 @@ def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, in
 
 
 def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol: float = 1e-4) -> None:
-    """Of arrays of one shape: each number of one of them, with either sign, is among the results behind the answer."""
+    """Raise Wrong unless some operation gave, at each place, the number of one of these arrays, up to its sign."""
     seen = [event.numbers for event in follow.leading_to() if event.kind in ("computed", "moved")]
     numbers = np.sort(np.abs(np.concatenate([np.zeros(0), *seen])))
     numbers = numbers[np.isfinite(numbers)]
     for alternatives in zip(*(np.abs(np.ravel(choice)) for choice in choices), strict=True):
         if not any(_among(numbers, number, rtol) for number in alternatives):
-            raise Wrong(what, words, f"no operation on the way to the answer gave {alternatives[0]:.5g}, one of these")
+            raise Wrong(what, words, f"no operation before the answer gave {alternatives[0]:.5g}, which is one of them")
 
 
 def _among(ordered: Any, number: float, rtol: float) -> bool:

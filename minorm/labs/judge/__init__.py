@@ -1,1 +1,1 @@
-"""Grading: submissions are judged, scored and reported."""
+"""Grades submissions: judges them, scores them and writes reports."""

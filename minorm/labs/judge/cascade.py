@@ -1,17 +1,17 @@
-"""A wrong function costs its own task: what builds on it is asked again with a right one in its place.
+"""Runs failed checks again with right functions for earlier tasks, so a wrong function costs only its own task.
 
 Later tasks call the functions of earlier ones. A lab *provides* right functions for some of its tasks:
 
     LAB.provide("1.1", moments=_moments)
 
-When all checks have run, each that failed behind a task that was not passed runs once more, with the provided functions
-in place of the student's. They stay in the judge's process; the student's code only gets their results (what works on
-models is `Sent`). Where the check passes then, it earns its points, and its row says with which task right. A task that
-does not come back, or crashes, is replaced at once for all that follows, and the rest of its own checks is not run: so
-it costs no more than one limit of time.
+When all checks have run, each check that failed after a failed task runs once more, with the provided functions in
+place of the student's. They stay in the judge's process; the student's code only gets their results (functions on
+models are `Sent`). If the check now passes, it earns its points, and its row says with which task right. If a task
+times out or crashes, its functions are replaced at once for all later checks, and its remaining checks do not run. So
+it costs at most one time limit.
 
-No process that was given a task's right function is asked about that task, for it could copy it: replacing begins fresh
-processes, with the functions of other tasks than the one that is asked about.
+A process that received a task's right function could copy it, so it is never asked about that task. Replacing starts
+fresh processes, with right functions of other tasks only.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ LOST = ("too slow", "died", "not run")
 
 
 class Item(Protocol):
-    """A check, or the bugs that a student's tests are to find."""
+    """A check, or the bugs that a student's tests should find."""
 
     @property
     def task(self) -> str:
-        """Its number, such as "1.1"."""
+        """The task's number, such as "1.1"."""
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
-        """Its rows."""
+        """Run it and return its rows."""
 
 
 def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, Functions]) -> list[Outcome]:
-    """The rows of all items. A student whose functions cannot be replaced is asked each once, as it is."""
+    """Return the rows of all items. If the student's functions cannot be replaced, each item runs just once."""
     replace = getattr(type(student), "replace", None)
     if replace is None or not provided:
         return [row for item in items for row in item.run(student, seed)]
@@ -50,10 +50,10 @@ def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, F
 
 
 class _Asking:
-    """One student, asked with functions of their own and of ours.
+    """Asks one student, first with their own functions and then with some of ours.
 
-    lost   tasks that did not come back
-    wrong  those that were not passed, whatever else is right, of those that have functions to be replaced by
+    lost   tasks that did not return
+    wrong  tasks with provided functions that fail even with the other tasks' functions right
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class _Asking:
         self._called: set[str] = set()
 
     def first(self, item: Item) -> list[Outcome]:
-        """Rows with the student's own functions, but for those that would not come back."""
+        """Return the rows with the student's own functions, except those that did not return."""
         if item.task in self._lost:
-            silent = _Silent(f"in a check before, task {item.task} did not come back")
+            silent = _Silent(f"task {item.task} did not return in an earlier check")
             return item.run(silent, self._seed)
         rows = self._asked(item, [task for task in self._lost if task in self._provided])
         if any(row.status in LOST for row in rows):
@@ -80,9 +80,9 @@ class _Asking:
         return rows
 
     def again(self, item: Item, rows: list[Outcome]) -> list[Outcome]:
-        """The rows, and in place of one that failed another that passes with the functions of earlier tasks right.
+        """Return the rows; replace each failed row that passes with the functions of earlier tasks right.
 
-        Two rounds, and not each item twice, for replacing takes a fresh process.
+        There are two rounds over all items because replacing functions takes a fresh process.
         """
         earlier = [task for task in self._wrong if task != item.task]
         hopeless = item.task in self._lost or set(earlier) <= set(self._lost)
@@ -98,7 +98,7 @@ class _Asking:
         return rows
 
     def _asked(self, item: Item, tasks: list[str]) -> list[Outcome]:
-        """The rows with the functions of these tasks replaced; those that passed say which of them were called."""
+        """Return the rows with the functions of these tasks replaced; passed rows say which of them were called."""
         if tasks != self._replaced:
             solves = {name: task for task in tasks for name in self._provided[task]}
             functions = {name: self._provided[task][name] for name, task in solves.items()}
@@ -116,7 +116,7 @@ class _Asking:
 
 
 class _Silent(Student):
-    """A student who is not asked any more, and why."""
+    """Stands in for a student who is not asked any more, and says why."""
 
     def __init__(self, said: str) -> None:
         self.notes, self.remarks = [], []
@@ -124,22 +124,22 @@ class _Silent(Student):
         self._said = said
 
     def ask(self, *_: object, **__: object) -> Any:
-        """No answer to anything."""
+        """Refuse to answer."""
         raise Failure("not run", self._said)
 
 
 def _better(row: Outcome, again: Outcome) -> Outcome:
-    """The second row if only that passed; else the first, with what both failed at."""
+    """Return the second row if only that passed; else the first, with the failures of both."""
     if again.status == "passed" != row.status:
         return again
     return row.but(failures=[*row.failures, *again.failures])
 
 
 def _undone(row: Outcome) -> bool:
-    """Whether the stub of this very task is what failed, which no other task's functions can help."""
+    """Whether this task's own stub failed: another task's functions cannot help then."""
     return row.status == "not done" and row.got.startswith(f"Task {row.task}:")
 
 
 def _listed(words: Sequence[str]) -> str:
-    """`1.1, 1.2 and 1.3`."""
+    """Join words: `1.1, 1.2 and 1.3`."""
     return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])

@@ -1,9 +1,9 @@
-"""Which of a student's files is their work, and what a look at it shows before it runs.
+"""Finds which of a student's files is their work, and describes it before it runs.
 
-Nothing in it, nothing done, another lab's, or somebody else's work.
+The file may be empty, unchanged, for another lab, or a copy of another student's work.
 
-The judge looks, within its limits: reading a student's file is work that the student chooses. What is compared is the
-code without comments and empty lines, so a copy is one under other names of files, cells and headings too.
+The judge does this within its own limits, because the student chooses how long it takes to read a file. It compares the
+code without comments and empty lines, so it also finds copies with other names of files, cells and headings.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from minorm.labs.varied.choices import PLAIN, Variant
 
 
 def chosen(paths: Sequence[Path], lab: Lab) -> tuple[Path, dict[str, Any]]:
-    """The file that is the student's work, of all that may be it, and what a look at it shows.
+    """Choose the file that is the student's work, and return it with what `look` says about it.
 
-    That is the one that was changed since it was handed out. Where a notebook and a Python file hold the same code, it
-    is the Python file. ValueError where several hold different work.
+    It is the file that the student changed. If a notebook and a Python file hold the same code, it is the Python file.
+    ValueError if several files hold different work.
     """
     if len(paths) == 1:
         return paths[0], _seen(paths[0], lab)
@@ -48,7 +48,7 @@ def _seen(path: Path, lab: Lab) -> dict[str, Any]:
 
 
 def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
-    """The same; where the file cannot be read, why, as another one may be the work."""
+    """Return the same; if the file cannot be read, say why, as another file may be the work."""
     try:
         return _seen(path, lab)
     except (ValueError, OSError) as error:
@@ -56,10 +56,10 @@ def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
 
 
 def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
-    """`code`, a digest, None where there is nothing to compare; `prints`, its fingerprints; `remarks` on the file.
+    """Return `code`, a digest, None if there is nothing to compare; `prints`, its fingerprints; `remarks` on the file.
 
-    The fingerprints are without those of what was handed out. `variant` is the code that the file names. All as JSON
-    carries it.
+    The fingerprints leave out those of the stub that students get. `variant` is the code that the file names. JSON can
+    hold all of it.
     """
     found = cells.read(text, name)
     lines, remarks = code(found), []
@@ -68,7 +68,7 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
     if not lines:
         remarks.append("there is no code in it")
     elif lines == _handed_out(lab):
-        remarks.append("it is as it was handed out")
+        remarks.append("it is unchanged since it was handed out")
     number = lab_of(found)
     if number is not None and number != lab.number:
         remarks.append(f"it says that it is lab {number}; this is lab {lab.number}")
@@ -82,7 +82,7 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
 
 
 def asked(lab: Lab, said: str, code: str | None) -> tuple[Lab, str]:
-    """The lab in the variant of this code, and what there is to say of a file that names another one.
+    """Return the lab in the variant of this code, and a remark if the file names another variant.
 
     said  the code in the file
     code  empty for the lab without a variant; None for the variant that the file names, ValueError if it is unknown
@@ -102,7 +102,7 @@ def _variant(lab: Lab, code: str) -> Variant | None:
 
 
 def _handed_out(lab: Lab) -> list[str]:
-    """The code that a student begins with; none where this machine has no such file."""
+    """Return the code that a student begins with; empty if this machine has no such file."""
     try:
         return code(cells.read_percent(catalogue.notebook(lab)))
     except FileNotFoundError:
@@ -110,14 +110,14 @@ def _handed_out(lab: Lab) -> list[str]:
 
 
 def code(found: Iterable[cells.Cell]) -> list[str]:
-    """The lines that a student has written or was given, without comments, empty lines and the lab's own cells."""
+    """Return the lines that a student wrote or was given, without comments, empty lines and the lab's own cells."""
     own = [cell.text for cell in found if not cell.markdown and not LEFT_OUT & set(cell.tags)]
     lines = [line.rstrip() for text in own for line in text.splitlines()]
     return [line for line in lines if line and not line.lstrip().startswith("#")]
 
 
 def lab_of(found: Sequence[cells.Cell]) -> int | None:
-    """The number in the lab's heading, which is the first that a cell of text has."""
+    """Return the number in the lab's heading, the first heading in a text cell."""
     for cell in found:
         if cell.markdown and (heading := re.match(r"#+ *Lab (\d+)\b", cell.text)):
             return int(heading[1])
@@ -125,11 +125,11 @@ def lab_of(found: Sequence[cells.Cell]) -> int | None:
 
 
 def digest(lines: Iterable[str]) -> str:
-    """Equal for equal lines."""
+    """Hash the lines: equal lines have equal digests."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @functools.cache
 def seed_hash(seed: int) -> str:
-    """Tells seeds apart in a CSV; slow to compute, so that trying seeds one by one is no way back."""
+    """Hash a seed, to tell seeds apart in a CSV; the hash is slow, so that trying all seeds takes too long."""
     return hashlib.scrypt(str(seed).encode(), salt=b"minorm labs", n=1 << 14, r=8, p=1, dklen=6).hex()

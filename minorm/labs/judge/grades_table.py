@@ -1,6 +1,6 @@
-"""The CSV of a class: its rows as text, and what stays of a table that was written before.
+"""Writes the CSV of a class, and keeps rows of a table that was written before.
 
-A submission has one row, however often it is graded, and also where its name changes case.
+A submission has one row, however often it is graded, even if its name changes case.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """The rows with a line of names above."""
+    """Return the rows as CSV, with a line of column names above."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -28,7 +28,7 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def before(path: str | Path) -> list[Row]:
-    """The rows of a table that was written before, without the roster's columns; none where there is no such file."""
+    """Read the rows of a table that was written before, without the roster's columns; empty if the file is missing."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row.get("submission")]
@@ -39,9 +39,9 @@ def before(path: str | Path) -> list[Row]:
 
 
 def joined(now: Sequence[Row], earlier: Sequence[Row], there: Collection[str]) -> list[Row]:
-    """The rows of now, and of the earlier ones those of other submissions, one for each, by name.
+    """Return the new rows, and the earlier rows of other submissions; one for each submission, sorted by name.
 
-    there  the names of all submissions that lie in the folder: where `Anna.py` and `anna.py` both do, they are two
+    there  the names of all submissions in the folder: if it holds both `Anna.py` and `anna.py`, they are two
     """
     found: dict[str, Row] = {row["submission"]: row for row in now}
     folded = {name.casefold() for name in there}
@@ -53,6 +53,6 @@ def joined(now: Sequence[Row], earlier: Sequence[Row], there: Collection[str]) -
 
 
 def _cell(cell: Any) -> str:
-    """Without the apostrophe that `for_spreadsheet` puts in front."""
+    """Remove the apostrophe that `for_spreadsheet` puts in front."""
     text = cell if isinstance(cell, str) else ""
     return text[1:] if text.startswith("'") and for_spreadsheet(text[1:]) == text else text

@@ -1,13 +1,13 @@
-"""A zip for Gradescope's autograder: what sets its machine up, and what grades one submission there.
+"""Writes a zip for Gradescope's autograder: it sets up the machine and grades one submission there.
 
     setup.sh         an environment with the wheel and the packages of the lab; runs once
     run_autograder   `minorm labs check N FILE --json --seed -`, into results.json; runs for each submission
     seed.txt         the hidden numbers' seed; only root reads it
     *.whl            minorm, which no package index has
-    labs/            the folder of a lab of one's own; only root reads it
+    labs/            the folder of your own lab; only root reads it
 
-Gradescope runs both as root. The judge puts a student's process behind walls and under a user of its own, so that it
-sees neither the seed nor the wheel's folder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
+Gradescope runs both as root. The judge puts a student's process behind walls and under a separate user, so that it sees
+neither the seed nor the wheel's folder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLACE = "${AUTOGRADER:-/autograder}"  # another folder in tests
 
 SETUP = f"""\
 #!/usr/bin/env bash
-# Once: an environment in a place that any user may read, as a student's process runs as a user of its own.
+# Once: an environment in a place that any user may read, as a student's process runs as a separate user.
 set -euo pipefail
 apt-get update
 apt-get install -y PYTHON PYTHON-dev PYTHON-venv gcc g++ # beside the 3.10 that Ubuntu 22.04 has by itself
@@ -52,7 +52,7 @@ place="{PLACE}"
 
 
 def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str, variant: str = NAME_OF_PLAIN) -> None:
-    """Write the zip. variant: a year or another text; ValueError for a file that is no wheel of this project."""
+    """Write the zip. variant: a year or another text; ValueError if the file is not a wheel of this project."""
     if not re.fullmatch(r"minorm_nn-[\w.!+]+-[\w.-]+\.whl", wheel.name):
         raise ValueError(
             f"labs gradescope: --wheel is {wheel.name}; expected minorm_nn-VERSION-TAGS.whl, as `pip wheel .` makes it"
@@ -79,13 +79,13 @@ def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str, varia
 
 
 def _python(wheel: Path) -> str:
-    """The Python that the wheel was made for; any wheel without kernels runs on the oldest that minorm takes."""
+    """Return the Python that the wheel was made for; for a wheel without kernels, the oldest that minorm supports."""
     found = re.search(r"-cp3(\d+)-", wheel.name)
     return f"python3.{found[1] if found else 11}"
 
 
 def _folder(lab: Lab) -> dict[str, bytes]:
-    """The files of a lab of one's own by their names in the zip; none of a lab of the course."""
+    """Return the files of your own lab by their names in the zip; empty for a lab of the course."""
     if lab.folder is None:
         return {}
     paths = [path for path in sorted(lab.folder.rglob("*")) if not path.is_dir()]
@@ -102,6 +102,6 @@ def _folder(lab: Lab) -> dict[str, bytes]:
 
 
 def results(found: dict[str, Any], hidden: str) -> dict[str, Any]:
-    """A report's results.json with the checks that students do not have shown when `hidden` says."""
+    """Return a report's results.json; `hidden` says when Gradescope shows the checks that students do not have."""
     tests = [{**test, "visibility": hidden if "hidden" in test["tags"] else "visible"} for test in found["tests"]]
     return {**found, "tests": tests}

@@ -1,7 +1,7 @@
-"""Grading: each submission by a judge in a process of its own, so that none can end the grading.
+"""Grades each submission by a judge in a separate process, so that no submission can end the grading.
 
-The CSV is replaced after each submission, whole, so an interrupted run leaves what was graded, and ends all judges at
-once. A judge that does not answer, or dies, gives a row with score 0 and a note.
+The whole CSV is replaced after each submission, so an interrupted run keeps the finished grades; it also ends all
+judges at once. A judge that does not answer, or dies, gives a row with score 0 and a note.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minorm.labs.judge.judges import Judges, from_message
 from minorm.labs.judge.lateness import Lateness
 from minorm.labs.judge.roster import Roster
 from minorm.labs.lab import Lab
-from minorm.labs.scores import MUCH, Outcome, Report
+from minorm.labs.scores import MUCH_OUTPUT, Outcome, Report
 from minorm.labs.sealed import folders, walls
 from minorm.labs.varied import rendering
 from minorm.serialization import atomic
@@ -35,7 +35,7 @@ JUDGING = 240.0  # seconds that the judge may compute, besides those that it wai
 
 @dataclass(frozen=True)
 class Options:
-    """How submissions are judged: judging.judge says what each means.
+    """How submissions are judged: judging.judge explains each option.
 
     variant  its code, empty for the lab without a variant; None for the one that a submission names
     """
@@ -50,7 +50,7 @@ class Options:
 
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
-    """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
+    """Raise RuntimeError unless the reference solution earns full marks here: else students would fail as well."""
     with tempfile.TemporaryDirectory(prefix="reference") as folder:
         row = _row(
             lab, Submission(reference.name, (_in_variant(lab, reference, options, folder),)), options, Judges()
@@ -65,7 +65,7 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
 
 
 def _in_variant(lab: Lab, reference: Path, options: Options, folder: str) -> Path:
-    """A solution of the variant that is graded: a file of the plain lab has its constants put in."""
+    """Return a solution of the graded variant: a file of the plain lab gets the variant's constants."""
     variant = lab.variants.read(options.variant or "")
     if not variant.code or reference.suffix != ".py":
         return reference
@@ -79,13 +79,13 @@ def _in_variant(lab: Lab, reference: Path, options: Options, folder: str) -> Pat
 
 @dataclass(frozen=True)
 class Class:
-    """How a class is graded.
+    """How to grade a class.
 
     jobs      submissions that are judged at a time
-    only      patterns of names, as a shell has them: of all other submissions the rows of the CSV stay as they are
-    lateness  the rule for what came late; None for none
+    only      patterns of names, as in a shell: the rows of all other submissions stay unchanged in the CSV
+    lateness  the rule for late submissions; None for no rule
     roster    the course's students; None for no such list
-    reports   a folder for a page a student; made if it is not there
+    reports   a folder for one page per student; made if it is missing
     """
 
     jobs: int = 1
@@ -98,9 +98,9 @@ class Class:
 def grade(
     lab: Lab, folder: str | Path, csv_path: str | Path, options: Options, how: Class | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Grade each submission and write the CSV; yields each row as it is done.
+    """Grade each submission and write the CSV; yield each row when it is done.
 
-    ValueError for a folder without any; ImportError where this machine lacks what the lab needs.
+    ValueError for a folder without submissions; ImportError if this machine lacks what the lab needs.
     """
     judging.require(options.seed, options.memory, options.patience)
     lab.require()
@@ -141,7 +141,7 @@ def _is_asked_for(one: Submission, only: Sequence[str]) -> bool:
 
 @dataclass
 class Graded:
-    """One submission when it is done: its row, its report, and what may be compared with others'."""
+    """One graded submission: its row, its report, and the code and fingerprints to compare with others."""
 
     row: dict[str, Any]
     report: Report | None
@@ -152,7 +152,7 @@ class Graded:
 def _graded(
     lab: Lab, found: Sequence[Submission], options: Options, how: Class
 ) -> Iterator[tuple[Graded, list[dict[str, Any]]]]:
-    """Each submission as it is done, with the rows of all so far; writes its page. Whatever ends it ends all judges."""
+    """Yield each submission when it is done, with all rows so far; write its page. When this ends, all judges end."""
     done: list[Graded] = []
     pages: set[str] = set()
     judges, pool = Judges(), ThreadPoolExecutor(how.jobs)
@@ -169,7 +169,7 @@ def _graded(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         judges.end()
-        pool.shutdown()  # what is left is to remove their folders
+        pool.shutdown()  # it only waits until their folders are removed
 
 
 def _compare(done: Sequence[Graded]) -> None:
@@ -188,7 +188,7 @@ def _compare(done: Sequence[Graded]) -> None:
 
 
 def _failures(rows: Sequence[Outcome]) -> list[str]:
-    """`0.2 a mask of axes: died`; a task of which nothing else is to be said is one entry, `0.3: not done`."""
+    """List failures: `0.2 a mask of axes: died`; if a task's checks all fail alike, one entry, `0.3: not done`."""
     found: list[str] = []
     for task in dict.fromkeys(row.task for row in rows):
         mine = [row for row in rows if row.task == task]
@@ -200,7 +200,7 @@ def _failures(rows: Sequence[Outcome]) -> list[str]:
 
 
 def _row(lab: Lab, one: Submission, options: Options, judges: Judges, lateness: Lateness | None = None) -> Graded:
-    """One submission, judged."""
+    """Judge one submission and make its row."""
     problem, report = one.problem, None
     seen: dict[str, Any] = {"code": None, "prints": [], "remarks": []}
     if one.paths:
@@ -211,7 +211,7 @@ def _row(lab: Lab, one: Submission, options: Options, judges: Judges, lateness: 
     tasks = {task: earned for task, (earned, _) in report.by_task().items()} if report else {}
     score = sum(tasks.values())
     notes = [problem] if report is None else [*filter(None, [report.remark]), *seen["remarks"], *report.notes]
-    if report is not None and report.printed > MUCH:
+    if report is not None and report.printed > MUCH_OUTPUT:
         notes.append(f"printed {report.printed:,} bytes")
     row = {
         "submission": printable(one.name),
@@ -234,9 +234,9 @@ def _row(lab: Lab, one: Submission, options: Options, judges: Judges, lateness: 
 
 
 def judged(lab: Lab, path: Path, options: Options) -> Report:
-    """What a judge in a process of its own says about a file, or about the changed one in a folder or .zip archive.
+    """Judge a file, or the changed file in a folder or .zip archive, in a separate process; return the report.
 
-    ValueError in words where it has no report.
+    ValueError says why if there is no report.
     """
     if not path.is_dir() and path.suffix != ".zip":
         return _judged(lab, [path], options, Judges())[0]
@@ -249,7 +249,7 @@ def judged(lab: Lab, path: Path, options: Options) -> Report:
 
 
 def _judged(lab: Lab, paths: Sequence[Path], options: Options, judges: Judges) -> tuple[Report, dict[str, Any]]:
-    """Its report, and what it saw at first; its folders go with it, even where it was killed."""
+    """Return a judge's report and its first look; remove its folders, even if it was killed."""
     scratch = tempfile.mkdtemp(prefix="grade")
     try:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it
@@ -265,7 +265,7 @@ def _judged(lab: Lab, paths: Sequence[Path], options: Options, judges: Judges) -
 
 
 def _question(lab: Lab, paths: Sequence[Path], options: Options, scratch: str) -> dict[str, Any]:
-    """The question for a judge."""
+    """Build the question for a judge."""
     return {
         "lab": lab.number,
         "lab_dir": lab.lab_dir and str(lab.lab_dir),

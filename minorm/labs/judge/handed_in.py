@@ -1,7 +1,7 @@
-"""What was handed in: the files of each student in a folder, also out of .zip archives.
+"""Finds submissions: the files of each student in a folder, also inside .zip archives.
 
-Students hand in what they have: the notebook beside the untouched Python file, a folder with Jupyter's checkpoints, an
-archive. So several files may be a submission, and the judge takes the one that was changed (`first_look.chosen`).
+Students hand in whatever they have: the notebook beside the untouched Python file, a folder with Jupyter's checkpoints,
+an archive. So a submission may have several files, and the judge takes the changed one (`first_look.chosen`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST_UNPACKED = 64 << 20  # bytes of all files together
 
 @dataclass(frozen=True)
 class Submission:
-    """Somebody's files, of which one is to be judged, or why there are none.
+    """A student's files, one of which the judge will take, or the reason why there are no files.
 
     when  seconds since 1970 at which the last of them was changed
     """
@@ -42,9 +42,9 @@ class Submission:
 
 
 def submissions(folder: Path, lab: Lab, scratch: Path) -> list[Submission]:
-    """Each file of the folder is one, and each folder or .zip archive in it; archives are unpacked into `scratch`.
+    """Make a submission of each file, folder and .zip archive in the folder; unpack archives into `scratch`.
 
-    A file of another kind has a row too; a .csv has not, for it may be the grades.
+    A file of another kind has a row too. A .csv has no row, because it may be the grades.
     """
     try:
         entries = sorted(folder.iterdir())
@@ -63,7 +63,7 @@ def is_hidden(name: str) -> bool:
 
 
 def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
-    """One file, folder or archive of a student's."""
+    """Make a submission of one file, folder or archive."""
     mode = entry.lstat().st_mode
     if stat.S_ISDIR(mode):
         return _in_folder(entry, lab, scratch)
@@ -78,12 +78,12 @@ def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
     if entry.suffix in ENDINGS:
         return Submission(entry.name, (entry,), when=entry.stat().st_mtime)
     if entry.suffix in ARCHIVES:
-        return Submission(entry.name, problem="of archives only .zip is read; unpack it into a folder")
+        return Submission(entry.name, problem="only .zip archives are read; unpack it into a folder")
     return Submission(entry.name, problem="expected a .py file, an .ipynb notebook, a .zip or a folder with one")
 
 
 def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
-    """The files in a student's folder. Links are not followed: they may lead to what is another's."""
+    """Find the files in a student's folder. It does not follow links: they may lead to another student's files."""
     files: list[Path] = []
     archives: list[Path] = []
     links, seen = 0, 0
@@ -93,7 +93,7 @@ def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
         if seen > MOST_FILES:
             return Submission(folder.name, problem=f"more than {MOST_FILES} files")
         if len(Path(path).relative_to(folder).parts) > DEEPEST:
-            return Submission(folder.name, problem=f"folders that lie more than {DEEPEST} deep in each other")
+            return Submission(folder.name, problem=f"folders nested more than {DEEPEST} deep")
         for one in (Path(path, name) for name in sorted(names) if not is_hidden(name)):
             regular = stat.S_ISREG(one.lstat().st_mode)
             links += not regular
@@ -110,7 +110,7 @@ def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
 
 
 def _chosen(name: str, files: list[Path], lab: Lab, also: str = "") -> Submission:
-    """All files that may be it, those called like the lab's first."""
+    """Return all files that may be the work, those named like the lab first."""
     if not files:
         return Submission(name, problem=f"no .py file and no .ipynb notebook{also}; expected {lab.file}.py")
     if len(files) > MOST_CANDIDATES:
@@ -122,10 +122,10 @@ def _chosen(name: str, files: list[Path], lab: Lab, also: str = "") -> Submissio
 
 
 def unpacked(archive: Path, scratch: Path) -> list[Path]:
-    """The Python files and notebooks of a .zip file, written into `scratch` with the dates that it says.
+    """Unpack the Python files and notebooks of a .zip file into `scratch`, with the dates in the archive.
 
-    ValueError for what is no such file, is encrypted, or is larger than work on a lab can be. Nothing is written
-    outside `scratch`: of the names in the archive only the last part is used.
+    ValueError if it is not a .zip file, is encrypted, or is larger than work on a lab can be. It writes nothing outside
+    `scratch`, because it uses only the last part of each name in the archive.
     """
     if archive.stat().st_size > LARGEST_ARCHIVE:
         raise ValueError(f"{archive.name} has more than {LARGEST_ARCHIVE >> 20} MB")
@@ -139,7 +139,7 @@ def unpacked(archive: Path, scratch: Path) -> list[Path]:
 
 
 class _Refused(ValueError):
-    """An archive that could be unpacked, and is not; the message names it."""
+    """An archive that is not unpacked although it could be; the message names it."""
 
 
 def _written(opened: zipfile.ZipFile, name: str, scratch: Path) -> Iterator[Path]:
@@ -162,7 +162,7 @@ def _written(opened: zipfile.ZipFile, name: str, scratch: Path) -> Iterator[Path
 
 
 def _is_work(entry: zipfile.ZipInfo) -> bool:
-    """Whether it is a regular file of Python, or a notebook, that lies in no hidden folder."""
+    """Whether it is a regular Python file or notebook outside hidden folders."""
     parts = PurePosixPath(entry.filename).parts
     mode = entry.external_attr >> 16
     return (

@@ -1,4 +1,4 @@
-"""Hints for failed checks: the common mistakes that the table mistakes.md lists there."""
+"""Adds hints to failed checks: the common mistakes that the table mistakes.md lists for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Mistake:
 
 @functools.cache
 def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
-    """All rows of the table. Empty if the file does not exist."""
+    """Return all rows of the table; empty if the file does not exist."""
     rows = ROW.finditer(table.read_text(encoding="utf-8") if table.is_file() else "")
     return tuple(
         Mistake(row["task"], row["words"], [part.removeprefix("... ").strip() for part in row["checks"].split(";")])
@@ -40,7 +40,7 @@ def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
 
 
 def hint(row: Outcome, table: Path = TABLE) -> str:
-    """The mistakes that this check shows, or else those of its task. Empty for a check that passed or has no answer."""
+    """Return the mistakes that this check shows, or else those of its task; empty if no answer was wrong."""
     if row.status not in ANSWERED:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
@@ -52,7 +52,7 @@ def hint(row: Outcome, table: Path = TABLE) -> str:
 
 
 def hinted(report: Report, lab: Lab) -> Report:
-    """The report with a hint at each failed check, from the table of the course or of the lab's own folder.
+    """Return the report with a hint for each failed check, from the course's table or the lab's own folder.
 
     A lab that recognizes mistakes has its hints already. A guess beside them could mislead.
     """

@@ -1,7 +1,8 @@
-"""The judges' processes: one for each submission, asked through a pipe, and all of them ended by Ctrl-C.
+"""Runs the judges' processes: one for each submission, asked through a pipe; Ctrl-C ends them all.
 
-Seed and questions reach a judge through its standard input: command lines and environments can be read by others. It
-answers when all of the student's processes are gone. One that does not answer, or dies, gives a problem in words.
+Seed and questions reach a judge through its standard input, because other users can read command lines and
+environments. It answers when all of the student's processes are gone. If a judge does not answer, or dies, `ask`
+returns the problem in words.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ JUDGE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.la
 
 
 class Judges:
-    """Those that run now. `end` ends them, and none begins afterwards."""
+    """The judges that run now. `end` ends them, and no judge begins afterwards."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock, self._ended = threading.Lock(), False
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Begin a judge and return its answer: {"report": ..., "seen": ...}, or {"problem": ...} if it has none."""
+        """Begin a judge and return its answer: {"report": ..., "seen": ...}, or {"problem": ...} without a report."""
         judge = self._begun()
         if judge is None:
             return {"problem": "stopped"}
@@ -59,14 +60,14 @@ class Judges:
         return result
 
     def end(self) -> None:
-        """End all, each with what it has started."""
+        """End all judges, each with the processes that it has started."""
         with self._lock:
             self._ended = True
             for judge in self._running:
                 _kill(judge)
 
     def _begun(self) -> subprocess.Popen[bytes] | None:
-        """A judge that waits for its question; None after the end."""
+        """Start a judge that waits for its question; return None after `end`."""
         path_list = json.dumps([str(ROOT), *(os.path.abspath(entry) for entry in sys.path)])
         with self._lock:
             if self._ended:
@@ -88,7 +89,7 @@ def _kill(judge: subprocess.Popen[bytes]) -> None:
 
 
 def answer() -> None:
-    """The judge's process: a question from standard input, a report to standard output."""
+    """Run the judge's process: read a question from standard input, write a report to standard output."""
     process_limits.hide()
     process_limits.set_limits(MEMORY, file_size=MEMORY, files=4096)
     question = json.load(sys.stdin)
@@ -107,12 +108,12 @@ def answer() -> None:
 
 
 def as_message(report: Report) -> dict[str, Any]:
-    """A report as JSON carries it; exceptions stay here."""
+    """Return a report as JSON can hold it; exceptions stay here."""
     rows = [{**asdict(row.but(cause=None)), "cause": None} for row in report.outcomes]
     named = {field.name: getattr(report, field.name) for field in fields(report)}
     return {**named, "outcomes": rows, "notes": list(report.notes)}
 
 
 def from_message(message: dict[str, Any]) -> Report:
-    """The inverse."""
+    """Reverse `as_message`."""
     return Report(**{**message, "outcomes": [Outcome(**row) for row in message["outcomes"]]})

@@ -1,4 +1,4 @@
-"""Judging one submission: its code in a process with limits, the checks in this one."""
+"""Judges one submission: its code runs in a process with limits, the checks run in this process."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SEED = 1
 LARGEST_FILE = 32 << 20
 ENCODINGS = (  # in the order in which they are tried; some editors put a mark in front of UTF-8
     ("utf-8-sig", ""),
-    ("utf-16", "read as UTF-16, as it is not UTF-8"),
-    ("latin-1", "read as Latin-1, as it is not UTF-8"),
+    ("utf-16", "read as UTF-16, because it is not UTF-8"),
+    ("latin-1", "read as Latin-1, because it is not UTF-8"),
 )
 LEAST_MEMORY = 256  # MB: with less Python and NumPy do not start, and every right answer counts as wrong
 MOST_MEMORY = 1 << 24  # MB: more than any machine has, and setrlimit still takes it
@@ -30,7 +30,7 @@ MOST_PATIENCE = 1000.0
 
 
 def require(seed: int, memory: int | None, patience: float) -> None:
-    """ValueError unless a submission can be judged with these: what fails later would cost students their points."""
+    """Raise ValueError unless a submission can be judged with these: a later failure would cost students points."""
     if seed < 0:
         raise ValueError(f"seed {seed}: expected a whole number of at least 0")
     if memory is not None and memory != 0 and not LEAST_MEMORY <= memory <= MOST_MEMORY:
@@ -52,14 +52,14 @@ def judge(
     """Run all checks of the lab on the file.
 
     seed      of the numbers that the checks draw; choose your own and keep it to yourself
-    memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
-    patience  a factor for all limits of time, for slow machines
-    around    the walls; None are those that this machine has
-    hints     whether a mistake is named whose answers the student's are
-    task      the only task whose checks run; None is all of them
+    memory    MB of address space for the student's process, 0 for no limit; None for the lab's limit
+    patience  a factor for all time limits, for slow machines
+    around    the walls; None for those that this machine has
+    hints     whether to name a mistake that gives the student's answers
+    task      the only task whose checks run; None for all tasks
 
-    ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
-    where this machine lacks what the lab needs.
+    ValueError if one of these cannot be used, or if the file is too large, not text or not a notebook; ImportError if
+    this machine lacks what the lab needs.
     """
     start = time.monotonic()
     require(seed, memory, patience)
@@ -86,7 +86,7 @@ def judge(
 
 
 def read(path: Path) -> tuple[str, str]:
-    """The text of a submission, and a note where it is not UTF-8, as it should be."""
+    """Return the text of a submission, and a note if it is not in UTF-8, as it should be."""
     if path.suffix not in (".py", ".ipynb"):
         raise ValueError(f"{path.name}: expected a .py file or an .ipynb notebook")
     with regular(path, "labs", follow=False) as file:

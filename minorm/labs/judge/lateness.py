@@ -1,4 +1,4 @@
-"""What a late submission is worth: a share of the points is taken off for each day that has begun."""
+"""Takes a share of a late submission's points off for each day that has begun."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DAY = 86400.0
 
 @dataclass(frozen=True)
 class Lateness:
-    """The rule of a course.
+    """A course's rule for late submissions.
 
     due       seconds since 1970
-    per_day   percent of the score that each day takes which has begun
-    last_day  after so many days nothing counts any more; None for no such day
+    per_day   percent of the score that each begun day takes
+    last_day  the number of days after which nothing counts any more; None for no such day
     """
 
     due: float
@@ -24,18 +24,18 @@ class Lateness:
     last_day: int | None = None
 
     def days(self, when: float) -> int:
-        """How many days late, each that has begun as one."""
+        """Return how many days late it is; a begun day counts as one."""
         return max(math.ceil((when - self.due) / DAY), 0)
 
     def left(self, when: float) -> float:
-        """The share of the score that counts, from 0 to 1."""
+        """Return the share of the score that counts, from 0 to 1."""
         days = self.days(when)
         if self.last_day is not None and days > self.last_day:
             return 0.0
         return max(1 - self.per_day / 100 * days, 0.0)
 
     def columns(self, when: float | None, score: float) -> dict[str, Any]:
-        """Columns of the table; empty ones for a submission without a date."""
+        """Return the columns of the table; empty ones for a submission without a date."""
         if when is None:
             return {"handed in": "", "days late": "", "score after lateness": ""}
         return {
@@ -46,11 +46,11 @@ class Lateness:
 
 
 def moment(text: str) -> float:
-    """`2026-12-01 23:59` as seconds since 1970; ValueError for what is no date.
+    """Convert `2026-12-01 23:59` to seconds since 1970; ValueError if it is not a date.
 
-    A date without a time zone is of this machine's.
+    A date without a time zone is in this machine's.
     """
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is no date; expected one such as '2026-12-01 23:59'") from None
+        raise ValueError(f"{text!r} is not a date; expected one such as '2026-12-01 23:59'") from None

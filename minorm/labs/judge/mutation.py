@@ -1,11 +1,11 @@
-"""Grading tests by planting bugs: a good test passes on the right implementation and fails on a wrong one.
+"""Grades tests by planting bugs: a good test passes on the right implementation and fails on a wrong one.
 
 The student's tests get an implementation whose functions run in the judge's process, so they cannot look at its code.
-Each implementation meets them in a fresh process, in an order that nobody knows, and the right one comes several times:
-tests that remember answers, or count implementations, learn nothing. A bug counts as found where the tests fail twice,
-so tests that fail at random find next to none. Tests that find none at all get no point for passing on the right one
-either: an empty one would. Nor is there anything to compare with: the library's normalizations, torch and the like are
-closed in that process, and say so.
+Each run uses a fresh process, in a secret random order, and the right implementation comes several times: tests that
+remember answers, or count implementations, learn nothing. A bug counts as found if the tests fail on it twice, so tests
+that fail at random find hardly any. Tests that find no bug get no point for passing on the right implementation either,
+because an empty test passes there too. Tests cannot compare with another library: the library's normalizations, torch
+and similar packages are closed in that process, and say so.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from minorm.labs.scores import Outcome
 Implementation = Mapping[str, Callable[..., object]]
 Planted = Mapping[str, Implementation] | Callable[[], Mapping[str, Implementation]]
 RIGHT = "your tests pass on the right implementation"
-REPEATS = 3  # of the right one
+REPEATS = 3  # runs of the right implementation
 FAILS = 2  # times that a bug must be found
-_NAMELESS = ""  # the right one's place among the names of the bugs
+_RIGHT_NAME = ""  # the right implementation's place among the names of the bugs
 
 
 @dataclass(frozen=True)
 class Mutants:
-    """A right implementation and wrong ones by name; a point for each, and one for passing the right one."""
+    """A right implementation and wrong ones by name: a point for finding each, and one for passing the right one."""
 
     task: str
     right: Implementation
-    planted: Planted  # or a function that gives those of the variant
+    planted: Planted  # or a function that returns those of the variant
     visible: bool
     seconds: float  # for one run of all tests
 
     @property
     def points(self) -> float:
-        """One for the right implementation, which needs a bug found as well, and one for each bug."""
+        """One point for the right implementation, which needs a found bug as well, and one for each bug."""
         return 1.0 + len(self.bugs)
 
     @property
     def bugs(self) -> Mapping[str, Implementation]:
-        """The wrong ones, of the variant that is asked."""
+        """The wrong implementations of the current variant."""
         return self.planted() if callable(self.planted) else self.planted
 
     def run(self, student: Student, _seed: int) -> list[Outcome]:
-        """A row for the right implementation and one for each bug, in an order that follows from nothing."""
+        """Run in a random order; return a row for the right implementation and one for each bug."""
         right = Outcome(self.task, RIGHT, 1.0, visible=self.visible)
         planted = self.bugs
         bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in planted}
-        order = [*list(planted) * FAILS, *[_NAMELESS] * REPEATS]
+        order = [*list(planted) * FAILS, *[_RIGHT_NAME] * REPEATS]
         random.SystemRandom().shuffle(order)
         for name in order:
-            if name == _NAMELESS:
+            if name == _RIGHT_NAME:
                 right = self._on_right(student, right)
             elif bugs[name].status in ("not run", "passed"):  # once missed, a bug is missed
                 bugs[name] = self._on_bug(student, bugs[name], planted[name])
@@ -98,7 +98,7 @@ class Mutants:
         return row.but(status="passed", earned=row.points)
 
     def _failed(self, student: Student, implementation: Implementation) -> str:
-        """The test that failed and what it said, or an empty text."""
+        """Return the test that failed and its message, or an empty text."""
         student.fresh(TESTS)
         student.allow(self.seconds, TESTS)
         for result in student.tests(implementation):

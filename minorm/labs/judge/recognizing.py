@@ -1,4 +1,4 @@
-"""Recognizes the mistake behind a wrong answer, by computing the answers that typical mistakes give.
+"""Recognizes the mistake behind a wrong answer: computes the answers that typical mistakes give.
 
 A lab has a class `Right` with the functions of its tasks, and a subclass of it for each mistake. The subclass overrides
 one function, and its docstring says what the mistake is:
@@ -6,11 +6,11 @@ one function, and its docstring says what the mistake is:
     class DivisorOneLess(Right):
         \"\"\"the variance is divided by m - 1, as with ddof=1\"\"\"
 
-When a check fails, each class is given the arguments that the student's functions were given. A mistake is named only
-where all its answers are the student's, to the last digits, and the right ones are not.
+When a check fails, each class gets the arguments that the student's functions got. A mistake is named only if all its
+answers equal the student's, to the last digits, and the right answers do not.
 
-Mistakes are written for the plain lab. Where a lab has variants, `translated(name, function)` makes the variant's
-function of a plain one: it turns arguments into those of the plain lab, and the answer into the variant's.
+Mistakes are written for the plain lab. If a lab has variants, `translated(name, function)` turns a plain function into
+the variant's: it converts arguments to the plain lab's, and the answer to the variant's.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from minorm.labs.scores import Outcome
 from minorm.labs.varied import rendering
 from minorm.labs.varied.choices import PLAIN, Variants
 
-# How far two equal answers may be apart, in units of the largest number: the student's wrong one and the mistake's, and
-# a right one and the mistake's.
+# How far equal answers may differ, in units of the largest number: the student's wrong answer from the mistake's, and a
+# right answer from the mistake's.
 CLOSE, ROUGH = 1e-12, 1e-6
 OF_PLAIN = "the numbers and axes are those of the lab without a variant"
 
@@ -36,13 +36,13 @@ Translated = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 def as_it_is(_: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself: a lab that has no variants."""
+    """Return the function itself, for a lab without variants."""
     return function
 
 
 @dataclass(frozen=True)
 class Recognizer:
-    """The right functions of a lab, and the mistakes that it knows, each as a class that makes it."""
+    """A lab's right functions, and the mistakes that it knows, each a class that makes the mistake."""
 
     right: type
     mistakes: Sequence[type]
@@ -53,14 +53,14 @@ class Recognizer:
     def of(
         cls, right: type, names: Mapping[str, Any], variants: Variants | None = None, translated: Translated = as_it_is
     ) -> Recognizer:
-        """With all subclasses of `right` among these names, as `vars()` of a module gives them."""
+        """Make one with all subclasses of `right` among these names, as `vars()` of a module gives them."""
         found = [value for value in names.values() if isinstance(value, type) and issubclass(value, right)]
         return cls(right, [value for value in found if value is not right], variants or Variants(), translated)
 
     def names(self, calls: Iterable[Call], right: Iterable[Call]) -> list[str]:
-        """The mistakes that explain these calls of a failed check, each in words.
+        """Return the mistakes that explain these calls of a failed check, each in words.
 
-        calls  of the check; the last one is what failed, and those before it may be right
+        calls  of the check; the last one failed, and those before it may be right
         right  calls of checks that passed: a mistake must give these answers, too
         """
         made = list(calls)
@@ -76,7 +76,7 @@ class Recognizer:
         return [rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)]
 
     def difference(self, calls: Sequence[Call]) -> str:
-        """How the answers of the call that failed differ from the right ones, where one number says it; else empty."""
+        """Say how the answers of the failed call differ from the right ones, if one number tells it; else empty."""
         if not calls or calls[-1].error or not hasattr(self.right, calls[-1].name):
             return ""
         call = calls[-1]
@@ -91,10 +91,10 @@ class Recognizer:
             return next(filter(None, (_difference(*pair) for pair in pairs)), "")
 
     def _built_on(self, call: Call) -> set[str]:
-        """The functions that the right one calls on its way, with itself."""
+        """Return the names of the functions that the right one calls, with its own name."""
         used = {call.name}
 
-        class Watched(self.right):  # type: ignore[misc, name-defined]  # a class that is known at run time alone
+        class Watched(self.right):  # type: ignore[misc, name-defined]  # a class that is known only at run time
             def __getattribute__(self, name: str) -> Any:
                 used.add(name)
                 return super().__getattribute__(name)
@@ -103,20 +103,20 @@ class Recognizer:
         return used
 
     def _possible(self) -> Sequence[type]:
-        """The mistakes that can be made in the variant that is asked; those with `of_plain` are right in another."""
+        """Return the mistakes that are possible in this variant; those with `of_plain` are right in another variant."""
         if not self.variants.variant.code:
             return self.mistakes
         return [mistake for mistake in self.mistakes if not getattr(mistake, "of_plain", False)]
 
     def _is_plain(self, calls: Sequence[Call]) -> bool:
-        """Whether the answers of a variant's check are right for the plain lab: handed down, or copied."""
+        """Whether the answers to a variant's check are right for the plain lab, as from an older or copied solution."""
         if not self.variants.variant.code:
             return False
         with self.variants.using(PLAIN):
             return _equal(getattr(self.right(), calls[-1].name), calls[-1])
 
     def _explains(self, mistake: type, calls: Iterable[Call], close: float) -> bool:
-        """Whether all the answers are those of this mistake."""
+        """Whether this mistake gives all the answers."""
         functions = mistake()
         return all(self._gives(functions, call, close) for call in calls if hasattr(functions, call.name))
 
@@ -130,14 +130,14 @@ class Recognizer:
 
 @dataclass(frozen=True)
 class Failed:
-    """What the student's functions were asked in a check that failed, and, by the end, in those that passed."""
+    """The calls of a failed check, and, by the end, the calls of the checks that passed."""
 
     calls: Sequence[Call]
     right: Iterable[Call]
 
 
 def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outcome]:
-    """The rows, each that failed with a hint: of several mistakes that explain it, the one that explains most rows."""
+    """Add a hint to each failed row: of several mistakes that explain it, the one that explains the most rows."""
     if recognizer is None:
         return [row.but(failures=()) for row in rows]
     found = [
@@ -163,12 +163,12 @@ def _equal(function: Callable[..., Any], call: Call, close: float = CLOSE) -> bo
             answer = function(*call.args, **call.options)
     except Exception as error:  # noqa: BLE001  a mistake may end in any error
         words = f"{type(error).__name__}: {error}".split()
-        return " ".join(words[: 3 if close == CLOSE else 1]) in call.error  # what follows depends on how it was written
+        return " ".join(words[: 3 if close == CLOSE else 1]) in call.error  # later words depend on the code's wording
     return not call.error and same(answer, call.answer, close)
 
 
 def _difference(right: Any, answer: Any) -> str:
-    """For arrays of one shape, in which at least three numbers say the same; and for float32 among float64."""
+    """Say how arrays of one shape differ: by one factor, one distance, or only in float32's rounding; else empty."""
     if not isinstance(right, np.ndarray) or not isinstance(answer, np.ndarray) or right.shape != answer.shape:
         return ""
     if right.dtype.kind != "f" or answer.dtype.kind != "f" or right.size < 3 or same(right, answer):
@@ -188,7 +188,7 @@ def _difference(right: Any, answer: Any) -> str:
 
 
 def same(one: Any, other: Any, close: float = CLOSE) -> bool:
-    """Whether two answers are equal: numbers but for rounding, with one shape and one kind of type."""
+    """Whether two answers are equal: numbers up to rounding, with the same shape and the same kind of type."""
     if isinstance(one, (tuple, list)):
         return (
             isinstance(other, (tuple, list))

@@ -1,7 +1,7 @@
-"""The list of a course's students, as Moodle or Canvas exports it, joined with what was handed in.
+"""Joins the submissions with the list of a course's students, as Moodle or Canvas exports it.
 
-A submission belongs to the student of whom one of the telling columns (a number, an e-mail address, a name) stands in
-its name: see `whose`. One that may be several students' is said to be so, and given to none of them.
+A submission belongs to a student if its name contains one of the student's telling columns (a number, an e-mail
+address, a name): see `whose`. If several students match, the notes say so, and the submission goes to none of them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ KEYS = (
     "email", "email address", "e-mail", "mail", "full name", "name", "student",
 )  # fmt: skip
 LARGEST = 16 << 20
-POINTS = "Points Possible"  # of a row of Canvas that is no student
+POINTS = "Points Possible"  # marks a row of Canvas that is not a student
 MISSING = "nothing was handed in"
 STRANGER = "not on the roster"
 SECOND = "a second submission of this student"
-AMBIGUOUS = "of several on the roster, so given to none: "
-ROSTER = "roster "  # before the names of its columns, which may be as ours
+AMBIGUOUS = "matches several students on the roster, so given to none: "
+ROSTER = "roster "  # before the names of its columns, which may equal ours
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Rows by the names of their columns."""
+    """A course's students: rows by the names of their columns."""
 
     columns: Sequence[str]
     rows: Sequence[Mapping[str, str]]
@@ -42,7 +42,7 @@ class Roster:
 
     @classmethod
     def read(cls, path: str | Path, key: str | None = None) -> Roster:
-        """Of a CSV file with a line of names; `key` is the column that tells students apart. ValueError for others."""
+        """Read a CSV file with a line of names; `key` is the column that identifies students. ValueError for others."""
         with regular(path, "labs") as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
@@ -57,7 +57,7 @@ class Roster:
             reader.fieldnames = columns
             rows = [{name: (row.get(name) or "").strip() for name in columns} for row in reader]
         except csv.Error as error:
-            raise ValueError(f"the roster {quoted(str(path))} is no CSV file: {error}") from None
+            raise ValueError(f"the roster {quoted(str(path))} is not a CSV file: {error}") from None
         keys = [name for name in columns if name.lower() in KEYS] if key is None else [key] if key in columns else []
         if not keys:
             expected = f"a column {key!r}" if key is not None else f"a column such as {', '.join(KEYS[:4])} or email"
@@ -83,7 +83,7 @@ class Roster:
         return self._known[submission]
 
     def student(self, submission: str) -> int | None:
-        """Return the number of the row that a submission belongs to; None for no row, or several."""
+        """Return the number of the row that a submission belongs to; None if no row or several rows match."""
         found = self._owners(submission)
         return found[0] if len(found) == 1 else None
 
@@ -96,20 +96,24 @@ class Roster:
         return "" if found else STRANGER
 
     def _words_of(self, number: int) -> str:
-        """Enough of a row to know it by."""
+        """Return enough of a row to recognize the student."""
         return " ".join(dict.fromkeys(filter(None, (self.rows[number][key] for key in self.keys))))
 
     def joined(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The rows of the grades with the student's columns in front, and a row for each who handed nothing in."""
+        """Yield the rows of grades, the student's columns in front, and a row for each student without a submission."""
         here: set[int] = set()
         blank = dict.fromkeys(rows[0], "") if rows else {}
         for row in rows:
             number = self.student(str(row["submission"]))
             if number is None:
-                yield {**self._named({}), **row, "notes": _and(row["notes"], self.remark(str(row["submission"])))}
+                yield {
+                    **self._named({}),
+                    **row,
+                    "notes": _joined_notes(row["notes"], self.remark(str(row["submission"]))),
+                }
                 continue
             if number in here:
-                row = {**row, "notes": _and(row["notes"], SECOND)}
+                row = {**row, "notes": _joined_notes(row["notes"], SECOND)}
             here.add(number)
             yield {**self._named(self.rows[number]), **row}
         for number, student in enumerate(self.rows):
@@ -121,7 +125,7 @@ class Roster:
         return {f"{ROSTER}{name}": row.get(name, "") for name in self.columns}
 
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, str]]:
-        """Score, after lateness where there is such a rule, and what failed, by the number of the student's row."""
+        """Return the score, after lateness if there is a rule, and the failures, by the number of the student's row."""
         found: dict[int, tuple[str, str]] = {}
         for row in rows:
             number = self.student(str(row["submission"]))
@@ -131,7 +135,7 @@ class Roster:
         return found
 
     def filled(self, lab: Lab, scores: Mapping[int, tuple[str, str]], kind: str) -> str:
-        """The roster as Moodle's grading worksheet, or as Canvas's gradebook, with the scores of this lab.
+        """Return the roster as Moodle's grading worksheet or Canvas's gradebook, with the scores of this lab.
 
         scores  score and feedback by the number of the row
         """
@@ -159,10 +163,10 @@ CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
 def without_remarks(notes: str) -> str:
-    """Notes of a row without what `joined` has added."""
+    """Return the notes of a row without the remarks that `joined` added."""
     ours = (STRANGER, SECOND, AMBIGUOUS)
     return "; ".join(note for note in notes.split("; ") if not note.startswith(ours))
 
 
-def _and(notes: Any, more: str) -> str:
+def _joined_notes(notes: Any, more: str) -> str:
     return "; ".join(filter(None, [str(notes), more]))

@@ -1,8 +1,8 @@
-"""How much of a submission's code is in another's: fingerprints of tokens, whatever their names and layout.
+"""Measures how much of a submission's code is in another's: fingerprints of tokens ignore names and layout.
 
-Schleimer, Wilkerson and Aiken, "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003. Names, numbers
-and texts count as one token each, comments and line breaks as none. Of a few neighbouring hashes the smallest is kept,
-so that equal code has equal fingerprints wherever it stands.
+Schleimer, Wilkerson and Aiken, "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003. All names count
+as the same token, and so do all numbers and all texts; comments and line breaks do not count. It keeps only the
+smallest of a few neighbouring hashes, so that equal code has equal fingerprints wherever it stands.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 LENGTH = 12  # tokens of a piece that is compared
-WINDOW = 6  # neighbouring pieces of which one is kept: code that is equal over LENGTH + WINDOW - 1 tokens is found
+WINDOW = 6  # neighbouring pieces, of which one is kept: this finds code that is equal over LENGTH + WINDOW - 1 tokens
 MOST = 5000  # fingerprints of a submission
 FEWEST = 10  # with fewer a submission is not compared
-COMMON = 1 / 3  # of the class: what so many have is how the lab is solved, and says nothing
+COMMON = 1 / 3  # of the class: code that so many share is the usual solution, and proves nothing
 ALIKE = 0.8
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
@@ -28,7 +28,7 @@ KINDS = {tokenize.NAME: "n", tokenize.NUMBER: "0", tokenize.STRING: "s"}
 
 
 def fingerprints(lines: Iterable[str]) -> set[int]:
-    """Those of the code in these lines."""
+    """Return the fingerprints of the code in these lines."""
     tokens = _tokens("\n".join(lines))
     hashes = [zlib.crc32(" ".join(tokens[i : i + LENGTH]).encode()) for i in range(len(tokens) - LENGTH + 1)]
     if len(hashes) < WINDOW:
@@ -38,7 +38,7 @@ def fingerprints(lines: Iterable[str]) -> set[int]:
 
 
 def _tokens(text: str) -> list[str]:
-    """What the text says, but for names; as far as it can be read."""
+    """Return the tokens of the text without names and layout, as far as it can be read."""
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -51,9 +51,9 @@ def _tokens(text: str) -> list[str]:
 
 
 def alike(prints: Mapping[str, set[int]]) -> dict[str, dict[str, float]]:
-    """For each name the others that share at least ALIKE of the smaller one's fingerprints, and how much.
+    """Return, for each name, the others that share at least ALIKE of the smaller one's fingerprints, and the share.
 
-    What more than a third of the class has does not count, for a class of at least six.
+    In a class of at least six, fingerprints that more than a third of the class has do not count.
     """
     counts = Counter(one for found in prints.values() for one in found)
     most = max(COMMON * len(prints), 2) if len(prints) >= 6 else len(prints)

@@ -1,4 +1,4 @@
-"""A page for each student: what was asked, what came, and how many points; one HTML file that loads nothing."""
+"""Writes a page for each student: checks, results and points; one HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def html(student: str, report: Report | None, problem: str = "") -> str:
-    """The page of a report, or of the reason why there is none."""
+    """Return the page of a report, or a page that says why there is no report."""
     title = f"Lab {report.lab}, {report.title}: {student}" if report else student
     parts = [f"<h1>{for_page(title)}</h1>"]
     if report is None:
@@ -64,7 +64,7 @@ def _row(row: Outcome) -> str:
 
 
 def write(folder: Path, student: str, text: str, taken: set[str]) -> Path:
-    """Write a page under a name that the student's leads to and no other has; returns the path."""
+    """Write a page under a unique name made from the student's name; return the path."""
     stem = re.sub(r"[^\w.-]+", "_", student).lstrip(".")[:LONGEST] or "student"
     name, number = f"{stem}.html", 1
     while name.lower() in taken:

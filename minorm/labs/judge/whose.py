@@ -1,10 +1,10 @@
-"""Which student a submission belongs to, by the words in its name.
+"""Finds the student that a submission belongs to, by the words in its name.
 
-A number, an e-mail address or a name of the roster stands in the submission's name, between other words: `Ada
+The submission's name contains a number, an e-mail address or a name of the roster, between other words: `Ada
 Lovelace_98_file`, `lovelaceada_1234_lab01.ipynb`. Case and accents do not count, and neither does the order of a name:
-`Lovelace, Ada` is Ada Lovelace. Where all that speaks for one student is a part of what speaks for another, the other
-one counts: Anna Maria Schmidt before Anna Maria, and of two with one name the one whose number is there too. Where two
-are left, the submission stays without a student.
+`Lovelace, Ada` is Ada Lovelace. If all words that match one student are part of those that match another, the other
+student counts: Anna Maria Schmidt before Anna Maria. Of two students with the same name, the one whose number is there
+too counts. If two are left, the submission stays without a student.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ð": "d", "þ": "th"})
-SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})  # as where there are no accents
+SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})  # as people write without accents
 Words = tuple[str, ...]
 Spans = set[tuple[Words, int, int]]
 
@@ -37,7 +37,7 @@ def owners(submission: str, students: Sequence[set[Words]]) -> list[int]:
 
 
 def words(text: str, spelled_out: bool = False) -> Words:
-    """`Ada Lovelace_98` as ada, lovelace, 98. spelled_out: `ü` is ue, not u."""
+    """Split `Ada Lovelace_98` into ada, lovelace, 98. spelled_out: `ü` is ue, not u."""
     text = unicodedata.normalize("NFKC", text).casefold()
     text = text.translate(SPELLED_OUT) if spelled_out else text
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.translate(LETTERS)) if not unicodedata.combining(c))
@@ -45,7 +45,7 @@ def words(text: str, spelled_out: bool = False) -> Words:
 
 
 def forms(text: str) -> set[Words]:
-    """The words of a cell, and of a name those in another order, and together: lovelaceada."""
+    """Return the words of a cell; for a name also in another order, and joined: lovelaceada."""
     found: set[Words] = set()
     for spelled in (False, True):
         last, comma, first = text.partition(",")
@@ -68,7 +68,7 @@ def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, in
 
 
 def _covered(mine: Spans, others: Spans) -> bool:
-    """Whether each of mine lies within one of the others'."""
+    """Whether each span of mine lies within one of the others'."""
     return all(
         any(name == theirs and left <= start and end <= right for theirs, left, right in others)
         for name, start, end in mine

@@ -1,7 +1,7 @@
-"""The museum of lab 15: faults of normalization that shipped, each as a small program that behaves as the tool did.
+"""Holds the museum of lab 15: normalization faults that shipped, each a small program that behaves as the tool did.
 
     exhibits        the eight faulty programs
-    plaques         who shipped each fault, in which version, and where docs/conformance/ tells of it
+    plaques         who shipped each fault, in which version, and which page of docs/conformance/ describes it
     exhibit_errors  cases, and how far an exhibit is from the formula
 
 A case is a dict of arguments: `exhibit("A")(**case)` runs it, `off("A", case)` says how far from the formula it is,

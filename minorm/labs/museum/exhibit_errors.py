@@ -1,4 +1,4 @@
-"""How far an exhibit is from the formula on a case; the formula is the library's, in float64."""
+"""Measures how far an exhibit is from the formula on a case; the formula is the library's, in float64."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _OPTIONS = {
 
 
 def off(letter: str, case: Mapping[str, Any]) -> float:
-    """The largest error beside the largest right number, or 1; infinity for NaN and for another shape."""
+    """Return the largest error relative to the largest right number or 1; infinity for NaN and for a wrong shape."""
     case = checked(PLAQUES[letter].function, case)
     return distance(exhibit(letter)(**case), right(PLAQUES[letter].function, case))
 
 
 def right(function: str, case: Mapping[str, Any]) -> Any:
-    """The formula's results in float64, whatever the case's types are."""
+    """Return the formula's results in float64, whatever the case's types are."""
     return _RIGHT[function](**case)
 
 
 def distance(got: Any, expected: Any) -> float:
-    """max |got - expected| / max(1, max |expected|) of one array, or the largest of several."""
+    """Compute max |got - expected| / max(1, max |expected|) of one array, or the largest of several."""
     ours, theirs = (value if isinstance(value, tuple) else (value,) for value in (got, expected))
     return max(map(_apart, ours, theirs)) if len(ours) == len(theirs) else float("inf")
 
@@ -52,7 +52,7 @@ def _apart(value: Any, formula: Any) -> float:
 
 
 def checked(function: str, case: Mapping[str, Any]) -> dict[str, Any]:
-    """The case, if it has the arguments of this function in shapes that fit; else a ValueError says what does not."""
+    """Return the case if it has this function's arguments in matching shapes; else a ValueError names the mismatch."""
     needed, options = _NEEDED[function], _OPTIONS[function]
     if not isinstance(case, dict) or not set(needed) <= set(case) <= {*needed, *options}:
         came = ", ".join(map(str, case)) if isinstance(case, dict) else type(case).__name__

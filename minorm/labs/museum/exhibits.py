@@ -1,4 +1,4 @@
-"""Eight faulty normalizations. Lab 15 asks what is wrong with each: look at their answers before you look in here."""
+"""Holds eight faulty normalizations. Lab 15 asks what is wrong: look at their answers before you look in here."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ Array = Any
 
 
 def exhibit(letter: str) -> Callable[..., Array]:
-    """The faulty function with this letter, A to H; it warns of nothing."""
+    """Return the faulty function with this letter, A to H, without warnings."""
     return quiet(_EXHIBITS[letter])
 
 
 def quiet(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The same function without NumPy's warnings."""
+    """Return the same function without NumPy's warnings."""
     return np.errstate(all="ignore")(function)
 
 
 def along_channels(v: Array, x: Array) -> Array:
-    """One value for each channel, in the shape that broadcasts with x (N, C, ...)."""
+    """Reshape one value for each channel so that it broadcasts with x (N, C, ...)."""
     return np.reshape(v, (-1, *[1] * (x.ndim - 2)))
 
 
 def batch_moments(x: Array) -> tuple[Any, Any]:
-    """mean and var of each channel in float64, divided by m."""
+    """Return mean and var of each channel in float64, divided by m."""
     axes, wide = (0, *range(2, x.ndim)), x.astype(np.float64)
     return wide.mean(axis=axes), wide.var(axis=axes)
 
 
 def stepped(old: Array, new: Array, momentum: float) -> Array:
-    """old * momentum + new * (1 - momentum), in the type of old."""
+    """Compute old * momentum + new * (1 - momentum), in the type of old."""
     return (old.astype(np.float64) * momentum + new * (1 - momentum)).astype(old.dtype)
 
 
 def scaled(x: Array, mean: Array, var: Array, s: Array, b: Array, eps: float) -> Array:
-    """(x - mean) / sqrt(var + eps) * s + b by channel, in the type of x."""
+    """Compute (x - mean) / sqrt(var + eps) * s + b by channel, in the type of x."""
     mean, var, s, b = (along_channels(np.asarray(v, np.float64), x) for v in (mean, var, s, b))
     return ((x.astype(np.float64) - mean) / np.sqrt(var + eps) * s + b).astype(x.dtype)
 
@@ -45,7 +45,7 @@ def scaled(x: Array, mean: Array, var: Array, s: Array, b: Array, eps: float) ->
 def _blended(
     x: Array, s: Array, b: Array, running_mean: Array, running_var: Array, momentum: float = 0.9, eps: float = 1e-5
 ) -> Array:
-    """A: y is made with the new running statistics."""
+    """A: y uses the new running statistics."""
     of_mean, of_var = batch_moments(x)
     mean, var = stepped(running_mean, of_mean, momentum), stepped(running_var, of_var, momentum)
     return scaled(x, mean, var, s, b, eps), mean, var
@@ -63,7 +63,7 @@ def _reversed_momentum(
 def _one_value_left(
     x: Array, s: Array, b: Array, running_mean: Array, running_var: Array, momentum: float = 0.9, eps: float = 1e-5
 ) -> Array:
-    """C: nothing happens where a channel has one value."""
+    """C: a channel with a single value is not changed."""
     if x.size == x.shape[1]:
         return x.copy(), running_mean.copy(), running_var.copy()
     of_mean, of_var = batch_moments(x)
@@ -82,7 +82,7 @@ def _variance_by_squares(x: Array, s: Array, b: Array, num_groups: int, eps: flo
 
 
 def _as_many_channels_as_scales(x: Array, s: Array, b: Array, num_groups: int, eps: float = 1e-5) -> Array:
-    """E: there are as many channels as scales; the others stay as they are."""
+    """E: it normalizes only as many channels as there are scales; the others stay unchanged."""
     y, channels = x.copy(), len(s)
     groups = x[:, :channels].astype(np.float64).reshape(len(x), num_groups, -1)
     xhat = (groups - groups.mean(axis=2, keepdims=True)) / np.sqrt(groups.var(axis=2, keepdims=True) + eps)
@@ -92,14 +92,14 @@ def _as_many_channels_as_scales(x: Array, s: Array, b: Array, num_groups: int, e
 
 
 def _last_axis(x: Array, s: Array, b: Array, axis: int = -1, eps: float = 1e-5) -> Array:  # noqa: ARG001  that is the fault
-    """F: the last axis alone is normalized, with the first row of scale and bias."""
+    """F: only the last axis is normalized, with the first row of scale and bias."""
     x64 = x.astype(np.float64)
     xhat = (x64 - x64.mean(axis=-1, keepdims=True)) / np.sqrt(x64.var(axis=-1, keepdims=True) + eps)
     return (xhat * s.reshape(-1, s.shape[-1])[0] + b.reshape(-1, b.shape[-1])[0]).astype(x.dtype)
 
 
 def _overflowing(x: Array, s: Array, b: Array, axis: int = -1, eps: float = 1e-5) -> Array:
-    """G: squares are taken in the type of x, 32 bits at least."""
+    """G: squares are computed in the type of x, or in float32 if x is narrower."""
     wide = x.astype(np.promote_types(x.dtype, np.float32))
     axes = tuple(range(axis % x.ndim, x.ndim))
     centered = wide - wide.mean(axis=axes, keepdims=True)

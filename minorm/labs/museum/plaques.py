@@ -1,4 +1,4 @@
-"""A plaque for each exhibit: its room, who shipped the fault, what users saw, and the page that tells of it."""
+"""Holds a plaque for each exhibit: its room, who shipped the fault, what users saw, and the page about it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PLAQUES = {
 
 
 def guide(causes: bool = False) -> str:
-    """The plaques as a table; with causes, the pages that name them."""
+    """Return the plaques as a table; with causes, the pages that name them."""
     rows = []
     for letter, plaque in PLAQUES.items():
         shipped = f"{plaque.tool} {plaque.version}"

@@ -1,4 +1,4 @@
-"""The judge tries its own walls: what a student's code might do first, done from within.
+"""Lets the judge attack its own walls from inside, as a student's code might.
 
 If an attempt succeeds, the walls have a hole, and no submission is graded behind them. Most attempts do what a student
 would do. Where a call has many forms, it is made with arguments that the kernel cannot take: an error about these
@@ -56,7 +56,7 @@ def main(line: int, plan: dict[str, Any]) -> None:
 
 
 def _attempts(plan: Mapping[str, Any]) -> Attempts:
-    """Each raises OSError where the walls hold. The task names files to read, others to change, and the judge."""
+    """Return attempts that raise OSError if the walls hold. The task names files to read or change, and the judge."""
     task = plan["task"]
     tries: Attempts = {f"read {path}": functools.partial(_read, path) for path in task["files"]}
     for path in task["victims"]:
@@ -69,7 +69,7 @@ def _attempts(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _changes(path: str) -> Attempts:
-    """Attempts to change a file of another user, one that this process may read or may not read."""
+    """Return attempts to change a file of another user that this process may or may not read."""
     names = {os.O_WRONLY: "write to", os.O_RDWR: "edit", os.O_WRONLY | os.O_APPEND: "add to"}
     names |= {os.O_TRUNC: "empty, opening it to read,", 3 | os.O_TRUNC: "empty, opening it for nothing,"}
     tries: Attempts = {name: functools.partial(_open, path, flags) for flags, name in names.items()}
@@ -88,7 +88,7 @@ def _changes(path: str) -> Attempts:
 
 
 def _beside(folder: str) -> Attempts:
-    """Attempts to leave something behind in a folder that is not the process's own."""
+    """Return attempts to leave something behind in a folder that is not the process's own."""
     place = os.path.join(folder, "left-behind")
     return {
         "write a file elsewhere": lambda: _open(place, os.O_CREAT | os.O_WRONLY),
@@ -102,7 +102,7 @@ def _beside(folder: str) -> Attempts:
 
 
 def _talk(judge: int) -> Attempts:
-    """Attempts to reach other processes."""
+    """Return attempts to reach other processes."""
     return {
         "read the judge's environment": lambda: _read(f"/proc/{judge}/environ"),
         "read the judge's memory": lambda: _read(f"/proc/{judge}/mem"),
@@ -114,14 +114,14 @@ def _talk(judge: int) -> Attempts:
         "slow the judge": lambda: os.sched_setaffinity(judge, {0}),
         "outlive the judge": lambda: _reached("prctl", 1, 0, 0, 0, 0),
         "open a socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
-        "open a socket of its own machine": lambda: socket.socket(socket.AF_UNIX),
+        "open a local socket": lambda: socket.socket(socket.AF_UNIX),
         "have memory of a file": lambda: os.memfd_create("shared"),
         "drop what is in memory of a file": lambda: _reached("madvise", 0, 1 << 12, 21),
     } | {name: functools.partial(_command, number) for name, number in COMMANDS.items()}
 
 
 def _calls(starts: bool = False) -> Attempts:
-    """Every system call that is not in the list, those of kernels to come as well; and those that must not be in it."""
+    """Return attempts to make each call that is not in the list, also of future kernels, or must not be in it."""
     started = syscalls.starting() if starts else {}
     names = {number: name for name, number in syscalls.never().items() if name not in started}
     allowed = (set(syscalls.numbers().values()) | set(started.values())) - names.keys()
@@ -131,7 +131,7 @@ def _calls(starts: bool = False) -> Attempts:
 
 
 def _shares(plan: Mapping[str, Any]) -> Attempts:
-    """Attempts to fill the disk, or memory that no limit of the process counts."""
+    """Return attempts to fill the disk, or memory that no limit of the process counts."""
     size, files = plan["share"]
     if not plan["writes"]:
         return {"write a file": lambda: _open("many0", os.O_CREAT)}
@@ -148,7 +148,7 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _at_all(attempt: Callable[[], Any]) -> None:
-    """An attempt that could not even be made is no proof of a wall: it does not raise."""
+    """Swallow errors of an attempt that could not even be made, because it proves no wall."""
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         attempt()
 
@@ -159,7 +159,7 @@ def _each(times: int, attempt: Callable[[int], None]) -> None:
 
 
 def _fill(size: int, files: int) -> None:
-    """More than `size` bytes into files that are there, each gone before it is written to, but open or mapped."""
+    """Write more than `size` bytes into existing files: each is removed first, but still open or mapped."""
     piece, kept = bytes(1 << 16), []
     pieces = 2 * size // len(piece)
     each = max(8, 2 * pieces // files)
@@ -193,7 +193,7 @@ def _fork() -> None:
 
 
 def _run() -> None:
-    """A program in place of this one: it would answer nothing, and the judge takes silence for a hole."""
+    """Start a program in place of this one: it would not answer, and the judge takes silence for a hole."""
     os.execv(sys.executable, [sys.executable, "-c", ""])
 
 
@@ -202,7 +202,7 @@ def _refuse() -> None:
 
 
 def _command(number: int) -> None:
-    """fcntl on a descriptor of a pipe."""
+    """Call fcntl on a descriptor of a pipe."""
     ends = os.pipe()
     try:
         _reached("fcntl", ends[0], number, 1 << 20)

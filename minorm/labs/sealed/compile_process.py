@@ -1,4 +1,4 @@
-"""The judge has a text compiled: each in a sealed process of its own, and each text once."""
+"""Compiles students' texts for the judge: each in a separate sealed process, and each text once."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LONGEST = 1 << 20  # characters of a text
 KNOWN = {name for names in compiler.PROGRAMS.values() for name in names}
 TOOLS = ("/bin", *walls.LIBRARIES, "/etc/alternatives", "/dev/null", "/dev/urandom")
 PLACES = ("/usr", "/usr/local")  # where compilers usually are
-PARTS = ("bin", "include", "lib*", "*-linux-*")  # what belongs to a compiler in such a place; others keep more there
+PARTS = ("bin", "include", "lib*", "*-linux-*")  # a compiler's folders in such a place; other programs keep more there
 
 _DONE: dict[tuple[str, str], bytes] = {}
 _REFUSED: dict[tuple[str, str], str] = {}  # what the compiler said of a text
 
 
 def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> bytes:
-    """The bytes of a shared library, by the deadline (of time.monotonic); CompileError says what the compiler says."""
+    """Return the bytes of a shared library by the deadline (of time.monotonic); CompileError quotes the compiler."""
     if kind not in compiler.COMPILE or not isinstance(text, str) or len(text) > LONGEST:
-        raise compiler.CompileError("what should be compiled is no text")
+        raise compiler.CompileError("the source to compile is not text")
     if (kind, text) in _DONE:
         return _DONE[kind, text]
     if (kind, text) in _REFUSED:
@@ -47,24 +47,24 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
             raise compiler.CompileError(said)
         size = answer.get("size", 0)
         if not isinstance(size, int) or not 0 < size <= LARGEST:
-            raise compiler.CompileError(str(answer.get("said", "the compiler gives no library")))
+            raise compiler.CompileError(str(answer.get("said", "the compiler wrote no library")))
         data = _DONE[kind, text] = read_exactly(running, size, deadline)
     except (TimeoutError, EOFError, OSError):
-        raise compiler.CompileError("the compiler has not come to an end in its time") from None
+        raise compiler.CompileError("the compiler did not end within its time limit") from None
     finally:
         running.end()
     return data
 
 
 def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
-    """What came of an attack by one of these compilers, the first that is here, and by a process that may start it."""
+    """Attack the walls with the first of these compilers that is here, and with a process that may start it."""
     here = [name for name in programs if shutil.which(name, path=_search())][:1]
     return process.attack(around, here, _tools(programs), _search())
 
 
 @functools.cache
 def _shim() -> Path:
-    """What all kernels of lab 8 share, compiled by the judge once and readable for every user."""
+    """Compile the code that all kernels of lab 8 share once, readable for every user, and return its folder."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
@@ -73,12 +73,12 @@ def _shim() -> Path:
 
 
 def _search() -> str:
-    """The PATH of a process that compiles."""
+    """Return the PATH of a process that compiles."""
     return os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
 
 
 def _tools(programs: Sequence[str]) -> list[str]:
-    """What these compilers need: programs, libraries and headers, Python's as well."""
+    """Return the paths that these compilers need: programs, libraries and headers, Python's as well."""
     found = [os.path.realpath(path) for name in programs if (path := shutil.which(name, path=_search()))]
     homes = {os.path.dirname(os.path.dirname(path)) for path in found} | set(PLACES)
     parts = [part for home in sorted(homes) for name in PARTS for part in glob.glob(os.path.join(home, name))]

@@ -1,8 +1,8 @@
-"""Compilers: text to a shared library, in a folder; and the same in a sealed process.
+"""Compiles a text to a shared library in a folder, also in a sealed process.
 
-What students write in C is read by programs that open files when they are told to: `#include`, `.incbin`, Cython's
-`include`. So for the judge they run in a sealed process, which may also read compilers and headers, and start programs;
-the walls hold for those too. Nothing of the student's Python runs there.
+Compilers open the files that a student's text names: `#include`, `.incbin`, Cython's `include`. So for the judge they
+run in a sealed process, which may also read compilers and headers, and start programs; the walls hold for those too.
+None of the student's Python runs there.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any
 LINK = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
 CUDA_COMPILERS = "g++", "c++"
 CYTHON_FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp"]
-# Its own names and not those of another library in the process: both would destroy one list of threads at the end.
+# A library uses its own names, not those of another library: both would destroy the same list of threads at the end.
 CUDA_LINK = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,-Bsymbolic"]
-# The compiler announces each read and write in memory to our functions, in thread_work.h and cuda_work.h; it does
-# so for ThreadSanitizer, whose own library is not linked. No code can ask whether it is compiled so.
+# The compiler announces each read and write in memory to our functions, in thread_work.h and cuda_work.h; it does so
+# for ThreadSanitizer, whose own library is not linked. No code can ask whether it is compiled this way.
 ANNOUNCED = ["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-fno-tree-vectorize"]
 COUNTED_FLAGS = ["-O1", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp", *ANNOUNCED]
 # Constants such as 0.5 are float as well: no kernel of lab 8 computes in double.
@@ -45,16 +45,16 @@ LINE = 300  # characters of a line of a compiler's
 
 
 class CompileError(ValueError):
-    """The text is no Cython, or what became of it no C."""
+    """The text is not valid Cython or C."""
 
 
 def name_of(kind: str, text: str) -> str:
-    """A name for what becomes of the text; that of a Python module is part of it, so it is the same everywhere."""
+    """Return a name for the compiled text; a Python module contains its name, so it is the same everywhere."""
     return f"{'kernels' if kind == 'cython' else kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def cython(text: str, folder: Path) -> Path:
-    """Cython to C to an extension module, with Python's own C compiler."""
+    """Compile Cython to C, and C to an extension module with Python's own C compiler."""
     source = _translated("cython", text, folder)
     target = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
     _c_compiler(source, *LINK, *CYTHON_FLAGS, _headers(), str(source.with_suffix(".c")), "-o", str(target))
@@ -62,7 +62,7 @@ def cython(text: str, folder: Path) -> Path:
 
 
 def counted_cython(text: str, folder: Path) -> Path:
-    """The same, slower, with thread_work.h in it, which counts what each thread reads and writes."""
+    """Compile a slower module with thread_work.h in it, which counts what each thread reads and writes."""
     source = _translated("counted", text, folder)
     target, compiled = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX")), str(source.with_suffix(".o"))
     c = str(source.with_suffix(".c"))
@@ -72,7 +72,7 @@ def counted_cython(text: str, folder: Path) -> Path:
 
 
 def cuda(text: str, folder: Path) -> Path:
-    """CUDA, with the shim in front, to a shared library, with a C++ compiler."""
+    """Compile CUDA, with the shim in front, to a shared library with a C++ compiler."""
     shim = _shim(folder)
     compile_ = [_cuda_compiler(), *CUDA_FLAGS, "-I", str(shim), "-c"]
     source = folder / f"{name_of('cuda', text)}.cpp"
@@ -92,7 +92,7 @@ PROGRAMS: dict[str, Sequence[str]] = {
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
-    """In a sealed process: one text, and back the library's bytes behind a line of JSON, or what is wrong."""
+    """Compile one text in a sealed process; send a line of JSON and the library's bytes, or the error."""
     task = plan["task"]
     if task["shim"]:
         _SHIMS[plan["folder"]] = Path(task["shim"])
@@ -109,7 +109,7 @@ def main(line: int, plan: dict[str, Any]) -> None:
 def precompile(folder: Path) -> None:
     """Compile what all kernels share, so that each takes a quarter of the time.
 
-    That is the shim's first half, as a precompiled header where the compiler has such, and fibers.o.
+    These are the first half of the shim, as a precompiled header if the compiler has them, and fibers.o.
     """
     shim, fibers = folder / SHIM.name, (folder / FIBERS).with_suffix(".cpp")
     *seen, announced = (path.read_text(encoding="utf-8") for path in CUDA_HEADERS)
@@ -124,7 +124,7 @@ _SHIMS: dict[str, Path] = {}
 
 
 def _shim(folder: Path) -> Path:
-    """Where the precompiled shim and fibers.o lie; made once for a folder."""
+    """Return where the precompiled shim and fibers.o lie; make them once for a folder."""
     if str(folder) not in _SHIMS:
         precompile(folder)
         _SHIMS[str(folder)] = folder
@@ -140,7 +140,7 @@ def _cuda_compiler() -> str:
 
 
 def _translated(kind: str, text: str, folder: Path) -> Path:
-    """The .pyx file of the text, with the C of it beside."""
+    """Write the text as a .pyx file, with its C file beside it."""
     source = folder / f"{name_of(kind, text)}.pyx"
     source.write_text(text, encoding="utf-8")
     _translate(source)
@@ -160,7 +160,7 @@ def _c_compiler(source: Path, *command: str) -> None:
 
 
 def _translate(source: Path) -> None:
-    """Cython to C, in this process: starting another takes longer than the translation."""
+    """Translate Cython to C in this process: starting another process takes longer than the translation."""
     try:
         main: Any = importlib.import_module("Cython.Compiler.Main")
     except ImportError as error:
@@ -173,7 +173,7 @@ def _translate(source: Path) -> None:
 
 
 def _errors(said: str, source: Path) -> list[str]:
-    """Each of Cython's errors with the line it is about."""
+    """Return Cython's errors, each with its line."""
     lines = source.read_text(encoding="utf-8").splitlines()
     found = []
     for match in re.finditer(rf"{re.escape(source.name)}:(\d+):\d+: (.*)", said):
@@ -183,14 +183,14 @@ def _errors(said: str, source: Path) -> list[str]:
 
 
 def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -> None:
-    """CompileError with what the compiler says."""
+    """Raise CompileError with the compiler's message if it failed."""
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
         # collect2 says only that the linker has said something
         errors = [line for line in said if "error" in line and not line.startswith("collect2:")] or said
-        if not said:  # its words are written to a pipe, and count like what is written to a file
-            raise CompileError(f"the {who} fails without a word, as when it has written more than it may")
-        cut = "" if result.stderr.endswith("\n") else " (cut off, as when it has written more than it may)"
+        if not said:  # its messages go to a pipe, and count like writes to a file
+            raise CompileError(f"the {who} failed without a message, perhaps because it wrote more than it may")
+        cut = "" if result.stderr.endswith("\n") else " (cut off, perhaps because it wrote more than it may)"
         raise CompileError(f"the {who} says: " + "\n".join(line[:LINE] for line in errors[:5]) + cut)
 
 

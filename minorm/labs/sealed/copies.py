@@ -1,9 +1,9 @@
-"""Copies of hidden files: found by their contents, whatever they are called.
+"""Finds copies of hidden files by their contents, whatever their names.
 
 Python keeps a compiled form of what it imports, an editor a backup, a notebook a checkpoint; another Python of this
-machine may have its own minorm. All of them reveal what the source says. A text is a copy if it shares lines with a
-hidden source. A compiled file counts as one unless it is up to date with a source beside it that is not hidden: only
-then is its source known.
+machine may have its own minorm. All of them reveal the source. A text is a copy if it shares lines with a hidden
+source. A compiled file counts as a copy unless it is up to date with a source beside it that is not hidden: only then
+is its source known.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from minorm.labs.sealed import walls
 
 SHORTEST = 25  # characters of a line that tells something
 LARGEST = 16 << 20  # bytes of a file in an archive that is looked at
-SHARED = 6  # of these lines that a file may have by chance, and has at most today: 4
+SHARED = 6  # a file with fewer of these lines has them by chance; today's files have at most 4
 _BREAKS, _DECORATION = re.compile(rb"(?:\\[nrt]|[\n\r\0])+"), b" \t\",'"  # as a text has them, and as JSON has
 _COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
 
 
 def found() -> tuple[str, ...]:
-    """Paths of copies among what a student's code could read. A file that has not changed is not read again."""
+    """Return the paths of copies that a student's code could read. It does not read unchanged files again."""
     packages = [walls.PACKAGE, *_other_packages()]
     hidden = {package: _hidden(package) for package in packages}
     sources = sorted({path for roots in hidden.values() for root in roots for path in _sources(root)})
@@ -42,7 +42,7 @@ def found() -> tuple[str, ...]:
 
 
 def _hidden(package: Path) -> list[Path]:
-    """What is hidden of one copy of minorm."""
+    """Return the hidden paths of one copy of minorm."""
     return [package / path.relative_to(walls.PACKAGE) for path in walls.HIDDEN]
 
 
@@ -51,7 +51,7 @@ def _sources(root: Path) -> list[Path]:
 
 
 def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
-    """All files below, without what is hidden anyway."""
+    """Yield all files below, without those that are hidden anyway."""
     for path, folders, names in os.walk(folder):
         here = Path(path)
         folders[:] = [name for name in folders if here / name not in hidden]
@@ -59,7 +59,7 @@ def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Size and times: they change when the contents change."""
+    """Return size and time: they change when the contents change."""
     there = path.stat()
     return there.st_mtime_ns, there.st_size
 
@@ -70,13 +70,13 @@ def _is_copy(path: Path, sources: set[Path], telling: frozenset[bytes]) -> bool:
         return not _is_known(path, sources)
     try:
         return path.suffix not in _LIBRARIES and _shares(path, _state(path), telling)
-    except FileNotFoundError:  # it was there for a moment, as files are that Python is about to rename
+    except FileNotFoundError:  # it existed for a moment, as files do that Python is about to rename
         return False
 
 
 @functools.cache
 def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[bytes]:
-    """The lines of hidden sources."""
+    """Return the lines of the hidden sources."""
     return frozenset[bytes]().union(*(_lines(path.read_bytes()) for path, _ in sources))
 
 
@@ -87,7 +87,7 @@ def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
 
 
 def _texts(path: Path) -> Iterator[bytes]:
-    """What is in a file, or in each file of an archive."""
+    """Yield the contents of a file, or of each file of an archive."""
     if not zipfile.is_zipfile(path):
         yield path.read_bytes()
         return
@@ -96,7 +96,7 @@ def _texts(path: Path) -> Iterator[bytes]:
 
 
 def _is_known(compiled: Path, hidden: set[Path]) -> bool:
-    """Whether a compiled file belongs to a source that is there, not hidden, and unchanged since."""
+    """Whether a compiled file belongs to a source that exists, is not hidden, and has not changed since."""
     try:
         source = Path(importlib.util.source_from_cache(str(compiled)))
         with open(compiled, "rb") as file:
@@ -114,26 +114,26 @@ def _is_known(compiled: Path, hidden: set[Path]) -> bool:
 
 
 def _lines(data: bytes) -> set[bytes]:
-    """The lines that tell something, without what a notebook puts around them."""
+    """Return the lines that tell something, without the characters that a notebook puts around them."""
     lines = (line.strip(_DECORATION) for line in _BREAKS.split(data))
     return {line for line in lines if len(line) >= SHORTEST and not line.startswith((b"import ", b"from "))}
 
 
 def _sites() -> set[str]:
-    """Folders of packages among what a student's code can read, of other Pythons too."""
+    """Return the package folders that a student's code can read, of other Pythons too."""
     roots = [os.path.join(sys.base_prefix, "lib"), "/usr/lib", "/usr/local/lib"]
     others = [path for root in roots for path in glob.glob(f"{root}/python3*/*-packages")]
     return {os.path.realpath(path) for path in [*walls.import_path(), *others]}
 
 
 def _other_packages() -> list[Path]:
-    """Copies of minorm that are not this one: installed besides, or in an egg's folder."""
+    """Return the other copies of minorm: installed separately, or in an egg's folder."""
     there = {Path(os.path.realpath(path)) for site in _sites() for path in glob.glob(f"{site}/minorm*/")}
     there |= {path / "minorm" for path in there}
     return sorted(path for path in there if (path / "labs" / "checks").is_dir() and path != walls.PACKAGE)
 
 
 def _archives() -> list[str]:
-    """Wheels and eggs of minorm that are one file."""
+    """Return the wheels and eggs of minorm that are single files."""
     named = [path for site in _sites() for path in glob.glob(f"{site}/minorm*")]
     return [path for path in named if os.path.isfile(path) and zipfile.is_zipfile(path)]

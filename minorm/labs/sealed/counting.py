@@ -1,14 +1,14 @@
-"""What a process writes, counted before it is written: the quota of a folder that lies on the machine's own disk.
+"""Counts what a process writes, before it writes: a quota for a folder on the machine's own disk.
 
 Looking at the folder is not enough: a file that was unlinked while it was open or mapped keeps its blocks and has no
 name. So the kernel asks the judge about each call that writes bytes or makes a file (seccomp's user notification), and
-the judge adds them up. What was written stays counted, because a process that removes a name may still hold the file.
+the judge adds them up. Removed files stay counted, because a process that removes a name may still hold the file.
 
 The judge looks at the numbers of a call only: another thread could change the memory that they point to. So `writev`,
-whose sizes stand in memory, is refused, and so are shared mappings, by which a process could fill the holes of a file
-without any call. What goes to the judge itself, the line and what is printed, is read at once and not
-counted; those descriptors cannot be exchanged for a file. A process that runs a compiler exchanges and closes them. So
-there the line alone is not counted, and has a number that no file can get; all the processes together have one share.
+whose sizes stand in memory, is refused, and so are shared mappings, because they let a process fill the holes of a file
+without any call. The judge reads the line and the printed text at once, so it does not count them; their descriptors
+cannot be exchanged for a file. A process that runs a compiler exchanges and closes descriptors. So there only the line
+is not counted, and it has a number that no file can get; all the processes together have one share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple
 from minorm.labs.sealed import seccomp, syscalls
 
 SIZE = 64 << 20  # bytes in the process's own folder
-FILES = 1000  # more would take the judge long to remove
+FILES = 1000  # the judge would need long to remove more
 BLOCK = 4096  # bytes of the smallest piece of a disk
 _LISTENER = 8  # SECCOMP_FILTER_FLAG_NEW_LISTENER
 _GO_ON = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
@@ -36,16 +36,18 @@ _MAKES = os.O_CREAT | (getattr(os, "O_TMPFILE", 0) & ~getattr(os, "O_DIRECTORY",
 
 
 class Share(NamedTuple):
-    """How much a process may write: bytes, and files and folders that it makes."""
+    """How much a process may write: bytes, and new files and folders."""
 
     size: int = SIZE
     files: int = FILES
 
 
 def begin(line: int, starts: bool = False) -> None:
-    """In the process: from now on what it writes is asked about. The judge gets a descriptor for that by the line.
+    """Let the kernel ask the judge about each write of this process from now on.
 
-    starts  whether it starts other programs, whose writes are asked about as well
+    The judge receives a descriptor over the line.
+
+    starts  whether it starts other programs, whose writes count as well
     """
     import _socket  # `socket` would bring more modules than these walls need
 
@@ -58,7 +60,7 @@ def begin(line: int, starts: bool = False) -> None:
 
 
 def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
-    """The filter. All that it does not know it allows: the other filter is the one that refuses."""
+    """Return the filter. It allows every call that it does not know: the other filter refuses those."""
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     refuse, end = seccomp.refused(errno.EPERM), seccomp.returned(seccomp.KILL)
     ours = seccomp.if_any_of
@@ -75,7 +77,7 @@ def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
 
 
 def _program_for_all(line: int) -> list[bytes]:
-    """The filter of a process that starts others: only the line's number tells what a descriptor leads to."""
+    """Return the filter of a process that starts others: only the line's number is sure to lead to the judge."""
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     rules = {
         "write": [seccomp.argument(0), *seccomp.if_any_of((line,), allow), ask],
@@ -85,7 +87,7 @@ def _program_for_all(line: int) -> list[bytes]:
 
 
 def _rules() -> dict[str, list[bytes]]:
-    """What both ask about: making files and folders, and what fills files without `write`."""
+    """Return the rules of both filters: for making files and folders, and for filling files without `write`."""
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     opened = [*seccomp.if_set(_MAKES, ask), allow]
     return {
@@ -111,9 +113,10 @@ class Count:
         self._writing = {syscalls.numbers()[name] for name in ("write", "pwrite64")}
 
     def allows(self, number: int, arguments: Sequence[int]) -> bool:
-        """Whether there is room for what this call writes or makes; if so, it is counted."""
+        """Whether there is room for what this call writes or makes; if so, count it."""
         writes = number in self._writing
-        size = (arguments[2] // BLOCK + 2) * BLOCK if writes else BLOCK  # it may begin within a block, or not fill it
+        # a write may begin within a block, or not fill it
+        size = (arguments[2] // BLOCK + 2) * BLOCK if writes else BLOCK
         if size > self._left or (not writes and not self._files):
             return False
         self._left -= size
@@ -122,7 +125,7 @@ class Count:
 
 
 def serve(listener: int, share: Share, ending: threading.Event) -> None:
-    """In the judge, in a thread: answer what the kernel asks, until the process is gone; then close the descriptor."""
+    """Answer the kernel until the process is gone, then close the descriptor; runs in a thread of the judge."""
     count = Count(share)
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)

@@ -1,6 +1,6 @@
-"""Where a sealed process begins: read the plan, seal, and only then import what is to run inside.
+"""Starts a sealed process: it reads the plan, seals itself, and only then imports the code that runs inside.
 
-Standard library and ctypes alone up to there. `import minorm` would bring NumPy, so empty modules stand in for minorm
+Until then it uses only the standard library. `import minorm` would bring NumPy, so empty modules stand in for minorm
 and minorm.labs until the walls are up (see BEGIN). The plan and the answer, a line of JSON each, go through the one
 socket that the process has.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from minorm.labs.sealed import counting, landlock, namespaces, process_limits, seccomp
 
-# What the process runs first; its argument is the folder of the package minorm.
+# The process runs this code first; its argument is the folder of the package minorm.
 BEGIN = """
 import sys, types
 folder = sys.argv.pop()
@@ -25,13 +25,13 @@ for name, path in (("minorm", folder), ("minorm.labs", folder + "/labs")):
 from minorm.labs.sealed import entry
 entry.main()
 """
-STAGE = "stage"  # in the answer of a process that could not seal itself: what has failed
+STAGE = "stage"  # in the answer of a process that could not seal itself: the step that failed
 
 
 def main() -> None:
-    """Serve in a sealed process: what the plan says."""
+    """Seal this process and run the function that the plan names."""
     line = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)  # what a student's code reads from its standard input
+    nothing = os.open(os.devnull, os.O_RDONLY)  # a student's code reads this as its standard input
     os.dup2(nothing, 0)
     os.close(nothing)
     plan = json.loads(_read_line(line))
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _steps(plan: dict[str, Any], line: int) -> Any:
-    """The walls in the order in which they must rise, each with its name."""
+    """Yield the walls in the order in which they must rise, each with its name."""
     folder, parent = plan["folder"], plan["parent"]
     yield (
         "limits",
@@ -72,7 +72,7 @@ def _steps(plan: dict[str, Any], line: int) -> Any:
     if plan["user"] is not None:
         yield "user", lambda: process_limits.become(plan["user"])
     yield "rights", process_limits.drop_rights
-    yield "end", lambda: process_limits.end_with(parent)  # behind the change of user, which forgets it
+    yield "end", lambda: process_limits.end_with(parent)  # after the change of user, which would undo it
     yield "folder", lambda: os.chdir(folder)
     if plan["landlock"]:
         own = folder if plan["writes"] else None
@@ -85,7 +85,7 @@ def _steps(plan: dict[str, Any], line: int) -> Any:
 
 
 def _beyond(line: int, number: int) -> int:
-    """The line with the first number that no file can get: programs close and exchange descriptors as they like."""
+    """Give the line the first number that no file can get, as programs close and exchange descriptors freely."""
     os.dup2(line, number, inheritable=False)
     os.close(line)
     return number
@@ -97,12 +97,12 @@ def closes_files(plan: dict[str, Any]) -> bool:
 
 
 def close_files() -> None:
-    """Open no file any more: where nothing says which, once everything is imported."""
+    """Forbid opening files once everything is imported, if no other wall says which files are allowed."""
     seccomp.install(False, opens=False)
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Up to the end of a line, and no byte further."""
+    """Read up to the end of a line, and no byte further."""
     found = bytearray()
     while not found.endswith(b"\n"):
         byte = os.read(descriptor, 1)

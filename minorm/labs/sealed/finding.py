@@ -1,7 +1,7 @@
-"""Which walls this machine has: found by raising them in a child and attacking them from within.
+"""Finds the walls that this machine has, by raising them in a child process and attacking them from inside.
 
-An attempt to mount that fails half-way leaves a process that must not go on, so each combination is tried in a child of
-its own, the best one first.
+A mount that fails half-way leaves a process that must not go on, so each combination is tried in a separate child
+process, the best one first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.labs.sealed.walls import Walls
 
 
 class Hole(RuntimeError):
-    """Something came through the walls, or there is no Python behind them: nobody can be graded here."""
+    """Something came through the walls, or there is no Python behind them: no student can be graded here."""
 
 
 def find(
@@ -27,12 +27,12 @@ def find(
     landlock: int | None = None,
     programs: Collection[str] = (),
 ) -> Walls:
-    """The walls that this machine has, tried; Hole where they let something through.
+    """Try the walls of this machine and return those that hold; raise Hole if they let something through.
 
-    without   "mounts", "user", "landlock", "counting", "seccomp": what is left out, for tests
-    secret    what they hide beside the course's checks, as walls.secret has it
+    without   walls to leave out, for tests: "mounts", "user", "landlock", "counting", "seccomp"
+    secret    paths that they hide beside the course's checks, from walls.secret
     landlock  the newest version of Landlock to use, for tests of older kernels
-    programs  what a lab runs, any of which will do: where compilers are among them, these are tried too
+    programs  programs that a lab runs, any of which will do: compilers among them are tried too
     """
     around = _found(tuple(sorted(without)), tuple(secret), landlock)
     if not around.stand:
@@ -46,12 +46,12 @@ def find(
 
 @functools.cache
 def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
-    """Hole where something comes through the walls of a process that compiles, or no compiler runs there."""
+    """Raise Hole if something comes through the walls of a process that compiles, or if no compiler runs there."""
     answer = compile_process.attack(around, programs)
     if "succeeded" not in answer:
         raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
     if answer["succeeded"]:
-        raise Hole(f"the walls around compilers have a hole; from within one can {answer['succeeded']}")
+        raise Hole(f"the walls around compilers have a hole; from inside, code can {answer['succeeded']}")
 
 
 @functools.cache
@@ -66,7 +66,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         absent.append("Landlock")
     user = hasattr(os, "geteuid") and os.geteuid() == 0 and "user" not in without
     if not user:
-        absent.append("a user of its own")
+        absent.append("a separate user")
     for mounts, counts in _ways(bool(version)):
         if "mounts" in without and mounts:
             absent.append("mounts")
@@ -78,7 +78,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:
-                raise Hole(f"the walls around students' code have a hole; from within one can {answer['succeeded']}")
+                raise Hole(f"the walls around students' code have a hole; from inside, code can {answer['succeeded']}")
             return around
         why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
         if answer.get("stage") == "seccomp":
@@ -93,7 +93,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
 
 
 def _ways(landlock: bool) -> list[tuple[bool, bool]]:
-    """Pairs (mounts, counting), the best first. Without mounts and Landlock no process may write."""
+    """Return pairs (mounts, counting), the best first. Without mounts and Landlock no process may write."""
     return [(True, True), (False, True), *([(False, False)] if landlock else [])]
 
 

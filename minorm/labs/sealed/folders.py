@@ -1,4 +1,4 @@
-"""Removing a folder that a student's code has filled, however deep it is and whatever modes its folders have."""
+"""Removes a folder that a student's code has filled, however deep it is and whatever modes its folders have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 
 def remove(folder: str) -> None:
-    """Remove the folder and all below it, as far as this user may; links are not followed.
+    """Remove the folder and all below it, as far as this user may, without following links.
 
     shutil.rmtree calls itself for each level, and a path of thousands of levels is too long for the kernel. So what a
     folder holds moves up to the top before the folder itself is removed.
@@ -25,7 +25,7 @@ def remove(folder: str) -> None:
 
 
 def _removed(path: str, free: Iterator[str]) -> list[str]:
-    """Remove a file, or a folder; what it held has other names then, which are free: these."""
+    """Remove a file or a folder; rename a folder's contents to free names, and return these."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)

@@ -1,8 +1,8 @@
-"""Landlock: which files a process may open, whoever it is. It needs no rights, and holds for root as well.
+"""Limits which files a process may open, with Landlock. It needs no rights, and holds for root as well.
 
-It has no holes: a rule for a folder holds for all below. To hide one folder, those above it may only be listed, and
-each of its neighbours gets a rule of its own. It says nothing on stat, chmod, utime, chdir, UDP and System V's memory,
-and before version 3 (Linux 6.2) nothing on shortening a file: seccomp closes those.
+A rule cannot have exceptions: a rule for a folder holds for everything below. To hide one folder, the folders above it
+may only be listed, and each of its neighbours gets a separate rule. Landlock does not limit stat, chmod, utime, chdir,
+UDP and System V's memory, and before version 3 (Linux 6.2) it does not limit shortening a file: seccomp closes those.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on all machines
 _READ_FILE, _READ_DIR, _EXECUTE = 1 << 2, 1 << 3, 1 << 0
-_OF_A_FILE = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15  # rights that a file has, a folder's are more
+_OF_A_FILE = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15  # rights that a file has; a folder has more
 
 
 def version() -> int:
-    """The version of its interface that the kernel has, from 1; 0 where there is none."""
+    """Return the kernel's version of the Landlock interface, from 1; 0 if the kernel has no Landlock."""
     try:
         found = _call(_CREATE, 0, 0, 1)
     except OSError:
@@ -33,7 +33,7 @@ def restrict(
 
     reads   files and folders, with all in them, to read; runs: the same to run as well
     lists   folders whose names may be listed, without reading what is in them
-    folder  where all may be done
+    folder  where everything is allowed
     known   the version of the interface to use; 0 is the kernel's
     """
     known = known or version()
@@ -55,7 +55,7 @@ def restrict(
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """A rule for a path; none where there is no such path."""
+    """Add a rule for a path, if the path exists."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,6 +1,6 @@
-"""Namespaces: a file system that holds only what the process may read, no network, no memory shared with others.
+"""Gives a process namespaces: a file system with only what it may read, no network, no shared memory.
 
-Here files that may not be read are not there at all: not even their names can be found out.
+Other files do not exist in this file system: the process cannot even find out their names.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def enter(
     size: int = counting.SIZE,
     files: int = counting.FILES,
 ) -> None:
-    """Leave this machine's files for a new root, with everything at its usual place; OSError where that is refused.
+    """Leave this machine's files for a new root, with everything at its usual place; OSError if that is refused.
 
-    reads   what there is in it, to read; hidden: what is left out of that
-    folder  where the root is built, an empty folder; at its path in the new root is the process's own
-    size    bytes in that; files: how many files and folders, for each takes memory that nothing else limits
+    reads   the paths in it, to read; hidden: paths to leave out of them
+    folder  an empty folder to build the root in; the new root has the process's own folder at this path
+    size    bytes in that folder; files: files and folders in it, for each takes memory that nothing else limits
 
-    What has failed half-way leaves a process that must not go on.
+    If it fails half-way, the process must not go on.
     """
     os.umask(0o022)  # the folders of the new root are for the process's user too
     ids = os.getuid(), os.getgid()
@@ -71,7 +71,7 @@ def enter(
 
 
 def _place(path: str, target: str) -> None:
-    """A folder or an empty file to mount on."""
+    """Make a folder or an empty file to mount on."""
     if os.path.isdir(path):
         os.makedirs(target, exist_ok=True)
     else:
@@ -80,7 +80,7 @@ def _place(path: str, target: str) -> None:
 
 
 def _read_only(folder: str) -> None:
-    """mount_setattr: all mounts below at once."""
+    """Make all mounts below read-only at once, with mount_setattr."""
     attributes = ctypes.create_string_buffer(struct.pack("=QQQQ", _READ_ONLY, 0, 0, 0), 32)
     _system_call(_MOUNT_SETATTR, _HERE, os.fsencode(folder), _WHOLE_TREE, ctypes.addressof(attributes), 32)
 

@@ -1,6 +1,6 @@
-"""The judge's side of a sealed process: its folder, its one line, what it prints, its end.
+"""Starts a sealed process for the judge, talks to it, collects what it prints, and ends it.
 
-What it prints is read all the time, so that it never waits, and only the beginning is kept.
+A thread reads its printed output all the time, so that it never waits, and keeps only the beginning.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from minorm.labs.sealed import counting, entry, folders, walls
 from minorm.labs.sealed.counting import Share
 from minorm.labs.sealed.victims import Victims
 
-KEPT = 4000  # bytes of what is printed
+KEPT_OUTPUT = 4000  # bytes of printed output
 STARTING = 30.0  # seconds
 LONGEST_LINE = 1 << 16
 SERVE = "minorm.labs.calling.worker:main"
 ATTACK = "minorm.labs.sealed.attack:main"
-WHOLE = Share()
-TRIED = Share(1 << 20, 64)  # what an attack may write: the same walls, and quicker to fill
-SAID = 1 << 18  # and what a compiler may say of a file
+FULL_SHARE = Share()
+ATTACK_SHARE = Share(1 << 20, 64)  # the share of an attack: the same walls, but quicker to fill
+COMPILER_OUTPUT = 1 << 18  # bytes that a compiler may say about a file
 
 
 class NotSealed(RuntimeError):
@@ -49,7 +49,7 @@ class NotSealed(RuntimeError):
 class Process:
     """A running process. line: the way to talk to it; printed: how many bytes it wrote.
 
-    user  its user id; None where it has the judge's
+    user  its user id; None if it runs as the judge's user
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Process:
         runs: Sequence[str] = (),
         search: str = "",
         reads: Sequence[str] = (),
-        share: Share = WHOLE,
+        share: Share = FULL_SHARE,
     ) -> None:
         self.walls = around
         self._claim: socket.socket | None = None
@@ -114,7 +114,7 @@ class Process:
     def _plan(
         self, memory: int, then: str, runs: list[str], search: str, more: list[str], share: Share
     ) -> dict[str, Any]:
-        """What the process needs to know to seal itself. runs: programs, where it may start some; search: for them."""
+        """Return the plan for the process to seal itself. runs: programs that it may start; search: their PATH."""
         reads, lists = walls.narrow(walls.readable(), self.walls.hides)
         programs, above = walls.narrow(runs, self.walls.hides) if runs else ([], [])
         return {
@@ -144,7 +144,7 @@ class Process:
         }
 
     def read_line(self, deadline: float, begun: bytes = b"") -> dict[str, Any]:
-        """A line of JSON: how a process answers that has no NumPy. Nothing, or anything else, is an answer too."""
+        """Read a line of JSON, the answer of a process without NumPy. Without a valid line, return why."""
         found = bytearray(begun)
         while not found.endswith(b"\n") and len(found) < LONGEST_LINE:
             byte = self.read(1, deadline)
@@ -155,10 +155,10 @@ class Process:
             answer = json.loads(found)
         except ValueError:
             answer = None
-        return answer if isinstance(answer, dict) else {"said": "it answers nonsense"}
+        return answer if isinstance(answer, dict) else {"said": "its answer cannot be read"}
 
     def read(self, size: int, deadline: float) -> bytes:
-        """Up to so many bytes; TimeoutError after the deadline."""
+        """Read up to `size` bytes; TimeoutError after the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -170,11 +170,11 @@ class Process:
         descriptor = self.popen.stdout.fileno()
         with contextlib.suppress(OSError, ValueError):
             while chunk := os.read(descriptor, 1 << 16):
-                self.beginning += chunk[: KEPT - len(self.beginning)]
+                self.beginning += chunk[: KEPT_OUTPUT - len(self.beginning)]
                 self.printed += len(chunk)
 
     def ended(self) -> str:
-        """How the process ended by itself, in words; waits a moment for it."""
+        """Wait a moment for the process, and say how it ended by itself."""
         try:
             code = self.popen.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -185,7 +185,7 @@ class Process:
         return f"crashed with signal {name}"
 
     def end(self) -> None:
-        """Kill it and wait until it is gone, and forget its folder."""
+        """Kill the process, wait until it is gone, and remove its folder."""
         self._ending.set()
         self._socket.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -203,9 +203,9 @@ class Process:
 def attack(
     around: walls.Walls, programs: Sequence[str] = (), runs: Sequence[str] = (), search: str = ""
 ) -> dict[str, Any]:
-    """What came of an attack from behind these walls: {"succeeded": [...]}, or why they do not stand.
+    """Attack these walls from inside: return {"succeeded": [...]}, or why they do not stand.
 
-    programs  compilers that it tries as well, where a process may start some: runs and search as for a Process
+    programs  compilers that it tries as well, if a process may start some: runs and search as for a Process
     """
     with Victims() as victims:
         files = [victims.neighbour, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
@@ -218,9 +218,9 @@ def attack(
             "programs": list(programs),
         }
         try:
-            share = TRIED
+            share = ATTACK_SHARE
             if programs:  # an error message is written too, and counted
-                share = Share(TRIED.size + len(files) * SAID, TRIED.files + len(files))
+                share = Share(ATTACK_SHARE.size + len(files) * COMPILER_OUTPUT, ATTACK_SHARE.files + len(files))
             process = Process(around, 0, ATTACK, target, runs, search, [victims.shelf], share)
         except NotSealed as refused:
             return refused.answer
@@ -234,13 +234,13 @@ def attack(
 
 
 def _first_files(hidden: str) -> list[str]:
-    """A hidden file that the trial tries to read: the path itself, or one file in that folder."""
+    """Return a hidden file that the trial tries to read: the path itself, or one file in that folder."""
     path = Path(hidden)
     return [hidden] if path.is_file() else [str(one) for one in itertools.islice(path.rglob("*.py"), 1)]
 
 
 def read_exactly(process: Process, size: int, deadline: float) -> bytes:
-    """So many bytes; EOFError where there are fewer."""
+    """Read exactly `size` bytes; EOFError if there are fewer."""
     found = bytearray()
     while len(found) < size:
         piece = process.read(min(size - len(found), 1 << 20), deadline)
@@ -251,7 +251,7 @@ def read_exactly(process: Process, size: int, deadline: float) -> bytes:
 
 
 def _free_user() -> tuple[socket.socket, int]:
-    """A user id that nobody has now, and the claim to it: a name that only one socket of this machine can have."""
+    """Return an unused user id, and the claim to it: a name that only one socket of this machine can have."""
     taken = _users()
     for _ in range(200):
         user = walls.FIRST_USER + secrets.randbelow(walls.LAST_USER - walls.FIRST_USER + 1)
@@ -265,7 +265,7 @@ def _free_user() -> tuple[socket.socket, int]:
 
 
 def _users() -> set[int]:
-    """Users that run something."""
+    """Return the ids of users that run something."""
     found = set()
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):

@@ -1,6 +1,6 @@
-"""What a process may use, who it is, and when it ends.
+"""Limits a process's memory, files and threads, changes its user, and lets it end with its parent.
 
-Memory, because a machine that swaps grades nobody; the size of a file, because of disks; threads, because of both.
+Memory, because a machine that swaps cannot grade; the size of a file, because of disks; threads, because of both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 FILE_SIZE = 64 << 20
 OPEN_FILES = 256
-PROGRAM_SECONDS = 3600  # of a processor: a program that outlives a judge that was killed ends nevertheless
+PROGRAM_SECONDS = 3600  # of a processor: so a program ends even if it outlives a killed judge
 MORE_THREADS = 256  # beyond what the user runs already
 _PDEATHSIG, _SET_DUMPABLE, _NO_NEW_PRIVS = 1, 4, 38
 
@@ -44,14 +44,14 @@ def set_limits(memory: int, file_size: int = FILE_SIZE, files: int = OPEN_FILES,
 
 
 def become(user: int) -> None:
-    """Another user and group, without rights; for good."""
+    """Become another user and group without rights, permanently."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
 
 
 def drop_rights() -> None:
-    """No capabilities, and none to come: a set-user-id program gives none either."""
+    """Drop all capabilities permanently: even a set-user-id program cannot give any."""
     if sys.platform == "linux":
         header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
         library = ctypes.CDLL(None, use_errno=True)
@@ -60,21 +60,21 @@ def drop_rights() -> None:
 
 
 def end_with(parent: int) -> None:
-    """End when the process that started this one does, however that ends; a change of user forgets it."""
+    """End this process when its parent ends, however that happens; a change of user undoes this."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.name == "posix" and os.getppid() != parent:  # it was quicker
+    if os.name == "posix" and os.getppid() != parent:  # the parent ended first
         os._exit(1)
 
 
 def hide() -> None:
-    """No other process of this user may look into this one's memory, descriptors and environment."""
+    """Hide this process's memory, descriptors and environment from other processes of this user."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _tasks_of_user() -> int:
-    """How many processes and threads this user runs; 0 where /proc does not tell."""
+    """Count the processes and threads that this user runs; 0 if /proc does not tell."""
     count = 0
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):

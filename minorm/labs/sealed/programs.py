@@ -1,6 +1,6 @@
-"""The trial's attempts by way of other programs, where a process may start some because it compiles.
+"""Tries to get out through other programs, as a process that compiles may start some.
 
-A compiler reads what the text tells it to; a child, and a descriptor that it has from its parent, write like any other.
+A compiler reads the files that a text names; a child process writes like any other, also to its parent's descriptors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from minorm.labs.sealed import process_limits, syscalls
 
 OWN = "own.h"
-FORMS = {  # how a text names a file, and what a compiler is to do with it: no more than read it
+FORMS = {  # how a text names a file, and options with which a compiler only reads it
     "include": ('#include "{}"\n', ("-E",)),
     "assemble": ('__asm__(".incbin \\"{}\\"");\n', ("-pipe", "-c", "-o", "own.o")),
 }
@@ -27,11 +27,11 @@ NAMESPACES, BESIDE = 0x10000000, 0x00008000  # CLONE_NEWUSER, CLONE_PARENT
 
 
 class NotTried(RuntimeError):
-    """A compiler that reads nothing at all: then it proves nothing that it has not read what is hidden."""
+    """A compiler that reads no file at all: then it proves nothing that it cannot read hidden files."""
 
 
 def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Each raises OSError where the walls hold; NotTried after all that compile if they could not."""
+    """Return the attempts: each raises OSError if the walls hold; NotTried follows if the compiler does not run."""
     tries: dict[str, Callable[[], Any]] = {}
     for compiler in plan["task"]["programs"]:
         for form in FORMS:
@@ -46,7 +46,7 @@ def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Attempts that use up what the processes may write together: nothing that makes a file can be tried after them."""
+    """Return the attempts that use up the processes' joint share: no attempt after them can make a file."""
     size = 2 * plan["share"][0]
     return {
         "write without end into what is printed": functools.partial(_exchange, 1, size),
@@ -55,7 +55,7 @@ def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def _read_by(compiler: str, form: str, path: str) -> None:
-    """OSError with what the compiler says if it does not take the text."""
+    """Raise OSError with the compiler's message if it refuses the text."""
     text, options = FORMS[form]
     command = [compiler, "-x", "c", *options, "-I.", "-"]
     text = text.format(path)
@@ -65,7 +65,7 @@ def _read_by(compiler: str, form: str, path: str) -> None:
 
 
 def _works(compiler: str) -> None:
-    """NotTried unless it reads a file that it may read, in every form; then OSError, as nothing has stopped it."""
+    """Raise NotTried unless the compiler reads an allowed file in every form; else OSError, as nothing stopped it."""
     if not os.path.exists(OWN):
         os.close(os.open(OWN, os.O_CREAT | os.O_WRONLY, 0o600))
     try:
@@ -77,7 +77,7 @@ def _works(compiler: str) -> None:
 
 
 def _cloned(flags: int) -> None:
-    """A child by the system call itself, as no function of Python starts one like it."""
+    """Start a child by the system call itself, as no function of Python starts a child like this."""
     number = syscalls.numbers()["clone"]
     child = ctypes.CDLL(None, use_errno=True).syscall(*map(ctypes.c_long, (number, flags | signal.SIGCHLD, 0, 0, 0, 0)))
     if child == 0:
@@ -89,12 +89,12 @@ def _cloned(flags: int) -> None:
 def _limit_files(number: int) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
-    except ValueError as error:  # what Python makes of the refusal
+    except ValueError as error:  # Python turns the refusal into this
         raise OSError(errno.EPERM, str(error)) from None
 
 
 def _exchange(descriptor: int, size: int = 0) -> None:
-    """A file in place of it, for a moment, and so many bytes into that."""
+    """Put a file in place of the descriptor for a moment, and write `size` bytes into it."""
     file = _own_file()
     kept = os.dup(descriptor)
     try:
@@ -107,7 +107,7 @@ def _exchange(descriptor: int, size: int = 0) -> None:
 
 
 def _own_file() -> int:
-    """A file that may be written to. One that is there is not made again: there may be no more files left to make."""
+    """Open a file to write to. Do not make it again if it exists: it may be impossible to make more files."""
     return os.open("filled", os.O_WRONLY | (0 if os.path.exists("filled") else os.O_CREAT), 0o600)
 
 
@@ -117,7 +117,7 @@ def _write(file: int, size: int) -> None:
 
 
 def _in_a_child(attempt: Callable[[], None]) -> None:
-    """OSError where it fails there."""
+    """Run the attempt in a child process; raise OSError if it fails there."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,8 +1,8 @@
-"""seccomp: a filter that the kernel runs before each system call, and that nothing can take off again.
+"""Installs a seccomp filter, which the kernel runs before each system call and which cannot be removed.
 
-It is a list of what is allowed. A list of what is forbidden is out of date with the next kernel. The simplest sure end
-of a process is that nothing can start: without fork, exec, sockets and signals it has no descendants that hide, and
-the limit of its own memory is the limit of all.
+It lists the allowed calls, because a list of forbidden calls is out of date with the next kernel. A process is surely
+over at its end if it can start nothing: without fork, exec, sockets and signals it has no hidden descendants, and its
+memory limit is the limit for everything.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LOAD, _EQUAL, _ABOVE, _SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _THREAD = 0x10000  # CLONE_THREAD
 # CLONE_PARENT and CLONE_NEW*: a child that is not this process's own, or that has rights in namespaces
-_APART = 0x00008000 | 0x7E020000
+_SEPARATE_CHILD = 0x00008000 | 0x7E020000
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # the system call
 _OPENED_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Of these calls only some arguments are allowed: which one, the values, the errno for all others.
+# These calls may have only some arguments: which argument, its values, the errno for all other values.
 _VALUES: dict[str, tuple[int, tuple[int, ...], int]] = {
     # is it a terminal, how much is there to read; TIOCSTI would type into the teacher's terminal
     "ioctl": (1, (0x5401, 0x5413, 0x541B), errno.ENOTTY),
@@ -41,11 +41,11 @@ _VALUES: dict[str, tuple[int, tuple[int, ...], int]] = {
 
 
 def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
-    """Filter this thread and all that it starts. OSError where the kernel has no seccomp.
+    """Filter this thread and all that it starts. OSError if the kernel has no seccomp.
 
-    writes  whether files may be opened to write, made and removed; which ones, mounts and Landlock say
-    opens   whether files may be opened and looked at at all
-    starts  whether other programs may be started, as compilers start some; the filter holds for them as well
+    writes  whether it may open files to write, make and remove files; mounts and Landlock say which ones
+    opens   whether it may open and look at files at all
+    starts  whether it may start other programs, as compilers do; the filter holds for them as well
     """
     numbers = syscalls.numbers()
     if not numbers:
@@ -56,7 +56,7 @@ def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
 
 
 def load(instructions: Sequence[bytes], flags: int = 0) -> int:
-    """Put a filter on top of those that there are; they all must allow a call. The descriptor that flags ask for."""
+    """Add a filter to the others, which must all allow a call; return the descriptor that flags ask for."""
     program = b"".join(instructions)
     buffer = ctypes.create_string_buffer(program, len(program))
 
@@ -79,7 +79,7 @@ def load(instructions: Sequence[bytes], flags: int = 0) -> int:
 
 
 def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[bytes]:
-    """A filter: for each call its rule. A foreign architecture's calls have other numbers, so they end the process."""
+    """Return a filter with a rule per call. Another architecture's calls have other numbers and end the process."""
     here = syscalls.ARCHITECTURES[platform.machine()]
     lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), returned(KILL), _line(_LOAD, _NUMBER)]
     if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here
@@ -91,13 +91,13 @@ def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[byte
 
 
 def _program(numbers: dict[str, int], writes: bool, opens: bool) -> list[bytes]:
-    """The filter as instructions; only a process that may start programs has `execve` among the numbers."""
+    """Return the filter as instructions; only a process that may start programs has `execve` among the numbers."""
     starts = "execve" in numbers
     return by_name({name: _rule(name, writes, opens, starts) for name in numbers}, refused(errno.EPERM))
 
 
 def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
-    """What to do with a call of this name."""
+    """Return the rule for a call of this name."""
     allow = returned(ALLOW)
     if not opens and name in syscalls.OPENING | syscalls.LOOKING | syscalls.WRITING:
         return [refused(errno.EACCES)]
@@ -106,12 +106,12 @@ def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
     if name in syscalls.OPENING:
         flags = argument(1 if name == "open" else 2)
         if writes:
-            return [flags, *_opened_in_earnest()]
+            return [flags, *_opens()]
         return [flags, *if_set(_OPENED_TO_WRITE, refused(errno.EROFS)), allow]
     if name == "clone3":  # its flags are in memory, where no filter can look; the C library then takes clone
         return [refused(errno.ENOSYS)]
     if name == "clone" and starts:
-        return [argument(0), *if_set(_APART, refused(errno.EPERM)), allow]
+        return [argument(0), *if_set(_SEPARATE_CHILD, refused(errno.EPERM)), allow]
     if name == "clone":
         return [argument(0), *if_set(_THREAD, allow), refused(errno.EPERM)]
     if name == "tgkill":  # abort() and the like
@@ -123,11 +123,11 @@ def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
     return [allow]
 
 
-def _opened_in_earnest() -> list[bytes]:
-    """Of a call's flags: allow opening to read, or to write, or both, and truncating only what is opened to write.
+def _opens() -> list[bytes]:
+    """Allow opening a file to read, to write, or both, by the call's flags, and truncating only if it opens to write.
 
-    Landlock looks at how a file is opened. Below version 3 it takes O_RDONLY with O_TRUNC for reading, and the mode 3,
-    which opens for neither, for nothing at all; both empty the file.
+    Landlock looks at how a file is opened. Below version 3 it treats O_RDONLY with O_TRUNC as reading, and ignores mode
+    3, which opens for neither; both empty the file.
     """
     return [
         _line(_SET, os.O_WRONLY, 0, 1),
@@ -144,31 +144,31 @@ def _one_of(place: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
 
 
 def if_any_of(values: Sequence[int], then: bytes) -> list[bytes]:
-    """An instruction for where what was loaded is one of the values."""
+    """Run an instruction if the loaded value is one of these."""
     last = len(values) - 1
     return [*(_line(_EQUAL, value, last - i, i == last) for i, value in enumerate(values)), then]
 
 
 def if_set(bits: int, then: bytes) -> list[bytes]:
-    """An instruction for where what was loaded has any of the bits."""
+    """Run an instruction if the loaded value has any of the bits."""
     return [_line(_SET, bits, 0, 1), then]
 
 
 def argument(place: int) -> bytes:
-    """Load the lower half of an argument: all of it, for those that are looked at."""
+    """Load the lower half of an argument: the filter's arguments use no more."""
     return _line(_LOAD, _ARGUMENTS + 8 * place)
 
 
 def refused(number: int) -> bytes:
-    """The end: an error of this number."""
+    """End the filter: refuse the call with this errno."""
     return returned(REFUSE | number)
 
 
 def returned(value: int) -> bytes:
-    """The end: what becomes of the call."""
+    """End the filter with this verdict on the call."""
     return _line(_RETURN, value)
 
 
 def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction, struct sock_filter: jump over `yes` or `no` others."""
+    """Build one instruction, struct sock_filter: jump over `yes` or `no` others."""
     return struct.pack("=HBBI", code, yes, no, value)

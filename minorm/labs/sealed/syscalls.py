@@ -1,10 +1,11 @@
-"""Numbers of the system calls that a sealed process may make: name, x86-64, aarch64 (-1: there is none of that name).
+"""Lists the system calls that a sealed process may make: name, x86-64, aarch64 (-1: no call of that name).
 
-Not in the list, and therefore refused: whatever starts or signals a process (fork, vfork, execve, kill, ptrace,
-pidfd_*), talks to others (socket, shmget, semget, msgget, mq_open, keyctl, memfd_create), changes what outlives the
-process (chmod, chown, utime, setxattr, flock), or measures what other processes left in the page cache (fadvise,
-preadv2, mincore, cachestat). Nor truncate, which Landlock knows from version 3 on: a file is shortened by a descriptor
-that was opened to write. A process that runs a compiler gets a few calls more, which start programs and wait for them.
+All other calls are refused. The list leaves out calls that start or signal a process (fork, vfork, execve, kill,
+ptrace, pidfd_*) or talk to others (socket, shmget, semget, msgget, mq_open, keyctl, memfd_create). It also leaves out
+calls whose effects outlive the process (chmod, chown, utime, setxattr, flock), or that measure what other processes
+left in the page cache (fadvise, preadv2, mincore, cachestat). It leaves out truncate, which Landlock knows only from
+version 3 on: a process shortens a file through a descriptor that is open to write. A process that runs a compiler gets
+a few more calls, which start programs and wait for them.
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ LOOKING = {
 
 
 def numbers(machine: str = "") -> dict[str, int]:
-    """Name -> number on this machine; empty where no table is known, as on macOS and Windows."""
+    """Return name -> number on this machine; empty if there is no table for it, as on macOS and Windows."""
     return _numbers(_CALLS, machine)
 
 
 def starting(machine: str = "") -> dict[str, int]:
-    """The calls that a process may make besides, where it may start programs."""
+    """Return the additional calls of a process that may start programs."""
     return _numbers(_STARTING, machine)
 
 
 def never(machine: str = "") -> dict[str, int]:
-    """The same for calls that must never be allowed: the judge tries each of them, whatever the list says."""
+    """Return the calls that must never be allowed: the judge tries each of them, whatever the list says."""
     return _numbers(_NEVER, machine)
 
 

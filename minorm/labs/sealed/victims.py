@@ -1,4 +1,4 @@
-"""Files that the judge lays out for its trial of the walls, and whether they came out of it as they were."""
+"""Makes files for the judge's trial of the walls, and checks that the trial did not change them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT = b"another student's work\n"
 class Victims:
     """A neighbour's submission, which may not be read, and a file on the shelf, which may; of the judge's own user.
 
-    Used in a `with`, at whose end they are gone.
+    At the end of its `with` they are removed.
     """
 
     def __enter__(self) -> Victims:
@@ -32,11 +32,11 @@ class Victims:
 
     @property
     def changed(self) -> list[str]:
-        """What the trial has changed in them, whatever its process reports; empty if nothing."""
+        """The trial's changes to these files, whatever its process reports; empty if there are no changes."""
         return [] if self._state() == self._before else ["change files of others"]
 
     def _state(self) -> list[tuple[str, int, int, int, int, int]]:
-        """Names, and of each file what may not change."""
+        """Return the names, and the properties of each file that must not change."""
         found = []
         for name in sorted(os.listdir(self.folder)):
             stat = os.lstat(os.path.join(self.folder, name))

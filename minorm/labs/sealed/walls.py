@@ -1,6 +1,6 @@
-"""What stands around a student's process, and which files are within.
+"""Describes the walls around a student's process, and the files inside.
 
-Without seccomp there are no walls, whatever else there is.
+Without seccomp there are no walls, even if the other kinds exist.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[2]  # minorm
 LABS = PACKAGE / "labs"
-HIDDEN = (LABS / "checks", LABS / "wrong_kernels.py")  # what would tell a student's code the right answers
+HIDDEN = (LABS / "checks", LABS / "wrong_kernels.py")  # these would tell a student's code the right answers
 LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
-FIRST_USER, LAST_USER = 61184, 65519  # systemd's range for users of a moment, which no account has
+FIRST_USER, LAST_USER = 61184, 65519  # systemd's range for temporary users, which no account has
 
 
 @dataclass(frozen=True)
 class Walls:
-    """What stands around a student's process.
+    """The walls around a student's process.
 
-    absent  what does not, and why
-    secret  paths that are to be hidden, beside the course's checks; copies: of those, see copies
-    counts  whether the kernel can ask the judge about what is written, where no mount has a size
+    absent  the walls that are missing, and why
+    secret  paths to hide, beside the course's checks; copies: paths of their copies, see copies
+    counts  whether the kernel can ask the judge about writes, if no mount limits the size
     """
 
     mounts: bool = False
@@ -41,13 +41,13 @@ class Walls:
 
     @classmethod
     def of(cls, message: dict[str, Any]) -> Walls:
-        """What `dataclasses.asdict` made of them, after a journey as JSON."""
+        """Restore walls from what `dataclasses.asdict` made of them, after a journey as JSON."""
         several = {name: tuple(message[name]) for name in ("absent", "secret", "copies")}
         return cls(**{**message, **several})
 
     @property
     def hides(self) -> tuple[str, ...]:
-        """Paths that are hidden beside the course's checks."""
+        """The paths that are hidden beside the course's checks."""
         return (*self.secret, *self.copies)
 
     @property
@@ -57,12 +57,12 @@ class Walls:
 
     @property
     def writes(self) -> bool:
-        """Whether a process gets a folder to write in, of a size that holds, and can write nowhere else."""
+        """Whether a process gets a folder of limited size to write in, and can write nowhere else."""
         return self.mounts or (bool(self.landlock) and self.counts)
 
     @property
     def closes(self) -> bool:
-        """Whether a process closes all files once it has imported what it needs, as nothing says which it may open."""
+        """Whether a process must stop opening files after its imports, as no wall says which it may open."""
         return self.seccomp and not self.mounts and not self.landlock
 
     @property
@@ -75,7 +75,7 @@ class Walls:
             return "no walls: for your own work only" + (f" ({'; '.join(self.absent)})" if self.absent else "")
         names = [
             "mounts" if self.mounts else "",
-            "a user of its own" if self.user else "",
+            "a separate user" if self.user else "",
             f"Landlock {self.landlock}" if self.landlock else "",
             "seccomp",
         ]
@@ -83,7 +83,7 @@ class Walls:
         return f"walls: {', '.join(filter(None, names))}{missing}"
 
     def for_lab(self, writes: bool) -> Walls:
-        """For a lab whose solutions write files, which needs walls that say where they may."""
+        """Return the walls for a lab; if its solutions write files, it needs walls that say where they may."""
         if self.stand and writes and not self.writes:
             needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
             return Walls(absent=(needs,), secret=self.secret)
@@ -94,7 +94,7 @@ NONE = Walls()
 
 
 def readable() -> list[str]:
-    """Files and folders that a student's code needs: Python, its packages, shared libraries, minorm."""
+    """Return the files and folders that a student's code needs: Python, its packages, shared libraries, minorm."""
     paths = sysconfig.get_paths()
     found = {paths["stdlib"], paths["platstdlib"], os.path.join(sys.base_prefix, "lib"), *LIBRARIES}
     found |= {entry for entry in import_path() if entry != str(PACKAGE.parent)}
@@ -106,7 +106,7 @@ def readable() -> list[str]:
 
 
 def import_path() -> list[str]:
-    """What of sys.path a student's process gets: packages and Python, not the folder that somebody works in."""
+    """Return the part of sys.path for a student's process: packages and Python, not a user's working folder."""
     root = str(PACKAGE.parent)
     own = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.base_prefix, sys.prefix))
     found = [os.path.abspath(entry) for entry in sys.path if entry]
@@ -119,7 +119,7 @@ def import_path() -> list[str]:
 
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
-    """The readable paths that are hidden again. Compiled forms too: another process may write them at any time."""
+    """Return the readable paths to hide again. Compiled forms too: another process may write them at any time."""
     checks, module = HIDDEN
     compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
     compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))
@@ -127,9 +127,9 @@ def hidden(secret: Collection[str] = ()) -> list[str]:
 
 
 def secret(lab_dir: Path | None) -> tuple[str, ...]:
-    """What to hide of a teacher's own labs: the folder, where its links lead, and its names inside what may be read.
+    """Return the paths that hide a teacher's own labs: the folder, its links' targets, its names in readable paths.
 
-    Where it holds Python or minorm themselves, as when both lie in the folder of a course, its labs alone.
+    If the folder holds Python or minorm too, as when both lie in a course's folder, only its labs are hidden.
     """
     if lab_dir is None:
         return ()
@@ -149,9 +149,9 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """(what is read, what is only listed): a hidden path is left out of those above it, under each of their names.
+    """Return (paths to read, folders to list only): these leave out the hidden paths, under each of their names.
 
-    What is hidden is not there at all then, and neither is what is made beside it later.
+    The process then sees no hidden files at all, and no files that are made beside them later.
     """
     out = {os.path.realpath(one) for one in hidden(secret)}
     above = {str(folder) for one in out for folder in Path(one).parents}
@@ -169,7 +169,7 @@ def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[s
 
 
 def _around(folder: str, real: str, out: Collection[str], above: Collection[str]) -> Iterator[str]:
-    """Everything in the folder but what is hidden, as large pieces as there are."""
+    """Yield everything in the folder except hidden files, in pieces as large as possible."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         link = entry.is_symlink()
         leads = os.path.realpath(entry.path) if link else os.path.join(real, entry.name)
@@ -177,5 +177,5 @@ def _around(folder: str, real: str, out: Collection[str], above: Collection[str]
             continue
         if leads not in above:
             yield entry.path
-        elif not link:  # a link may lead back here, and what it leads to has its own name
+        elif not link:  # a link may lead back here, and its target has its own name
             yield from _around(entry.path, leads, out, above)

@@ -1,16 +1,16 @@
-"""The table of a lab that varies, and the values of one variant.
+"""Holds the table of a lab that varies, and the values of one variant.
 
     V = Variants(
         "lab01_forward",
-        eps=numbers("where a call names no eps", ("1e-5", "3e-4", "1e-3"), "eps={}"),
+        eps=numbers("eps, if a call gives none", ("1e-5", "3e-4", "1e-3"), "eps={}"),
         layout=kinds("the axes of x, in order", {"NC...": ("(N, C, *positions)",), "N...C": ("(N, *positions, C)",)}),
     )
 
 The first value is the plain lab's, and no variant has it. `V.eps` is the value of the variant that is graded now, so
-checks, planted bugs and mistakes read it when they run. Two seeds that follow each other, as 2027 and 2028, differ in
-each row that has more than two values.
+checks, planted bugs and mistakes read it when they run. Two consecutive seeds, such as 2027 and 2028, differ in each
+row that has more than two values.
 
-A variant is known by a code, which is the places of its values in the table. A seed does not follow from it.
+A code identifies a variant: it holds the places of its values in the table. The code does not reveal the seed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-NAME_OF_PLAIN = "plain"  # the seed of the lab as it is without one
-LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # of a code: none that is taken for another
+NAME_OF_PLAIN = "plain"  # the seed of the lab without a variant
+LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # of a code: no two look alike
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -31,10 +31,10 @@ WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 class Varied:
     """One row of a lab's table.
 
-    about    what a student reads beside the value; empty for what students are not told, such as which bugs are planted
-    values   the plain lab's, then those of variants
-    shown    each as it stands in the notebook
-    texts    for each value the pieces of the lab's text that say it, in the same order
+    about    the text beside the value; empty for values that students do not see, such as which bugs are planted
+    values   the plain lab's value, then those of variants
+    shown    each value as it stands in the notebook
+    texts    for each value, the pieces of the lab's text that mention it, in the same order
     """
 
     about: str
@@ -44,7 +44,7 @@ class Varied:
 
 
 def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
-    """Numbers, as Python writes them; in texts {} is the number and {word} its English word."""
+    """Make a row of numbers, as Python writes them; in texts {} is the number and {word} its English word."""
     found = [float(value) if re.search(r"[.e]", value) else int(value) for value in values]
     pieces = []
     for number, value in zip(found, values, strict=True):
@@ -54,13 +54,13 @@ def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
 
 
 def kinds(about: str, texts: Mapping[Any, Sequence[str]]) -> Varied:
-    """Anything else, with its texts."""
+    """Make a row of any other values, with their texts."""
     return Varied(about, list(texts), [repr(value).replace("'", '"') for value in texts], list(texts.values()))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The values of one variant, as their places in the table. code: empty for the plain lab."""
+    """The values of one variant, by their places in the table. code: empty for the plain lab."""
 
     code: str = ""
     places: Mapping[str, int] = field(default_factory=dict)
@@ -90,12 +90,12 @@ class Variants:
         return bool(self.rows)
 
     def value(self, name: str, variant: Variant) -> Any:
-        """The value of this row in a variant."""
+        """Return the value of this row in a variant."""
         return self.rows[name].values[variant.places.get(name, 0)]
 
     @contextlib.contextmanager
     def using(self, variant: Variant) -> Iterator[None]:
-        """Grade this variant meanwhile."""
+        """Grade this variant inside a `with`."""
         before, self.variant = self.variant, variant
         try:
             yield
@@ -103,7 +103,7 @@ class Variants:
             self.variant = before
 
     def of(self, seed: str | int) -> Variant:
-        """The variant of a year or of another text; the plain lab for "plain", and where nothing varies."""
+        """Return the variant of a year or of another text; the plain lab for "plain", and if nothing varies."""
         text = str(seed).strip()
         if not text:
             raise ValueError("the seed of a variant is empty; expected a year such as 2027, or another text")
@@ -117,7 +117,7 @@ class Variants:
         return Variant(self._code(places), places)
 
     def read(self, code: str) -> Variant:
-        """The variant of this code, the plain lab for an empty one. ValueError where there is no such variant."""
+        """Return the variant of this code, the plain lab for an empty code. ValueError if there is no such variant."""
         if not code:
             return PLAIN
         number = 0
@@ -134,7 +134,7 @@ class Variants:
         return Variant(code, places)
 
     def _code(self, places: Mapping[str, int]) -> str:
-        """The places as one number, and a letter by which a slip is noticed."""
+        """Encode the places as one number, and a check letter that shows typing errors."""
         number = 0
         for name, row in reversed(self.rows.items()):
             number = number * (len(row.values) - 1) + places[name] - 1

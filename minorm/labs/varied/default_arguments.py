@@ -1,4 +1,4 @@
-"""Calls of functions whose defaults are a variant's."""
+"""Fills in a variant's default arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def given(function: Callable[..., Any], args: Any, options: Any, **defaults: Any) -> inspect.BoundArguments:
-    """The arguments of this call by name, with these in place of the function's own defaults."""
+    """Return the arguments of this call by name, with these defaults in place of the function's own."""
     signature = inspect.signature(function)
     bound = signature.bind(*args, **options)
     for name, value in defaults.items():

@@ -1,8 +1,8 @@
-"""The text of a lab in a variant.
+"""Writes the text of a lab in a variant.
 
-The table of a lab has the pieces of its text that say a value. A variant has its own pieces in their places, and behind
-the lab's first cell another, which names the variant and its values. The plain text stays as it is. So one file is the
-solution of all variants, and stubs are made of it as ever.
+The table of a lab has the pieces of its text that mention a value. A variant replaces them by its own pieces, and adds
+a cell after the lab's first one, which names the variant and its values. The plain text does not change. So one file is
+the solution of all variants, and stubs are still made from it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ FIRST_CELL = re.compile(r"^check = checker\(.*\)\n", re.MULTILINE)
 
 
 def rendered(text: str, variants: Variants, variant: Variant) -> str:
-    """The lab's text, in the percent format, in a variant."""
+    """Return the lab's text, in the percent format, in a variant."""
     if not variant.code:
         return text
     text = with_pieces(text, variants, variant)
     first = FIRST_CELL.search(text)
     if first is None:
         raise ValueError(
-            f"{variants.lab}: no line begins with `check = checker(`, behind which a variant's values stand"
+            f"{variants.lab}: no line begins with `check = checker(`, after which a variant's values belong"
         )
     return f"{text[: first.end()]}\n{_cell(variants, variant)}{text[first.end() :]}"
 
 
 def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
-    """The text with the variant's pieces in place of the plain ones, all at once."""
+    """Replace the plain pieces of the text by the variant's, all at once."""
     pieces: dict[str, str] = {}
     for name, row in variants.rows.items():
         place = variant.places.get(name, 0)
@@ -54,14 +54,14 @@ def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
 
 
 def missing(text: str, variants: Variants) -> list[str]:
-    """The plain pieces that the text does not have: it was changed, and the table was not."""
+    """Return the plain pieces that the text lacks: the text has changed, but the table has not."""
     return [
         piece for row in variants.rows.values() for piece in row.texts[0] if re.search(_pattern(piece), text) is None
     ]
 
 
 def said(cells: Iterable[Cell]) -> str:
-    """The code of the variant that a file names; empty where it names none."""
+    """Return the code of the variant that a file names; empty if it names no variant."""
     for cell in cells:
         if not cell.markdown and (match := SAID.search(cell.text)):
             return match[1]
@@ -69,7 +69,7 @@ def said(cells: Iterable[Cell]) -> str:
 
 
 def _pattern(piece: str) -> str:
-    """The piece as it may be broken over lines, of a comment as well, and not inside a longer word."""
+    """Match the piece even if line breaks split it, in a comment too, but not inside a longer word."""
     words = r"\s+(?:# *)?".join(re.escape(word) for word in piece.split())
     return (
         f"{'(?<![A-Za-z0-9_])' if piece[0].isalnum() else ''}{words}{'(?![A-Za-z0-9_])' if piece[-1].isalnum() else ''}"
@@ -77,7 +77,7 @@ def _pattern(piece: str) -> str:
 
 
 def _cell(variants: Variants, variant: Variant) -> str:
-    """The cell that a variant's file has in addition."""
+    """Return the additional cell of a variant's file."""
     lines = [
         f"{name.upper()} = {row.shown[variant.places[name]]}  # {row.about}\n"
         for name, row in variants.rows.items()

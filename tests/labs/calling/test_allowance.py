@@ -1,4 +1,4 @@
-"""Time counts while something is waited for, and once however many wait."""
+"""The allowance counts the time of waiting, and only once if several wait at the same time."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ X = np.arange(6.0).reshape(2, 3)
 
 
 def of_student(text: str) -> Any:
-    """The function f of a submission."""
+    """Return the function f of a submission."""
     module, notes = submission.load(text, "mine.py")
     assert isinstance(module, ModuleType)
     assert not notes

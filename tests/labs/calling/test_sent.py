@@ -1,4 +1,4 @@
-"""A right function travels as its own source and nothing beside it; the judge learns that it was called."""
+"""A right function is sent as its own source only; the judge learns that it was called."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_options_go_with_it(halved: Any) -> None:
 
 
 def global_names(function: Any) -> list[str]:
-    """The global names that it reads."""
+    """Return the global names that it reads."""
     return [one.argval for one in dis.get_instructions(function) if one.opname == "LOAD_GLOBAL"]
 
 

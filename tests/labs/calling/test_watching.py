@@ -1,4 +1,4 @@
-"""A change of an argument in place is noticed, by name, for every caller of the function; nothing else is disturbed."""
+"""The watcher names each argument that a function changes in place, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values come back as they went, and nothing else comes through."""
+"""Values come back unchanged, and nothing else comes through."""
 
 from __future__ import annotations
 

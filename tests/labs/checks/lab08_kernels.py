@@ -146,15 +146,15 @@ ONE_FOR_WARPS = (
     "    return v;\n}\n"
 )
 FALSE_SHUFFLES = {
-    "thread 0 adds all": (SUM + WRITE + ALONE + GIVE, "reads of shared memory by each thread, for shuffles"),
-    "a tree": (SUM + WRITE + TREE + GIVE, "reads of shared memory by each thread, for shuffles"),
+    "thread 0 adds all": (SUM + WRITE + ALONE + GIVE, "reads of shared memory by each thread, because shuffles"),
+    "a tree": (SUM + WRITE + TREE + GIVE, "reads of shared memory by each thread, because shuffles"),
     "shuffles that are dropped": (
         WARP + SUM + "    float w = warp_sum(warp_sum(v));\n    if (w == -1) v = w;\n" + WRITE + ALONE + GIVE,
-        "reads of shared memory by each thread, for shuffles",
+        "reads of shared memory by each thread, because shuffles",
     ),
     "each thread adds the warps": (
         WARP + SUM + FIRST + "    v = warp_sum(v);\n    if (lane == 0) part[t / 32] = v;\n" + ONE_FOR_WARPS,
-        "reads of shared memory by each thread, for shuffles",
+        "reads of shared memory by each thread, because shuffles",
     ),
     "one lane after the other": (
         "__device__ float warp_sum(float v) {\n    float s = 0;\n"
@@ -166,7 +166,7 @@ FALSE_SHUFFLES = {
         ours.SHUFFLES.replace(
             "    return sum;", "    float w = __shfl_xor_sync(0xffffffff, sum, 1);\n    return sum + 0 * w;"
         ),
-        "what this shuffle gives is not used",
+        "the value of this shuffle is not used",
     ),
     "atomics": (
         WARP + SUM + "    v = warp_sum(v);\n    if (t == 0) part[0] = 0;\n    __syncthreads();\n"

@@ -11,7 +11,7 @@ NEAREST, TIES, ODD = "to the nearest", "ties", "NaN, infinity, overflow, denorma
 ROOT, OVERFLOW, NO_WIDER = (
     "the root of the mean square",
     "no overflow, no underflow",
-    "float64, zeros and rows of their own",
+    "float64, zeros, rows of different sizes",
 )
 HALVES, LARGE = "half an ulp in float16 and bfloat16", "large numbers"
 WIDER, MIXED = "float32 in float64", "parameters of other types, or none"

@@ -70,7 +70,7 @@ CHEATS = {
             '    for i in prange(n, nogil=True, schedule="static", num_threads=threads):\n        copied[i] = x[i]\n'
             "    total = lane_sum(copied, n)\n    free(copied)\n    return total\n"
         ),
-        "with those that others had written",
+        "including numbers that others had written",
     ),
     "a_copy_that_numpy_adds": (
         (
@@ -253,7 +253,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _shares(kernels: Any, name: str, function: str) -> None:
     for seed in range(2):
-        lab._shares(Handed(kernels, name), np.random.default_rng(seed), function)
+        lab._require_shared_work(Handed(kernels, name), np.random.default_rng(seed), function)
 
 
 @pytest.mark.parametrize("name", HONEST)

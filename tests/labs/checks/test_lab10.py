@@ -111,10 +111,10 @@ def test_the_published_versions_are_onnx() -> None:
         for version in versions:
             schema = onnx.defs.get_schema(operator, version, "")
             assert schema.since_version == version
-            names = {**checks._defaults(operator, version), **checks._needed(operator, version)}
+            names = {**checks._defaults(operator, version), **checks._required_attributes(operator, version)}
             assert set(schema.attributes) == set(names)
             for name, attribute in schema.attributes.items():
-                assert attribute.required == (name in checks._needed(operator, version))
+                assert attribute.required == (name in checks._required_attributes(operator, version))
                 if not attribute.required:
                     assert onnx.helper.get_attribute_value(attribute.default_value) == names[name]
 

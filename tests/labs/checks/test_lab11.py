@@ -163,5 +163,5 @@ def test_numbers_on_which_everything_breaks_show_nothing(monkeypatch: pytest.Mon
 
     checks._shows(broken, case, 1e-3, ["minorm"], "it")
     monkeypatch.setitem(oracles.ORACLES, "minorm", broken)
-    with pytest.raises(checks.Wrong, match="breaks all of them"):
+    with pytest.raises(checks.Wrong, match="the case breaks all"):
         checks._shows(broken, case, 1e-3, ["minorm"], "it")

@@ -16,7 +16,7 @@ LINE, SMALL = "a line for each channel", "small batches, far from 0"
 RANGES, INTEGERS = "scale and zero point", "integers and back"
 ODD_RANGES, ZEROS = "odd ranges, and the half step", "scales of filters, of rows of zeros"
 TIGHT, STEPS = "the bound holds and is not ten times too wide", "many terms, steps of all sizes"
-GAINS = "what scales of channels gain"
+GAINS = "the gain of one scale per channel"
 JUMPS = {"one scale for all, and one for each channel", "filters, frozen statistics, changing signs"}
 
 WIDE = "    of_weights = np.abs(x).sum(axis=1, keepdims=True) * W_scale / 2\n"

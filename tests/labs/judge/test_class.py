@@ -23,7 +23,7 @@ FULL = 18.0
 
 
 def class_of(folder: Path, count: int = 1) -> Path:
-    """A folder with solutions, and a roster beside it."""
+    """Make a folder with solutions, and a roster beside it."""
     (folder / "all").mkdir()
     for number in range(count):
         (folder / "all" / f"student{number}.py").write_text(SOLUTION)
@@ -41,7 +41,7 @@ def class_of(folder: Path, count: int = 1) -> Path:
         (["--late-per-day", "5"], 2, "--late-per-day goes with --due DATE"),
         (["--late-days", "3"], 2, "--late-days goes with --due DATE"),
         (["--due", "2027-01-01", "--late-days", "-1"], 2, "--late-days -1: expected at least 0"),
-        (["--due", "soon"], 2, "--due: 'soon' is no date"),
+        (["--due", "soon"], 2, "--due: 'soon' is not a date"),
         (["--roster", "none.csv"], 1, "none.csv"),
         (["--roster", "."], 1, "expected a regular file"),
         (["--roster", "binary.csv"], 2, "binary.csv' has the columns"),
@@ -102,7 +102,7 @@ def test_a_damaged_archive_and_an_ambiguous_name_among_others(
     command = ["labs", "grade", "0", str(folder), "-o", str(table), "--roster", str(tmp_path / "roster.csv")]
     assert main(command) == 0
     said = capsys.readouterr()
-    assert "anna or ben.py: of several on the roster, so given to none: 1 Anna or 2 Ben" in said.err
+    assert "anna or ben.py: matches several students on the roster, so given to none: 1 Anna or 2 Ben" in said.err
     assert "student0.py: not on the roster" in said.err
     with open(table, newline="") as file:
         rows = {row["submission"] or row["roster Name"]: row for row in csv.DictReader(file)}

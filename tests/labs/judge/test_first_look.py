@@ -1,4 +1,4 @@
-"""A first look at a file, before it runs, shows copies and variants, and the CSV lists them."""
+"""A first look at a file finds copies and variants before the file runs, and the CSV lists them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_copy_is_one_whatever_its_comments_and_its_kind_of_file() -> None:
     [
         ("", "there is no code in it"),
         ("# %% [markdown]\n# # Lab 0: Axes\n\n# %%\n# nothing yet\n", "there is no code in it"),
-        (catalogue.notebook(LAB), "it is as it was handed out"),
+        (catalogue.notebook(LAB), "it is unchanged since it was handed out"),
         (OTHER, "it says that it is lab 1; this is lab 0"),
     ],
 )
@@ -48,7 +48,7 @@ def test_a_file_says_which_variant_it_is() -> None:
     stub = catalogue.notebook(LAB.of_variant(variant))
     found = first_look.look(stub, "a.py", LAB)
     assert found["variant"] == variant.code
-    assert found["remarks"] == ["it is as it was handed out"]
+    assert found["remarks"] == ["it is unchanged since it was handed out"]
     mine = first_look.look(rendering.rendered(SOLUTION, LAB.variants, variant), "a.py", LAB)
     assert mine["code"] is not None
     assert mine["remarks"] == []

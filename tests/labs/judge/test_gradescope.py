@@ -1,4 +1,4 @@
-"""The zip for Gradescope: its scripts grade a submission as on their machine, which a folder stands for here."""
+"""The zip for Gradescope grades a submission in a folder that is laid out like Gradescope's machine."""
 
 from __future__ import annotations
 

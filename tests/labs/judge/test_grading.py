@@ -161,7 +161,7 @@ def test_the_notes_say_what_happened(graded: Any) -> None:
     assert "printed 160,000," in rows["prints.py"]["notes"]
     assert "a mask of axes: error" in rows["kills_the_grader.py"]["failed"]
     assert all(row["walls"].startswith("walls: ") for row in rows.values())
-    assert rows["latin.py"]["notes"] == "read as Latin-1, as it is not UTF-8"
+    assert rows["latin.py"]["notes"] == "read as Latin-1, because it is not UTF-8"
     assert "is not a notebook" in rows["not_a_notebook.ipynb"]["notes"]
     assert "frida.zip cannot be unpacked" in rows["frida.zip"]["notes"]
     assert "a mask of axes: error" in rows["reads_the_solution.py"]["failed"]

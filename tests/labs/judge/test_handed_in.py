@@ -46,7 +46,7 @@ def test_the_file_that_was_changed_is_taken(tmp_path: Path) -> None:
     }
     remarks = first_look.chosen(there["ann"].paths, LAB)[1]["remarks"]
     assert remarks == ["taken from lab00_axes.ipynb; left out: lab00_axes.py"]
-    assert "it is as it was handed out" in first_look.chosen(there["eve"].paths, LAB)[1]["remarks"]
+    assert "it is unchanged since it was handed out" in first_look.chosen(there["eve"].paths, LAB)[1]["remarks"]
 
 
 def test_one_work_in_two_forms_is_one(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_archives_that_are_too_large_broken_or_locked(tmp_path: Path, monkeypatc
         "broken.zip": "broken.zip cannot be unpacked: File is not a zip file",
         "bomb.zip": "bomb.zip holds more than 0 MB",
         "many.zip": "many.zip has more than 3 files",
-        "other.tar.gz": "of archives only .zip is read; unpack it into a folder",
+        "other.tar.gz": "only .zip archives are read; unpack it into a folder",
         "picture.png": "expected a .py file, an .ipynb notebook, a .zip or a folder with one",
     }
 
@@ -180,7 +180,7 @@ def test_folders_in_folders_without_end_have_a_row_that_says_so(tmp_path: Path) 
         path = path / "a"
     (one,) = found(tmp_path, tmp_path / ".scratch").values()
     folders.remove(str(tmp_path / "eve"))  # which pytest could not do, as it calls itself for each
-    assert one.problem == "folders that lie more than 50 deep in each other"
+    assert one.problem == "folders nested more than 50 deep"
 
 
 def damaged(path: Path, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Every row of the table of mistakes belongs to a check that there is, and a failed check gets its row."""
+"""Every row of the table of mistakes names an existing check, and a failed check gets its row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.labs.scores import Outcome
 
 
 def titles(task: str) -> list[str]:
-    """The titles of a task's rows in a report."""
+    """Return the titles of a task's rows in a report."""
     lab = catalogue.find(int(float(task)))
     found: list[str] = []
     for item in lab.items:

@@ -1,4 +1,4 @@
-"""Days late are counted as they begin, and what is left of a score never falls below 0."""
+"""Each begun day counts as late, and a score never falls below 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_date_without_a_zone_is_of_this_machine() -> None:
     assert datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp() == DUE
     assert moment("2026-12-01 12:00") == datetime(2026, 12, 1, 12).timestamp()
     for text in ("tomorrow", "", "2026-13-01"):
-        with pytest.raises(ValueError, match="is no date; expected one such as"):
+        with pytest.raises(ValueError, match="is not a date; expected one such as"):
             moment(text)
 
 

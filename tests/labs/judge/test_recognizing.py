@@ -1,4 +1,4 @@
-"""A mistake is named where the numbers are its own, and no other is."""
+"""A mistake is named if it explains the numbers, and no other mistake is named."""
 
 from __future__ import annotations
 

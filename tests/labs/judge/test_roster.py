@@ -108,5 +108,5 @@ def test_latin_1_and_broken_files(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes("ID,Name\n1,Jürgen\n".encode("latin-1"))
     assert Roster.read(tmp_path / "latin.csv").rows[0]["Name"] == "Jürgen"
     (tmp_path / "broken.csv").write_text('ID,Name\n1,"open\n')
-    with pytest.raises(ValueError, match="is no CSV file"):
+    with pytest.raises(ValueError, match="is not a CSV file"):
         Roster.read(tmp_path / "broken.csv")

@@ -1,4 +1,4 @@
-"""Code that was renamed and laid out anew is alike; another way to solve the lab is not."""
+"""Renamed and reformatted code counts as alike; a different solution does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a submission is: numbers and names by whole words, in any case, order and spelling, and never by a guess."""
+"""Names and numbers find the student of a submission by whole words, in any case, order and spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hidden file's copies are found by what is in them; files that only look like its neighbours are not."""
+"""Copies of hidden files are found by their contents; files that only look like their neighbours are not copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All writes count, whether their file has a name or not; writes that cannot be counted are refused."""
+"""All writes count, whether or not their file has a name; writes that cannot be counted are refused."""
 
 from __future__ import annotations
 

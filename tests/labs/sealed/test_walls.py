@@ -48,16 +48,16 @@ def test_older_versions_of_landlock_hold_as_well(version: int) -> None:
 @needs_seccomp
 def test_what_this_machine_lacks_is_named() -> None:
     around = finding.find(("mounts", "user", "landlock"))
-    assert str(around) == "walls: seccomp; not here: Landlock, a user of its own, mounts"
+    assert str(around) == "walls: seccomp; not here: Landlock, a separate user, mounts"
     uncounted = finding.find(("mounts", "user", "counting"))
     if uncounted.landlock:
-        assert "not here: a user of its own, mounts, a count of what is written" in str(uncounted)
+        assert "not here: a separate user, mounts, a count of what is written" in str(uncounted)
         assert not uncounted.writes
         assert not uncounted.for_lab(writes=True).stand
 
 
 def test_words() -> None:
-    assert str(walls.Walls(True, True, 7, True)) == "walls: mounts, a user of its own, Landlock 7, seccomp"
+    assert str(walls.Walls(True, True, 7, True)) == "walls: mounts, a separate user, Landlock 7, seccomp"
     some = walls.Walls(False, False, 0, True, ("Landlock", "mounts (EPERM)"))
     assert str(some) == "walls: seccomp; not here: Landlock, mounts (EPERM)"
     assert str(walls.NONE) == "no walls: for your own work only"
@@ -73,7 +73,7 @@ def test_a_hole_grades_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, c
     try:
         if syscalls.numbers():
             assert main(["labs", "check", "0", str(tmp_path / "mine.py")]) == 2
-            assert "have a hole; from within one can ['read the grades']" in capsys.readouterr().err
+            assert "have a hole; from inside, code can ['read the grades']" in capsys.readouterr().err
     finally:
         finding._found.cache_clear()
 

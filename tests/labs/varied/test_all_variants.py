@@ -182,7 +182,7 @@ def test_a_copy_of_the_plain_solution_is_named(number: int) -> None:
          "np.square(x - mean).sum(axis=axes, keepdims=True) / (x.size / mean.size - 1)", "1.1", "divided by m - 1"),
         (1, "2027", "if parameter is not None", "if apply is np.multiply and parameter is not None", "1.4",
          "b is not added"),
-        (2, "2027", "k = x[:5].mean(axis=0)", "k = x[0]", "2.5", "it is the mean of the first five"),
+        (2, "2027", "k = x[:5].mean(axis=0)", "k = x[0]", "2.5", "it has to be the mean of the first five"),
         (2, "2026", "M1 + M2 + delta * delta * (n1 * n2 / n)", "M1 + M2", "2.4", "is missing"),
         (3, "2027", "g - mean_g - xhat", "g - xhat", "3.2", "mean(g)"),
         (3, "2026", "return dc + dmean / m", "return dc", "3.1", "the gradient through the mean is missing"),

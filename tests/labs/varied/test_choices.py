@@ -1,4 +1,4 @@
-"""A seed leads to a variant, the variant to a code, and the code back; each variant differs from those beside it."""
+"""A seed leads to a variant, the variant to a code, and the code back; consecutive variants differ."""
 
 from __future__ import annotations
 

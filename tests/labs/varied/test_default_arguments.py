@@ -1,4 +1,4 @@
-"""A variant's defaults take the place of a function's own, and never of what a call says."""
+"""A variant's defaults replace a function's own defaults, but never the arguments of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a text are replaced all at once, also where a comment breaks them; the plain text stays as it is."""
+"""All pieces of a text are replaced at once, even if a comment breaks them; the plain text does not change."""
 
 from __future__ import annotations
 

@@ -15,22 +15,22 @@ KEPT = {"batch": (1,), "instance": (0, 1), "layer": (0,), "group": (0, 1)}
 
 
 class Right:
-    """All functions of the lab."""
+    """The functions of the lab."""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
-        """The reduced axes of a kind of normalization."""
+        """Return the reduced axes of a kind of normalization."""
         return tuple(i for i in range(ndim + (kind == "group")) if i not in KEPT[kind])
 
     def to_mask(self, axes: Axes) -> Any:
-        """Axes as an integer."""
+        """Return the axes as an integer."""
         return sum(2**axis for axis in set(axes))
 
     def to_axes(self, mask: int) -> Any:
-        """An integer as axes."""
+        """Return the axes of a mask."""
         return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
 
     def split_groups(self, x: Any, num_groups: int) -> Any:
-        """Axis 1 cut into groups."""
+        """Cut axis 1 into groups."""
         if num_groups < 1 or x.shape[1] % num_groups:
             raise ValueError(f"num_groups={num_groups} must divide channels={x.shape[1]}")
         return self._split(x, num_groups)
@@ -39,13 +39,13 @@ class Right:
         return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
-        """True for each element of the row of `index`."""
+        """Return an array that is True for each element of the row of `index`."""
         row = np.zeros(shape, bool)
         row[tuple(slice(None) if axis in axes else i for axis, i in enumerate(index))] = True
         return row
 
     def loops(self, shape: Axes, axes: Axes) -> Any:
-        """The loops over kept and over reduced axes."""
+        """Return the loops over kept axes and those over reduced axes."""
         keep: Loops = []
         reduce: Loops = []
         for axis, count in enumerate(shape):
@@ -69,14 +69,14 @@ class Right:
         return outer[1] == count * step
 
     def positions(self, some_loops: Loops) -> Any:
-        """The positions that a list of loops visits."""
+        """Return the positions that a list of loops visits."""
         found = [0]
         for count, step in some_loops:
             found = [p + i * step for p in found for i in range(count)]
         return found
 
     def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
-        """The mean of each row."""
+        """Return the mean of each row."""
         inside = np.array(self.positions(reduce))
         return np.array([flat[start + inside].mean() for start in self.positions(keep)])
 

@@ -18,7 +18,7 @@ class Right:
     """The functions of the lab. Each is built on the earlier ones, so a mistake also changes the later tasks."""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
-        """Mean and var over the axes, kept as axes of length 1."""
+        """Return mean and var over the axes, with the axes kept at length 1."""
         mean = x.mean(axis=axes, keepdims=True) if centered else np.zeros_like(x.mean(axis=axes, keepdims=True))
         return mean, self._var(x, mean, axes)
 
@@ -26,7 +26,7 @@ class Right:
         return ((x - mean) ** 2).mean(axis=axes, keepdims=True)
 
     def normalize(self, x: Any, axes: Axes, eps: float = 1e-5, centered: bool = True) -> Any:
-        """Xhat."""
+        """Return xhat."""
         mean, var = self.moments(x, axes, centered)
         return (x - mean) * self._rstd(var, eps)
 
@@ -34,7 +34,7 @@ class Right:
         return rstd(var, eps)
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
-        """Xhat * s + b."""
+        """Return xhat * s + b."""
         y = xhat if s is None else xhat * self._along(s, xhat, axis)
         return y if b is None else y + self._along(b, xhat, axis)
 
@@ -42,26 +42,26 @@ class Right:
         return parameter.reshape(parameter.shape + (1,) * (xhat.ndim - axis - parameter.ndim))
 
     def batch_norm(self, x: Any, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        """Mean and var of each channel."""
+        """Normalize each channel."""
         return self.affine(self.normalize(x, self._batch_axes(x.ndim), eps), s, b, 1)
 
     def _batch_axes(self, ndim: int) -> Axes:
         return (0, *range(2, ndim))
 
     def instance_norm(self, x: Any, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        """Mean and var of each channel of each sample."""
+        """Normalize each channel of each sample."""
         return self.affine(self.normalize(x, self._instance_axes(x.ndim), eps), s, b, 1)
 
     def _instance_axes(self, ndim: int) -> Axes:
         return tuple(range(2, ndim))
 
     def group_norm(self, x: Any, num_groups: int, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        """Mean and var of each group of channels of each sample."""
+        """Normalize each group of channels of each sample."""
         split = x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
         return self.affine(self.normalize(split, tuple(range(2, split.ndim)), eps).reshape(x.shape), s, b, 1)
 
     def layer_norm(self, x: Any, normalized_shape: Axes, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        """Mean and var over the trailing axes."""
+        """Normalize over the trailing axes."""
         first = self._first(x, normalized_shape)
         return self.affine(self.normalize(x, tuple(range(first, x.ndim)), eps), s, b, first)
 
@@ -69,12 +69,12 @@ class Right:
         return x.ndim - len(normalized_shape)
 
     def rms_norm(self, x: Any, normalized_shape: Axes, s: Any = None, eps: float = 1e-5) -> Any:
-        """x over the root of the mean square."""
+        """Divide x by its root mean square."""
         first = self._first(x, normalized_shape)
         return self.affine(self.normalize(x, tuple(range(first, x.ndim)), eps, False), s, None, first)
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
-        """y and the statistics, as a backend returns them."""
+        """Return y and the statistics, as a backend does."""
         x4 = four(nest, x)
         mean, var = self.moments(x4, (2, 3), equation.centered)
         rstd = self._backend_rstd(equation, var)
@@ -208,7 +208,7 @@ class AllAxes(Right):
 
 
 class OtherAxes(Right):
-    """the means are taken over the axes that should be kept, and the axes in `axes` are kept"""
+    """reduced and kept axes are swapped; the means have to run over `axes`, and the other axes are kept"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, tuple(i for i in range(x.ndim) if i not in axes), centered)

@@ -12,24 +12,24 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """All functions of the lab, in the type of their input. `_divided` is the division by n that most end with."""
+    """The functions of the lab, in the type of their input. `_divided` is the division by n that ends most of them."""
 
     def _divided(self, total: Any, n: int) -> Any:
         return total / n
 
     def naive(self, x: Any) -> Any:
-        """mean(x^2) - mean(x)^2."""
+        """Compute mean(x^2) - mean(x)^2."""
         return self._less(np.square(x).mean(axis=0), np.square(x.mean(axis=0)))
 
     def _less(self, square: Any, mean_squared: Any) -> Any:
         return square - mean_squared
 
     def two_pass(self, x: Any) -> Any:
-        """mean((x - mean)^2)."""
+        """Compute mean((x - mean)^2)."""
         return self._divided(np.square(x - x.mean(axis=0)).sum(axis=0), len(x))
 
     def welford(self, x: Any) -> Any:
-        """One value after the other."""
+        """Add one value after the other."""
         mean, M = self._beginning(x)
         for i, value in enumerate(x, 1):
             before, mean = mean, self._next_mean(mean, value, i)
@@ -46,7 +46,7 @@ class Right:
         return from_old * from_new
 
     def combine(self, first: Any, second: Any) -> Any:
-        """(n, mean, M) of two pieces together."""
+        """Return (n, mean, M) of two pieces together."""
         (n1, mean1, M1), (n2, mean2, M2) = first, second
         return n1 + n2, self._joint_mean(n1, mean1, n2, mean2), M1 + M2 + self._between(n1, n2, mean2 - mean1)
 
@@ -57,7 +57,7 @@ class Right:
         return delta * delta * (n1 * n2 / (n1 + n2))
 
     def chan(self, x: Any, pieces: int = 8) -> Any:
-        """The pieces, combined from left to right."""
+        """Combine the pieces from left to right."""
         whole: Any = None
         for piece in self._pieces(x, pieces):
             part = self._part(piece)
@@ -73,7 +73,7 @@ class Right:
         return len(piece), mean, np.square(piece - mean).sum(axis=0)
 
     def shifted(self, x: Any) -> Any:
-        """k, d and var."""
+        """Return k, d and var."""
         k = self._k(x)
         t = x - k
         d = t.mean(axis=0)
@@ -86,7 +86,7 @@ class Right:
         return square - np.square(d)
 
     def moments(self, nest: Any, x: Any, centered: bool) -> Any:
-        """k, d and var of each row of a nest."""
+        """Return k, d and var of each row of a nest."""
         x4 = four(nest, x)
         if not self._is_centered(centered):
             zero = np.zeros(nest.rows)
@@ -122,14 +122,14 @@ class DivisorOneMore(Right):
 
 
 class NotDivided(Right):
-    """the sum of squares is returned: the division by n is missing"""
+    """the sum of squares is returned; the division by n is missing"""
 
     def _divided(self, total: Any, n: int) -> Any:
         return total
 
 
 class StandardDeviation(Right):
-    """the standard deviation is returned: there is a root too many"""
+    """the standard deviation is returned instead of the variance; there is a root too many"""
 
     def _divided(self, total: Any, n: int) -> Any:
         return np.sqrt(total / n)
@@ -139,7 +139,7 @@ class StandardDeviation(Right):
 
 
 class NaiveInFloat64(Right):
-    """naive computes in float64 on the way: it is to show what the formula does in the type of x"""
+    """naive computes in float64; it has to stay in the type of x, to show the formula's error there"""
 
     def naive(self, x: Any) -> Any:
         wide = x.astype(np.float64)
@@ -147,28 +147,28 @@ class NaiveInFloat64(Right):
 
 
 class NaiveIsVar(Right):
-    """naive is the stable formula, as np.var is: mean(x^2) - mean(x)^2 is asked for"""
+    """naive uses a stable formula, as np.var does; it has to use mean(x^2) - mean(x)^2"""
 
     def naive(self, x: Any) -> Any:
         return x.var(axis=0)
 
 
 class NaiveReversed(Right):
-    """the difference is the wrong way round: mean(x)^2 - mean(x^2)"""
+    """the difference is the wrong way round, mean(x)^2 - mean(x^2)"""
 
     def _less(self, square: Any, mean_squared: Any) -> Any:
         return mean_squared - square
 
 
 class NaiveMeanSquare(Right):
-    """only mean(x^2) is returned: mean(x)^2 is not subtracted"""
+    """only mean(x^2) is returned; mean(x)^2 has to be subtracted"""
 
     def _less(self, square: Any, mean_squared: Any) -> Any:
         return square
 
 
 class NaiveMeanNotSquared(Right):
-    """the mean is subtracted as it is: it is squared first"""
+    """the mean is subtracted without being squared"""
 
     def naive(self, x: Any) -> Any:
         return np.square(x).mean(axis=0) - x.mean(axis=0)
@@ -182,14 +182,14 @@ class NaiveAdded(Right):
 
 
 class NaiveUnbiased(Right):
-    """naive is multiplied by n / (n - 1): the variance divides by n"""
+    """naive is multiplied by n / (n - 1); this variance divides by n"""
 
     def naive(self, x: Any) -> Any:
         return super().naive(x) * (len(x) / (len(x) - 1))
 
 
 class NaiveOverAll(Right):
-    """naive takes its means over everything: each column has its own"""
+    """naive takes its means over the whole array; each column has its own mean"""
 
     def naive(self, x: Any) -> Any:
         return np.square(x).mean() - np.square(x.mean())
@@ -199,42 +199,42 @@ class NaiveOverAll(Right):
 
 
 class TwoPassOverAll(Right):
-    """two_pass takes its means over everything: each column has its own"""
+    """two_pass takes its means over the whole array; each column has its own mean"""
 
     def two_pass(self, x: Any) -> Any:
         return np.square(x - x.mean()).mean()
 
 
 class TwoPassMeanOfAll(Right):
-    """two_pass subtracts the mean of everything: each column has its own"""
+    """two_pass subtracts the mean of the whole array; each column has its own mean"""
 
     def two_pass(self, x: Any) -> Any:
         return np.square(x - x.mean()).mean(axis=0)
 
 
 class TwoPassNotSquared(Right):
-    """the distances are not squared, so that they add up to 0"""
+    """the distances are not squared, so they add up to 0"""
 
     def two_pass(self, x: Any) -> Any:
         return (x - x.mean(axis=0)).mean(axis=0)
 
 
 class TwoPassAbsolute(Right):
-    """two_pass is the mean of |x - mean|: absolute values in place of squares"""
+    """two_pass is the mean of |x - mean|; it needs squares, not absolute values"""
 
     def two_pass(self, x: Any) -> Any:
         return np.abs(x - x.mean(axis=0)).mean(axis=0)
 
 
 class TwoPassIsNaive(Right):
-    """two_pass is the naive formula again: take the mean of (x - mean)^2"""
+    """two_pass uses the naive formula again; it has to take the mean of (x - mean)^2"""
 
     def two_pass(self, x: Any) -> Any:
         return self.naive(x)
 
 
 class TwoPassHalf(Right):
-    """two_pass is the naive formula in disguise: mean(x * (x - mean)) subtracts the mean from one factor alone"""
+    """two_pass is the naive formula in disguise; mean(x * (x - mean)) subtracts the mean from only one factor"""
 
     def two_pass(self, x: Any) -> Any:
         return (x * (x - x.mean(axis=0))).mean(axis=0)
@@ -244,35 +244,35 @@ class TwoPassHalf(Right):
 
 
 class WelfordNewMean(Right):
-    """both factors of M's product are distances from the new mean: one is from the old mean"""
+    """both factors of M's product are distances from the new mean; one has to be from the old mean"""
 
     def _product(self, from_old: Any, from_new: Any) -> Any:
         return from_new * from_new
 
 
 class WelfordOldMean(Right):
-    """both factors of M's product are distances from the old mean: one is from the new mean"""
+    """both factors of M's product are distances from the old mean; one has to be from the new mean"""
 
     def _product(self, from_old: Any, from_new: Any) -> Any:
         return from_old * from_old
 
 
 class WelfordCountLate(Right):
-    """the new mean divides by a count that is one too large: the first value counts as 1"""
+    """the new mean divides by a count that is one too large; the first value has the count 1"""
 
     def _next_mean(self, mean: Any, value: Any, i: int) -> Any:
         return mean + (value - mean) / (i + 1)
 
 
 class WelfordCountEarly(Right):
-    """the new mean divides by a count that begins at 0: the first value counts as 1"""
+    """the new mean divides by a count that begins at 0; the first value has the count 1"""
 
     def _next_mean(self, mean: Any, value: Any, i: int) -> Any:
         return mean + (value - mean) / np.asarray(i - 1, value.dtype)
 
 
 class WelfordByLength(Right):
-    """the new mean divides by n each time: it divides by the number of values so far"""
+    """the new mean always divides by n; it has to divide by the number of values so far"""
 
     def welford(self, x: Any) -> Any:
         mean, M = self._beginning(x)
@@ -283,14 +283,14 @@ class WelfordByLength(Right):
 
 
 class WelfordSubtracted(Right):
-    """the mean moves away from the value: delta / i is added"""
+    """the mean moves away from the value; delta / i has to be added"""
 
     def _next_mean(self, mean: Any, value: Any, i: int) -> Any:
         return mean - (value - mean) / i
 
 
 class WelfordFirstAsMean(Right):
-    """the mean begins as the first value, which then comes again: it is counted twice"""
+    """the mean begins as the first value, and the loop adds this value again, so it counts twice"""
 
     def welford(self, x: Any) -> Any:
         mean, M = x[0], np.zeros(x.shape[1:], x.dtype)
@@ -315,7 +315,7 @@ class WelfordFirstLeftOut(Right):
 
 
 class BetweenForgotten(Right):
-    """the term delta^2 * n1 * n2 / n is missing: M1 + M2 leaves out how far the means are apart"""
+    """the term delta^2 * n1 * n2 / n is missing; M1 + M2 ignores the distance between the means"""
 
     def _between(self, n1: int, n2: int, delta: Any) -> Any:
         return 0 * delta
@@ -329,7 +329,7 @@ class BetweenNotSquared(Right):
 
 
 class BetweenNotDivided(Right):
-    """delta^2 is multiplied by n1 * n2 and not divided by n"""
+    """delta^2 is multiplied by n1 * n2, but not divided by n"""
 
     def _between(self, n1: int, n2: int, delta: Any) -> Any:
         return delta * delta * n1 * n2
@@ -350,7 +350,7 @@ class BetweenSubtracted(Right):
 
 
 class BetweenSquareOfSum(Right):
-    """the factor of delta^2 is n1 * n2 / n^2: M is a sum, not a mean"""
+    """the factor of delta^2 is n1 * n2 / n^2; it has to be n1 * n2 / n, because M is a sum and not a mean"""
 
     def _between(self, n1: int, n2: int, delta: Any) -> Any:
         return delta * delta * (n1 * n2 / (n1 + n2) ** 2)
@@ -364,35 +364,35 @@ class MeansUnweighted(Right):
 
 
 class MeansSwapped(Right):
-    """the weights of the means are swapped: the second piece's is n2 / n"""
+    """the weights of the means are swapped; the second piece has the weight n2 / n"""
 
     def _joint_mean(self, n1: int, mean1: Any, n2: int, mean2: Any) -> Any:
         return mean1 + (mean2 - mean1) * (n1 / (n1 + n2))
 
 
 class MeansBackwards(Right):
-    """the mean moves away from the second piece's: delta is mean2 - mean1"""
+    """the mean moves away from the second piece's mean; delta has to be mean2 - mean1"""
 
     def _joint_mean(self, n1: int, mean1: Any, n2: int, mean2: Any) -> Any:
         return mean1 - (mean2 - mean1) * (n2 / (n1 + n2))
 
 
 class MeansAdded(Right):
-    """the mean is the sum of n1 * mean1 and n2 * mean2: the division by n is missing"""
+    """the mean is the sum of n1 * mean1 and n2 * mean2; the division by n is missing"""
 
     def _joint_mean(self, n1: int, mean1: Any, n2: int, mean2: Any) -> Any:
         return n1 * mean1 + n2 * mean2
 
 
 class FirstMeanKept(Right):
-    """the mean of the first piece is returned as that of both"""
+    """the mean of the first piece is returned as the mean of both"""
 
     def _joint_mean(self, n1: int, mean1: Any, n2: int, mean2: Any) -> Any:
         return mean1
 
 
 class VarianceForM(Right):
-    """M is divided by n: combine returns the sum of squares, not the variance"""
+    """M is divided by n; combine has to return the sum of squares, not the variance"""
 
     def combine(self, first: Any, second: Any) -> Any:
         n, mean, M = super().combine(first, second)
@@ -403,28 +403,28 @@ class VarianceForM(Right):
 
 
 class VariancesAsParts(Right):
-    """the M of a piece is its variance: it is the sum of squares"""
+    """the M of a piece is its variance; it has to be the sum of squares"""
 
     def _part(self, piece: Any) -> Any:
         return len(piece), piece.mean(axis=0), piece.var(axis=0)
 
 
 class EmptyPieces(Right):
-    """there are more pieces than values: the mean of an empty piece is NaN"""
+    """there are more pieces than values, and the mean of an empty piece is NaN"""
 
     def _pieces(self, x: Any, pieces: int) -> Any:
         return np.array_split(x, pieces)
 
 
 class EqualPieces(Right):
-    """x is cut into pieces of one size, which fails where it does not divide"""
+    """x is cut into pieces of equal size, which fails if the size does not divide n"""
 
     def _pieces(self, x: Any, pieces: int) -> Any:
         return np.split(x, min(pieces, len(x)))
 
 
 class RestForgotten(Right):
-    """the values behind the last whole piece are forgotten"""
+    """the values after the last full piece are left out"""
 
     def _pieces(self, x: Any, pieces: int) -> Any:
         count = min(pieces, len(x))
@@ -443,28 +443,28 @@ class PiecesAveraged(Right):
 
 
 class FirstValueAsK(Right):
-    """k is the first value: it is the mean of the first four"""
+    """k is the first value; it has to be the mean of the first four"""
 
     def _k(self, x: Any) -> Any:
         return x[0]
 
 
 class MeanAsK(Right):
-    """k is the mean of all values: it is that of the first four"""
+    """k is the mean of all values; it has to be the mean of the first four"""
 
     def _k(self, x: Any) -> Any:
         return x.mean(axis=0)
 
 
 class ShiftDropped(Right):
-    """d^2 is not subtracted: the variance is mean(t^2) - d^2"""
+    """d^2 is not subtracted; the variance is mean(t^2) - d^2"""
 
     def _around(self, square: Any, d: Any) -> Any:
         return square
 
 
 class ShiftNotSquared(Right):
-    """d is subtracted as it is: it is squared first"""
+    """d is subtracted without being squared"""
 
     def _around(self, square: Any, d: Any) -> Any:
         return square - d
@@ -478,7 +478,7 @@ class ShiftAdded(Right):
 
 
 class NotShifted(Right):
-    """k is returned and not subtracted: the squares are those of x"""
+    """k is returned but not subtracted; the squares have to be those of x - k"""
 
     def shifted(self, x: Any) -> Any:
         k = self._k(x)
@@ -486,7 +486,7 @@ class NotShifted(Right):
 
 
 class MeanAsD(Right):
-    """d is the mean itself: it is the mean less k"""
+    """d is the mean itself; it has to be the mean minus k"""
 
     def shifted(self, x: Any) -> Any:
         k, _, var = super().shifted(x)
@@ -494,7 +494,7 @@ class MeanAsD(Right):
 
 
 class DBackwards(Right):
-    """d has the wrong sign: it is mean(x - k)"""
+    """d has the wrong sign; it has to be mean(x - k)"""
 
     def shifted(self, x: Any) -> Any:
         k, d, var = super().shifted(x)
@@ -502,7 +502,7 @@ class DBackwards(Right):
 
 
 class SumForD(Right):
-    """d is the sum of x - k: it is the mean"""
+    """d is the sum of x - k; it has to be the mean"""
 
     def shifted(self, x: Any) -> Any:
         k = self._k(x)
@@ -512,14 +512,14 @@ class SumForD(Right):
 
 
 class KOfEverything(Right):
-    """k is one number for all columns: each column has its own"""
+    """k is one number for all columns; each column has its own k"""
 
     def _k(self, x: Any) -> Any:
         return x[: V.first].mean()
 
 
 class ShiftedUnbiased(Right):
-    """var is multiplied by n / (n - 1): it divides by n"""
+    """var is multiplied by n / (n - 1); this variance divides by n"""
 
     def shifted(self, x: Any) -> Any:
         k, d, var = super().shifted(x)
@@ -530,42 +530,42 @@ class ShiftedUnbiased(Right):
 
 
 class MeanInOneNumber(Right):
-    """the mean is returned as one number, rounded to the type of x, and d as 0: what it lost belongs into d"""
+    """the mean is returned as one number, rounded to the type of x, with d = 0; d has to hold the rest"""
 
     def _returned(self, k: Any, d: Any, var: Any, dtype: Any) -> Any:
         return (k + d).astype(dtype).astype(np.float64), 0 * d, var
 
 
 class MeanAsDOfRows(Right):
-    """d is the mean itself: it is the mean less k"""
+    """d is the mean itself; it has to be the mean minus k"""
 
     def _returned(self, k: Any, d: Any, var: Any, dtype: Any) -> Any:
         return k, k + d, var
 
 
 class DForgotten(Right):
-    """d is returned as 0: the mean is k + d"""
+    """d is returned as 0; the mean has to be k + d"""
 
     def _returned(self, k: Any, d: Any, var: Any, dtype: Any) -> Any:
         return k, 0 * d, var
 
 
 class KNotRounded(Right):
-    """k is a float64 number that the type of x does not have: the kernel subtracts it in the type of x"""
+    """k is a float64 number that the type of x cannot hold; the kernel subtracts k in the type of x"""
 
     def _rounded(self, k: Any, dtype: Any) -> Any:
         return k
 
 
 class AlwaysCentered(Right):
-    """centered=False is ignored: RMSNorm's mean is 0 and its variance the mean square"""
+    """centered=False is ignored; RMSNorm has mean 0, and its variance is the mean square"""
 
     def _is_centered(self, centered: bool) -> bool:
         return True
 
 
 class RowsNotFlat(Right):
-    """k, d and var keep the axes of `four`: they are flat vectors with a number a row"""
+    """k, d and var keep the axes of `four`; they have to be flat vectors with one number per row"""
 
     def _returned(self, k: Any, d: Any, var: Any, dtype: Any) -> Any:
         return k.reshape(-1, 1), d.reshape(-1, 1), var.reshape(-1, 1)

@@ -14,10 +14,10 @@ Axes = tuple[int, ...]
 
 
 class Right:
-    """All functions of the lab. Those of task 3.1 and 3.4 are cut into steps, so that a mistake is one of them."""
+    """The functions of the lab. Tasks 3.1 and 3.4 are cut into steps, so that a mistake changes one step."""
 
     def graph(self, x: Any, g: Any, axes: Axes, eps: float = 1e-5) -> Any:
-        """Dx for the gradient g of xhat, from the end of the graph to its beginning."""
+        """Return dx for the gradient g of xhat, step by step from the end of the graph to its beginning."""
         m = self._m(x, axes)
         c = x - x.mean(axis=axes, keepdims=True)
         rstd = self._rstd(c, axes, eps)
@@ -51,7 +51,7 @@ class Right:
         return dc - dc.sum(axis=axes, keepdims=True) / m
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
-        """rstd * (g - mean(g) - xhat * mean(g * xhat))."""
+        """Compute rstd * (g - mean(g) - xhat * mean(g * xhat))."""
         mean_g = g.mean(axis=axes, keepdims=True)
         mean_gx = (g * xhat).mean(axis=axes, keepdims=True)
         return self._formula(rstd, g, mean_g, xhat, mean_gx)
@@ -60,11 +60,11 @@ class Right:
         return rstd * (g - mean_g - xhat * mean_gx)
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
-        """Ds and db."""
+        """Return ds and db."""
         return (dy * xhat).sum(axis=axes), dy.sum(axis=axes)
 
     def backward(self, nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-        """Dx, ds and db over the four loops of a nest."""
+        """Return dx, ds and db over the four loops of a nest."""
         x4, dy4 = four(nest, x), four(nest, dy)
         rstd = kept(nest, stats.rstd)
         xhat = self._xhat(nest, x4, stats, rstd)
@@ -96,14 +96,14 @@ class Right:
 
 
 class MeanIsConstant(Right):
-    """the gradient through the mean is missing: dx is dc plus what comes back through the mean"""
+    """the gradient through the mean is missing; dx is dc plus the gradient that comes through the mean"""
 
     def _through_mean(self, dc: Any, axes: Axes, m: Any) -> Any:
         return dc
 
 
 class MeanIsAdded(Right):
-    """the gradient through the mean has the wrong sign: c is x minus the mean"""
+    """the gradient through the mean has the wrong sign; c is x minus the mean"""
 
     def _through_mean(self, dc: Any, axes: Axes, m: Any) -> Any:
         return dc + dc.sum(axis=axes, keepdims=True) / m
@@ -117,28 +117,28 @@ class MeanNotDivided(Right):
 
 
 class MeanAlone(Right):
-    """only the gradient through the mean is returned: x goes into c directly, too"""
+    """only the gradient through the mean is returned; x also goes into c directly"""
 
     def _through_mean(self, dc: Any, axes: Axes, m: Any) -> Any:
         return -dc.sum(axis=axes, keepdims=True) / m + 0 * dc
 
 
 class VarianceIsConstant(Right):
-    """the gradient through the variance is missing, or the factor c in it: var is made of c * c, whose slope is 2 c"""
+    """the gradient through the variance is missing, or its factor c; var is the mean of c * c, with slope 2 c"""
 
     def _joined(self, first: Any, second: Any) -> Any:
         return first
 
 
 class ProductIsConstant(Right):
-    """the gradient through the variance replaces that of c * rstd: c is used twice, and its gradients are added"""
+    """the gradient through the variance replaces the one of c * rstd; c is used twice, so add them"""
 
     def _joined(self, first: Any, second: Any) -> Any:
         return second
 
 
 class VarianceSubtracted(Right):
-    """the gradient through the variance has the wrong sign: the slope of v**-0.5 is -0.5 * v**-1.5"""
+    """the gradient through the variance has the wrong sign; the slope of v**-0.5 is -0.5 * v**-1.5"""
 
     def _joined(self, first: Any, second: Any) -> Any:
         return first - second
@@ -152,70 +152,70 @@ class SquareNotDivided(Right):
 
 
 class SquareWithoutTwo(Right):
-    """the factor 2 is missing: the gradient of c * c is 2 c"""
+    """the factor 2 is missing; the gradient of c * c is 2 c"""
 
     def _through_square(self, c: Any, dvar: Any, m: Any) -> Any:
         return c * dvar / m
 
 
 class RootWithoutHalf(Right):
-    """the factor 1/2 is missing: the slope of v**-0.5 is -0.5 * v**-1.5"""
+    """the factor 1/2 is missing; the slope of v**-0.5 is -0.5 * v**-1.5"""
 
     def _through_root(self, drstd: Any, rstd: Any) -> Any:
         return -(rstd**3) * drstd
 
 
 class RootOfFirstPower(Right):
-    """rstd is not raised to the third power: the slope of v**-0.5 is -0.5 * v**-1.5, and rstd is v**-0.5"""
+    """rstd is not raised to the third power; the slope of v**-0.5 is -0.5 * v**-1.5, and rstd is v**-0.5"""
 
     def _through_root(self, drstd: Any, rstd: Any) -> Any:
         return -0.5 * rstd * drstd
 
 
 class RootOfSecondPower(Right):
-    """rstd is squared: the slope of v**-0.5 is -0.5 * v**-1.5, which is its third power"""
+    """rstd is squared; the slope of v**-0.5 is -0.5 * v**-1.5, which needs rstd**3"""
 
     def _through_root(self, drstd: Any, rstd: Any) -> Any:
         return -0.5 * rstd**2 * drstd
 
 
 class RootNotRaised(Right):
-    """the slope of the root has no rstd at all: it is -0.5 * rstd**3"""
+    """the slope of the root lacks rstd; it has to be -0.5 * rstd**3"""
 
     def _through_root(self, drstd: Any, rstd: Any) -> Any:
         return -0.5 * drstd + 0 * rstd
 
 
 class RstdNotSummed(Right):
-    """the gradient of rstd is not summed over the axes: one rstd goes into all elements of its row"""
+    """the gradient of rstd is not summed over the axes; all elements of a row use the same rstd"""
 
     def _drstd(self, g: Any, c: Any, axes: Axes) -> Any:
         return g * c
 
 
 class RstdAveraged(Right):
-    """the gradient of rstd is a mean over the axes: gradients of several uses are added, not averaged"""
+    """the gradient of rstd is a mean over the axes; gradients of several uses have to be added"""
 
     def _drstd(self, g: Any, c: Any, axes: Axes) -> Any:
         return (g * c).mean(axis=axes, keepdims=True)
 
 
 class RstdWithoutC(Right):
-    """the gradient of rstd is the sum of g: the factor c is missing"""
+    """the gradient of rstd is the sum of g; the factor c is missing"""
 
     def _drstd(self, g: Any, c: Any, axes: Axes) -> Any:
         return g.sum(axis=axes, keepdims=True)
 
 
 class ProductWithoutRstd(Right):
-    """the gradient of c is g: the factor rstd is missing"""
+    """the gradient of c is g; the factor rstd is missing"""
 
     def _through_product(self, g: Any, rstd: Any) -> Any:
         return g
 
 
 class WrongM(Right):
-    """m is the number of all elements, not of those of one row"""
+    """m is the number of all elements; it has to be the number of elements in a row"""
 
     def _m(self, x: Any, axes: Axes) -> Any:
         return x.size
@@ -239,7 +239,7 @@ class WithoutMeanOfG(Right):
 
 
 class WithoutMeanOfProduct(Right):
-    """the term xhat * mean(g * xhat) is missing, or is 0, as it is with mean(g) * mean(xhat)"""
+    """the term xhat * mean(g * xhat) is missing, or is 0 because it uses mean(g) * mean(xhat)"""
 
     def _formula(self, rstd: Any, g: Any, mean_g: Any, xhat: Any, mean_gx: Any) -> Any:
         return rstd * (g - mean_g)
@@ -260,7 +260,7 @@ class WithoutXhat(Right):
 
 
 class OnlyG(Right):
-    """mean and variance are taken for constants: only rstd * g is left"""
+    """mean and variance are treated as constants, so only rstd * g is left"""
 
     def _formula(self, rstd: Any, g: Any, mean_g: Any, xhat: Any, mean_gx: Any) -> Any:
         return rstd * g
@@ -281,21 +281,21 @@ class MeanOfGAdded(Right):
 
 
 class RstdSquared(Right):
-    """rstd comes in twice"""
+    """dx has the factor rstd twice"""
 
     def _formula(self, rstd: Any, g: Any, mean_g: Any, xhat: Any, mean_gx: Any) -> Any:
         return rstd**2 * (g - mean_g - xhat * mean_gx)
 
 
 class DividedByRstd(Right):
-    """the bracket is divided by rstd: rstd is 1 / std already"""
+    """the bracket is divided by rstd; it has to be multiplied, because rstd is already 1 / std"""
 
     def _formula(self, rstd: Any, g: Any, mean_g: Any, xhat: Any, mean_gx: Any) -> Any:
         return (g - mean_g - xhat * mean_gx) / rstd
 
 
 class RstdOfGAlone(Right):
-    """parentheses are missing: rstd multiplies g alone"""
+    """parentheses are missing, so rstd multiplies only g"""
 
     def _formula(self, rstd: Any, g: Any, mean_g: Any, xhat: Any, mean_gx: Any) -> Any:
         return rstd * g - mean_g - xhat * mean_gx
@@ -309,7 +309,7 @@ class WrongSign(Right):
 
 
 class SumOfG(Right):
-    """g is summed where its mean is needed"""
+    """g is summed, but its mean is needed"""
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
         mean_gx = (g * xhat).mean(axis=axes, keepdims=True)
@@ -317,7 +317,7 @@ class SumOfG(Right):
 
 
 class SumOfProduct(Right):
-    """g * xhat is summed where its mean is needed"""
+    """g * xhat is summed, but its mean is needed"""
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
         mean_g = g.mean(axis=axes, keepdims=True)
@@ -325,7 +325,7 @@ class SumOfProduct(Right):
 
 
 class BothSums(Right):
-    """g and g * xhat are summed where their means are needed"""
+    """g and g * xhat are summed, but their means are needed"""
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
         sum_g, sum_gx = g.sum(axis=axes, keepdims=True), (g * xhat).sum(axis=axes, keepdims=True)
@@ -333,14 +333,14 @@ class BothSums(Right):
 
 
 class AllAxes(Right):
-    """`axes` is not used: the means are taken over everything"""
+    """`axes` is ignored, and the means are taken over the whole array"""
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
         return super().three_terms(g, xhat, rstd, tuple(range(g.ndim)))
 
 
 class AxesDropped(Right):
-    """keepdims=True is missing in the means, which then line up with the wrong axes or fail"""
+    """keepdims=True is missing in the means, so they line up with the wrong axes or fail"""
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
         return rstd * (g - g.mean(axis=axes) - xhat * (g * xhat).mean(axis=axes))
@@ -350,35 +350,35 @@ class AxesDropped(Right):
 
 
 class ParametersAveraged(Right):
-    """ds and db are means: the gradients of a parameter that is used many times are added"""
+    """ds and db are means; they have to be sums, because all elements of a channel use the same parameter"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return (dy * xhat).mean(axis=axes), dy.mean(axis=axes)
 
 
 class BiasAveraged(Right):
-    """db is a mean: it is the sum of dy"""
+    """db is a mean; it has to be the sum of dy"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return (dy * xhat).sum(axis=axes), dy.mean(axis=axes)
 
 
 class ScaleAveraged(Right):
-    """ds is a mean: it is the sum of dy * xhat"""
+    """ds is a mean; it has to be the sum of dy * xhat"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return (dy * xhat).mean(axis=axes), dy.sum(axis=axes)
 
 
 class ParametersKept(Right):
-    """ds and db keep the summed axes (keepdims=True), and the parameters do not have them"""
+    """ds and db keep the summed axes (keepdims=True); they have to have the shape of the parameters"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return (dy * xhat).sum(axis=axes, keepdims=True), dy.sum(axis=axes, keepdims=True)
 
 
 class ScaleKept(Right):
-    """ds keeps the summed axes (keepdims=True), and s does not have them"""
+    """ds keeps the summed axes (keepdims=True); it has to have the shape of s"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return (dy * xhat).sum(axis=axes, keepdims=True), dy.sum(axis=axes)
@@ -392,21 +392,21 @@ class ParametersSwapped(Right):
 
 
 class ScaleWithoutXhat(Right):
-    """ds is the sum of dy: the factor xhat is missing"""
+    """ds is the sum of dy; the factor xhat is missing"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return dy.sum(axis=axes), dy.sum(axis=axes)
 
 
 class OtherAxes(Right):
-    """the sums are taken over the axes that should be left"""
+    """the sums are taken over the axes that should be kept"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return super().parameter_gradients(dy, xhat, tuple(i for i in range(dy.ndim) if i not in axes))
 
 
 class ChannelsAlways(Right):
-    """the sums are taken over all axes but axis 1, whatever `axes` says, which is only right for BatchNorm"""
+    """`axes` is ignored, and the sums are taken over all axes except axis 1, as only BatchNorm needs"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return super().parameter_gradients(dy, xhat, (0, *range(2, dy.ndim)))
@@ -416,63 +416,63 @@ class ChannelsAlways(Right):
 
 
 class ScaleIgnored(Right):
-    """dy is taken for g: the gradient of xhat is dy * s"""
+    """g is dy without the scale; the gradient of xhat is dy * s"""
 
     def _g(self, nest: Any, dy4: Any, s: Any) -> Any:
         return dy4
 
 
 class ScaleExpected(Right):
-    """s may be None, where a layer has no scale"""
+    """None is not handled for s; some layers have no scale"""
 
     def _g(self, nest: Any, dy4: Any, s: Any) -> Any:
         return dy4 * parameters(nest, s)
 
 
 class AlwaysCentered(Right):
-    """the term mean(g) is subtracted although equation.centered is False: RMSNorm has no mean"""
+    """the term mean(g) is subtracted although equation.centered is False; RMSNorm subtracts no mean"""
 
     def _is_centered(self, equation: Any) -> bool:
         return True
 
 
 class SlopeIgnored(Right):
-    """the factor equation.slope is missing: with eps outside the root, the variance's term has another factor"""
+    """the factor equation.slope is missing; with eps outside the root, the variance's term needs it"""
 
     def _sloped(self, mean_gx: Any, slope: Any) -> Any:
         return mean_gx
 
 
 class ShiftDropped(Right):
-    """the shift d is left out of xhat: the mean is k + d"""
+    """the shift d is left out of xhat; the mean is k + d"""
 
     def _xhat(self, nest: Any, x4: Any, stats: Any, rstd: Any) -> Any:
         return (x4 - kept(nest, stats.k)) * rstd
 
 
 class NothingSubtracted(Right):
-    """xhat is x * rstd: the mean, k + d, is not subtracted"""
+    """xhat is x * rstd; the mean, k + d, has to be subtracted"""
 
     def _xhat(self, nest: Any, x4: Any, stats: Any, rstd: Any) -> Any:
         return x4 * rstd
 
 
 class MeanDropped(Right):
-    """only d is subtracted in xhat: the mean is k + d"""
+    """only d is subtracted in xhat; the mean is k + d"""
 
     def _xhat(self, nest: Any, x4: Any, stats: Any, rstd: Any) -> Any:
         return (x4 - kept(nest, stats.d)) * rstd
 
 
 class ScaleSummedFromG(Right):
-    """ds and db are sums of g, which has s in it; they are sums of dy"""
+    """ds and db are sums of g, which already has the factor s; they have to be sums of dy"""
 
     def _sums(self, nest: Any, dy4: Any, g: Any, xhat: Any, x4: Any) -> Any:
         return parameter_sums(nest, g * xhat), parameter_sums(nest, g)
 
 
 class ScaleFromX(Right):
-    """ds is the sum of dy * x: it is that of dy * xhat"""
+    """ds is the sum of dy * x; it has to be the sum of dy * xhat"""
 
     def _sums(self, nest: Any, dy4: Any, g: Any, xhat: Any, x4: Any) -> Any:
         return parameter_sums(nest, dy4 * x4), parameter_sums(nest, dy4)

@@ -14,7 +14,7 @@ class Right:
     """The functions of the lab. Each is built on the earlier ones, so a mistake also changes the later tasks."""
 
     def batch_statistics(self, x: Any) -> Any:
-        """Mean, population variance and m of each channel."""
+        """Return mean, population variance and m of each channel."""
         axes = self._axes(x)
         return x.mean(axis=axes), self._var(x, axes), self._m(x)
 
@@ -28,7 +28,7 @@ class Right:
         return x.size // x.shape[1]
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
-        """The running mean and variance after the batch x."""
+        """Return the running mean and variance after the batch x."""
         batch_mean, batch_var, _ = self.batch_statistics(x)
         return self._moved(mean, batch_mean, 1 - momentum), self._moved(var, batch_var, 1 - momentum)
 
@@ -36,15 +36,15 @@ class Right:
         return old * (1 - share) + new * share
 
     def unbiased(self, var: Any, m: int) -> Any:
-        """The estimate that divides by m - 1."""
+        """Return the variance that divides by m - 1."""
         return var * m / (m - 1)
 
     def cumulative_momentum(self, seen: int) -> float:
-        """The momentum that makes the running value the average of all."""
+        """Return the momentum that makes the running value the average of all batches."""
         return seen / (seen + 1)
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
-        """The running mean and variance after each batch."""
+        """Return the running mean and variance after each batch."""
         channels = batches[0].shape[1]
         mean, var, found = np.zeros(channels), self._first_var(channels), []
         for seen, x in enumerate(batches):
@@ -63,7 +63,7 @@ class Right:
         return ("pytorch", "paper")
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
-        """Of the new value."""
+        """Return the share of the new value."""
         if convention == "paper":
             return 1 - self.cumulative_momentum(seen)
         if momentum is None:
@@ -71,11 +71,11 @@ class Right:
         return momentum if convention == "pytorch" else 1 - momentum
 
     def onnx_momentum(self, torch_momentum: float) -> float:
-        """PyTorch's momentum in ONNX's meaning."""
+        """Convert PyTorch's momentum to ONNX's."""
         return 1 - torch_momentum
 
     def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
-        """PyTorch's running variance as ONNX would have it."""
+        """Convert PyTorch's running variance to ONNX's."""
         initial = self._initial(torch_momentum, batches)
         return (torch_running_var - initial) * (m - 1) / m + initial
 

@@ -15,12 +15,12 @@ LINE = 64
 
 
 class Right:
-    """All functions of the lab that take and return numbers, cut into steps."""
+    """The functions of the lab that take and return numbers, cut into steps."""
 
     # Task 13.1
 
     def steps(self, shape: Ints, strides: Ints, itemsize: int) -> Loops:
-        """Axis, count and step."""
+        """Return axis, count and step of each loop."""
         pairs = [(axis, count, self._step(strides[axis], itemsize)) for axis, count in enumerate(shape)]
         found = self._sorted([axis for axis in pairs if self._is_loop(axis[1])])
         self._require_one_block(found, self._step(itemsize, itemsize))
@@ -48,7 +48,7 @@ class Right:
     # Task 13.2
 
     def plan(self, shape: Ints, strides: Ints, itemsize: int, reduced: Ints, varies: Ints) -> tuple[Loops, Loops]:
-        """Loops that are kept and loops that are reduced."""
+        """Return the kept loops and the reduced loops."""
         axes = self.steps(shape, strides, itemsize)
         steps = self._param_steps(axes, varies)
         both: tuple[Loops, Loops] = ([], [])
@@ -83,7 +83,7 @@ class Right:
         return found
 
     def run(self, flat: Any, keep: Loops, reduce: Loops, scale: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-        """Y, mean and var."""
+        """Return y, mean and var."""
         data = np.add.outer(self._places(keep, 1), self._places(reduce, 1))
         param = self._params(keep, reduce)
         x = flat[data]
@@ -111,13 +111,13 @@ class Right:
     # Task 13.4
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
-        """The kernel for the loop with step 1."""
+        """Name the kernel for the loop with step 1."""
         if any(data == 1 for _, data, _ in keep):
             return "columns"
         return "rows with parameters" if any(data == 1 and param for _, data, param in reduce) else "rows"
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
-        """The lines of 64 bytes that one row touches."""
+        """Count the lines of 64 bytes that one row touches."""
         return len(set((self._places(reduce, 1) * itemsize // LINE).tolist()))
 
 
@@ -125,42 +125,42 @@ class Right:
 
 
 class StepsInBytes(Right):
-    """steps are in bytes: divide the strides by the size of an element"""
+    """steps are in bytes; divide the strides by the size of an element"""
 
     def _step(self, stride: int, itemsize: int) -> int:
         return stride
 
 
 class OnesKept(Right):
-    """axes of length 1 are kept: they are no loops"""
+    """axes of length 1 are kept as loops; leave them out"""
 
     def _is_loop(self, count: int) -> bool:
         return True
 
 
 class NotSorted(Right):
-    """the axes stay in the order of the shape, not in that of memory"""
+    """the axes stay in the order of the shape; they have to be in the order of memory"""
 
     def _sorted(self, axes: Loops) -> Loops:
         return axes
 
 
 class NarrowestFirst(Right):
-    """the narrowest step comes first: the outer loop is the one with the widest step"""
+    """the narrowest step comes first; the outer loop has to be the one with the widest step"""
 
     def _sorted(self, axes: Loops) -> Loops:
         return super()._sorted(axes)[::-1]
 
 
 class SignDropped(Right):
-    """negative steps are taken as positive ones, and a flipped array is read from the wrong end"""
+    """negative steps become positive, so a flipped array is read from the wrong end"""
 
     def _step(self, stride: int, itemsize: int) -> int:
         return abs(stride) // itemsize
 
 
 class NothingRefused(Right):
-    """strides with gaps, of 0 or below 0 are not refused"""
+    """strides with gaps, of 0 or below 0 are accepted; they have to be refused"""
 
     def _require_one_block(self, axes: Loops, unit: int) -> None:
         pass
@@ -170,14 +170,14 @@ class NothingRefused(Right):
 
 
 class MergedAcrossBroadcast(Right):
-    """loops are merged where the data step allows it and the parameter step does not: scale is broadcast there"""
+    """loops are merged where the data step allows it, but the parameter step does not, because scale is broadcast"""
 
     def _merges(self, outer: tuple[int, ...], within: tuple[int, ...]) -> bool:
         return outer[1] == within[0] * within[1]
 
 
 class MergedAcrossGap(Right):
-    """neighbours in the list are merged though the data step does not allow it: another loop lies between them"""
+    """neighbours in the list are merged although the data step does not allow it: another loop lies between them"""
 
     def _merges(self, outer: tuple[int, ...], within: tuple[int, ...]) -> bool:
         return outer[2] == within[0] * within[2]
@@ -198,14 +198,14 @@ class Swapped(Right):
 
 
 class ParamOfData(Right):
-    """the parameter step is the data step: scale and bias lie in a small buffer, whose steps are smaller"""
+    """the parameter step is the data step; scale and bias lie in a small buffer, whose steps are smaller"""
 
     def _param_steps(self, axes: Loops, varies: Ints) -> dict[int, int]:
         return {axis: data if axis in varies else 0 for axis, _, data in axes}
 
 
 class ParamOfOne(Right):
-    """the parameter step is 1 along every axis on which scale varies: further out it is the product of the counts"""
+    """the parameter step is 1 along every axis of scale; along outer axes it has to be the product of inner counts"""
 
     def _param_steps(self, axes: Loops, varies: Ints) -> dict[int, int]:
         return {axis: int(axis in varies) for axis, _, _ in axes}
@@ -215,14 +215,14 @@ class ParamOfOne(Right):
 
 
 class RowParameters(Right):
-    """each row takes one scale, that of its first element: the parameter positions of the reduced loops are missing"""
+    """each row takes one scale, the one of its first element; the reduced loops need parameter positions, too"""
 
     def _params(self, keep: Loops, reduce: Loops) -> Any:
         return np.add.outer(self._places(keep, 2), 0 * self._places(reduce, 2))
 
 
 class SampleVariance(Right):
-    """the variance is divided by m - 1, as with ddof=1"""
+    """the variance is divided by m - 1 instead of m, as with ddof=1"""
 
     def _var(self, x: Any, mean: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -230,7 +230,7 @@ class SampleVariance(Right):
 
 
 class EpsOutside(Right):
-    """eps is added to the standard deviation: it belongs under the root"""
+    """eps is added to the standard deviation; it has to be under the root"""
 
     def _rstd(self, var: Any, eps: float) -> Any:
         return 1 / (np.sqrt(var) + eps)
@@ -245,7 +245,7 @@ class EpsForgotten(Right):
 
 
 class InRowOrder(Right):
-    """y is written row after row, not to the positions that x was read from"""
+    """y is written row after row; it has to go to the positions from which x was read"""
 
     def _targets(self, data: Any) -> Any:
         return np.arange(data.size).reshape(data.shape)
@@ -255,14 +255,14 @@ class InRowOrder(Right):
 
 
 class ColumnsMissed(Right):
-    """a kept loop with step 1 is not noticed: then neighbours belong to different rows"""
+    """a kept loop with step 1 is overlooked; there neighbours in memory belong to different rows"""
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
         return super().inner([], reduce)
 
 
 class AnyParameter(Right):
-    """the parameter step of any reduced loop is looked at: that of the loop with data step 1 decides"""
+    """the parameter step of any reduced loop decides; it has to be the one of the loop with data step 1"""
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
         if any(data == 1 for _, data, _ in keep):
@@ -271,21 +271,21 @@ class AnyParameter(Right):
 
 
 class ElementsCounted(Right):
-    """elements are counted, not lines: neighbours share a line"""
+    """elements are counted instead of lines; neighbours share a line"""
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
         return len(self._places(reduce, 1))
 
 
 class BytesDivided(Right):
-    """the bytes of the row are divided by 64, as if they lay side by side"""
+    """the bytes of the row are divided by 64, as if they were contiguous"""
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
         return -(-len(self._places(reduce, 1)) * itemsize // LINE)
 
 
 class PlacesForBytes(Right):
-    """positions are divided by 64 without the size of an element: lines are 64 bytes"""
+    """positions are divided by 64 without the size of an element; a line has 64 bytes, not 64 elements"""
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
         return len(set((self._places(reduce, 1) // LINE).tolist()))

@@ -18,14 +18,14 @@ MOST = 20_000  # steps of a walk that visits a node for each path to it
 
 
 class NotUndone(Right):
-    """broadcasting is not undone: the gradient keeps dy's shape"""
+    """broadcasting is not undone, so the gradient keeps the shape of dy"""
 
     def unbroadcast(self, dy: Any, shape: tuple[int, ...]) -> Any:
         return np.asarray(dy)
 
 
 class NewAxesKept(Right):
-    """only axes of length 1 are summed, and not the new axes in front"""
+    """axes of length 1 are summed, but not the new axes in front"""
 
     def unbroadcast(self, dy: Any, shape: tuple[int, ...]) -> Any:
         dy = np.asarray(dy)
@@ -34,21 +34,21 @@ class NewAxesKept(Right):
 
 
 class OnesNotSummed(Right):
-    """only the new axes in front are summed, and not axes of length 1"""
+    """the new axes in front are summed, but not axes of length 1"""
 
     def _over_ones(self, dy: Any, axes: Axes) -> Any:
         return dy
 
 
 class OnesDropped(Right):
-    """axes of length 1 are summed without keepdims=True, and are gone"""
+    """axes of length 1 are summed without keepdims=True, so they are gone"""
 
     def _over_ones(self, dy: Any, axes: Axes) -> Any:
         return dy.sum(axis=axes)
 
 
 class RepeatedAveraged(Right):
-    """the gradient is a mean over the repeated axes: each use of a number adds to its gradient"""
+    """the gradient is a mean over the repeated axes; the gradients of all uses have to be added"""
 
     def _without_new_axes(self, dy: Any, shape: tuple[int, ...]) -> Any:
         return dy.mean(axis=tuple(range(dy.ndim - len(shape))))
@@ -58,7 +58,7 @@ class RepeatedAveraged(Right):
 
 
 class FirstTaken(Right):
-    """the gradient of the first use is taken, not the sum over all uses"""
+    """the gradient is the one of the first use; the gradients of all uses have to be added"""
 
     def _without_new_axes(self, dy: Any, shape: tuple[int, ...]) -> Any:
         return dy[(0,) * (dy.ndim - len(shape))]
@@ -78,14 +78,14 @@ class BroadcastForgotten(Right):
 
 
 class DifferenceWithoutSign(Right):
-    """db of a - b is dy: it is -dy"""
+    """db of a - b is dy; it has to be -dy"""
 
     def _negative(self, dy: Any) -> Any:
         return dy
 
 
 class ProductSwapped(Right):
-    """da of a * b has the factor a: it is dy * b"""
+    """da of a * b has the factor a; it has to be dy * b"""
 
     def _factors(self, a: Node, b: Node) -> tuple[Any, Any]:
         return a.value, b.value
@@ -99,14 +99,14 @@ class PowerWithoutFactor(Right):
 
 
 class PowerNotLowered(Right):
-    """the exponent stays p in the slope of a power: it is p - 1"""
+    """the slope of a power keeps the exponent p; it has to be p - 1"""
 
     def _slope(self, a: Any, p: float) -> Any:
         return p * a**p
 
 
 class PowerWithoutSign(Right):
-    """the sign of p is lost in the slope of a power: 1 / sqrt(a) falls where a grows"""
+    """the sign of p is lost in the slope of a power; for example, 1 / sqrt(a) falls as a grows"""
 
     def _slope(self, a: Any, p: float) -> Any:
         return abs(p) * a ** (p - 1)
@@ -120,28 +120,28 @@ class MeanWithoutM(Right):
 
 
 class MeanOfAll(Right):
-    """the gradient of a mean is divided by the number of all elements, not by those of one mean"""
+    """the gradient of a mean is divided by the number of all elements, not by the number in one mean"""
 
     def _m(self, a: Any, axes: Axes) -> Any:
         return a.size
 
 
 class MeanOfRows(Right):
-    """the gradient of a mean is divided by the number of means, not by the elements of one"""
+    """the gradient of a mean is divided by the number of means, not by the number of elements in one"""
 
     def _m(self, a: Any, axes: Axes) -> Any:
         return np.prod([count for axis, count in enumerate(a.shape) if axis not in axes])
 
 
 class MeanOverAllAxes(Right):
-    """the mean is taken over all axes, whatever `axes` says"""
+    """the mean ignores `axes` and runs over all axes"""
 
     def _axes(self, axes: Axes, ndim: int) -> Axes:
         return tuple(range(ndim))
 
 
 class NotSpread(Right):
-    """the gradient of a sum or a mean has the sum's shape, not the input's"""
+    """the gradient of a sum or a mean has the shape of the sum; it has to have the shape of the input"""
 
     def _spread(self, dy: Any, shape: tuple[int, ...]) -> Any:
         return dy
@@ -151,21 +151,21 @@ class NotSpread(Right):
 
 
 class Overwritten(Right):
-    """gradients are overwritten, not added, where a Var is used twice"""
+    """gradients are overwritten if a Var is used twice; they have to be added"""
 
     def _joined(self, first: Any, second: Any) -> Any:
         return 0 * first + second
 
 
 class InputsFirst(Right):
-    """the order is the wrong way round: root comes last"""
+    """the order is reversed, with the root at the end"""
 
     def _order(self, root: Node) -> list[Node]:
         return super()._order(root)[::-1]
 
 
 class LevelByLevel(Right):
-    """the order goes level by level, so that a Var may come before one that uses it"""
+    """the order goes level by level, so a Var may come before another Var that uses it"""
 
     def _order(self, root: Node) -> list[Node]:
         found = [root]
@@ -177,7 +177,7 @@ class LevelByLevel(Right):
 
 
 class WrittenDownTooEarly(Right):
-    """a Var is written down before its inputs are visited, so that it may come before one that uses it"""
+    """a Var is added to the order before its inputs are visited, so it may come before another Var that uses it"""
 
     def _order(self, root: Node) -> list[Node]:
         found: list[Node] = []
@@ -193,7 +193,7 @@ class WrittenDownTooEarly(Right):
 
 
 class VisitedAgain(Right):
-    """a Var is visited once for each use, and stands in the order several times"""
+    """a Var is visited once for each use, so the order holds it several times"""
 
     def _order(self, root: Node) -> list[Node]:
         found: list[Node] = []
@@ -210,7 +210,7 @@ class VisitedAgain(Right):
 
 
 class NotDetached(Right):
-    """detach keeps the inputs, and the gradient goes through"""
+    """detach keeps the inputs, so the gradient still flows through it"""
 
     def detach(self, a: Node) -> Node:
         return Node(a.value, (a,), lambda dy: (dy,))
@@ -234,21 +234,21 @@ class EpsForgotten(Right):
 
 
 class VarianceOfCut(Right):
-    """the variance is computed from the x - mean that was cut, so that cutting one path changes another"""
+    """the variance is computed from the cut x - mean, so cutting one path changes another"""
 
     def _centered(self, whole: tuple[int, int], cut: tuple[int, int]) -> tuple[int, int]:
         return cut
 
 
 class AllPathsOpen(Right):
-    """`paths` is not used: the gradient comes through all three"""
+    """`paths` is ignored, and the gradient comes through all three paths"""
 
     def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
         return super().through(x, g, axes, eps, PATHS)
 
 
 class OtherPaths(Right):
-    """the paths in `paths` are cut, and the others are open"""
+    """the paths in `paths` are cut and the others are open; it has to be the other way round"""
 
     def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
         return super().through(x, g, axes, eps, [path for path in PATHS if path not in paths])
@@ -258,21 +258,21 @@ class OtherPaths(Right):
 
 
 class SumsForMeans(Right):
-    """1/m is missing: sums are taken where means are needed"""
+    """1/m is missing; sums are taken, but means are needed"""
 
     def _average(self, v: Any, axes: Axes) -> Any:
         return v.sum(axis=axes, keepdims=True)
 
 
 class TermsOverAllAxes(Right):
-    """the means are taken over everything: `axes` is not used"""
+    """`axes` is ignored, and the means are taken over the whole array"""
 
     def _average(self, v: Any, axes: Axes) -> Any:
         return v.mean()
 
 
 class MeanAdded(Right):
-    """the term of the mean has the wrong sign: xhat falls where the mean grows"""
+    """the term of the mean has the wrong sign; xhat falls as the mean grows"""
 
     def _mean_term(self, mean_g: Any, rstd: Any) -> Any:
         return rstd * mean_g
@@ -286,7 +286,7 @@ class MeanWithoutRstd(Right):
 
 
 class VarianceAdded(Right):
-    """the term of the variance has the wrong sign: the slope of v**-0.5 is negative"""
+    """the term of the variance has the wrong sign; the slope of v**-0.5 is negative"""
 
     def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
         return rstd * xhat * mean_gx
@@ -307,28 +307,28 @@ class VarianceWithoutRstd(Right):
 
 
 class VarianceOfThirdPower(Right):
-    """rstd comes in three times in the term of the variance: x - mean is xhat / rstd, twice, so two of them cancel"""
+    """the term of the variance has rstd three times; twice, x - mean is xhat / rstd, so two of them cancel"""
 
     def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
         return -(rstd**3) * xhat * mean_gx
 
 
 class OneSided(Right):
-    """the difference is taken on one side, (f(x + h) - f(x)) / h, which has an error of size h instead of h^2"""
+    """the difference is one-sided, (f(x + h) - f(x)) / h; its error is of size h instead of h^2"""
 
     def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
         return (right - here) / h
 
 
 class DividedByH(Right):
-    """the difference is divided by h: the two points are 2h apart"""
+    """the difference is divided by h; the two points are 2h apart"""
 
     def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
         return (right - left) / h
 
 
 class NotMovedBack(Right):
-    """an element is not moved back before the next one is moved"""
+    """an element is not restored before the next one is moved"""
 
     def _moved(self, x: Any, before: Any, index: Any, step: float) -> Any:
         moved = before.copy()
@@ -340,21 +340,21 @@ class NotMovedBack(Right):
 
 
 class Ascent(Right):
-    """the step goes up the gradient: it is p - rate * gradient"""
+    """the step goes up the gradient; it has to be p - rate * gradient"""
 
     def _stepped(self, value: Any, grad: Any, rate: float) -> Any:
         return value + rate * grad
 
 
 class OverFeatures(Right):
-    """the network normalizes over the features of each sample, axis 1: BatchNorm is over the batch, axis 0"""
+    """the network normalizes over the features of each sample, axis 1; BatchNorm normalizes over the batch, axis 0"""
 
     def _batch(self) -> Axes:
         return (1,)
 
 
 class SumOfSquares(Right):
-    """the loss is a sum: it is a mean"""
+    """the loss is a sum; it has to be a mean"""
 
     def _loss(self) -> str:
         return "sum_over"

@@ -10,24 +10,24 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """The four mended functions, cut into steps, so that a mistake is one of them."""
+    """The four repaired functions, cut into steps, so that a mistake changes one step."""
 
     def batch_norm(
         self, x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
     ) -> Any:
-        """y with the batch's statistics, and the new running statistics."""
+        """Normalize with the batch's statistics; return y and the new running statistics."""
         wide, axes = self._wide(x), self._axes(x)
         mean, var = wide.mean(axis=axes), wide.var(axis=axes)
         running_mean, running_var = np.asarray(running_mean), np.asarray(running_var)
         new_mean = self._step(self._wide(running_mean), mean, momentum)
-        new_var = self._step(self._wide(running_var), self._gathered(var, x), momentum)
-        inside = self._inside(mean, var, new_mean, new_var)
+        new_var = self._step(self._wide(running_var), self._var_for_running(var, x), momentum)
+        inside = self._statistics_for_y(mean, var, new_mean, new_var)
         y = self._scaled(wide, *inside, s, b, eps)
         y, new_mean, new_var = self._one_value(x, y, new_mean, new_var, running_mean, running_var)
         return y.astype(x.dtype), new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype)
 
     def group_norm(self, x: Any, s: Any, b: Any, num_groups: int, eps: float = 1e-5) -> Any:
-        """With a scale for each channel or for each group."""
+        """Normalize groups, with a scale for each channel or for each group."""
         groups = self._groups(x, num_groups)
         mean = groups.mean(axis=2, keepdims=True)
         xhat = ((groups - mean) / np.sqrt(self._group_var(groups, mean) + eps)).reshape(x.shape)
@@ -35,14 +35,14 @@ class Right:
         return (xhat * s + b).astype(x.dtype)
 
     def layer_norm(self, x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
-        """Over the axes from `axis` to the last."""
+        """Normalize over the axes from `axis` to the last."""
         wide, axes = self._layer_wide(x), self._layer_axes(x, axis)
         c = wide - wide.mean(axis=axes, keepdims=True)
         s, b = self._layer_parameters(s, b)
         return (c / np.sqrt((c * c).mean(axis=axes, keepdims=True) + eps) * s + b).astype(x.dtype)
 
     def lp_norm(self, x: Any, p: int = 2, axis: int = -1) -> Any:
-        """x / norm, and 0 where the norm is 0."""
+        """Return x / norm, and 0 where the norm is 0."""
         wide, axis = self._lp_wide(x), self._lp_axis(axis)
         norm = self._root(self._powers(wide, p).sum(axis=axis, keepdims=True), p)
         return (wide / self._guarded(norm)).astype(x.dtype)
@@ -56,10 +56,10 @@ class Right:
     def _step(self, old: Any, new: Any, momentum: float) -> Any:
         return old * momentum + new * (1 - momentum)
 
-    def _gathered(self, var: Any, x: Any) -> Any:
+    def _var_for_running(self, var: Any, x: Any) -> Any:
         return var
 
-    def _inside(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
+    def _statistics_for_y(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
         return mean, var
 
     def _one_value(self, x: Any, y: Any, new_mean: Any, new_var: Any, mean: Any, var: Any) -> tuple[Any, Any, Any]:
@@ -104,36 +104,36 @@ class Right:
 
 
 class Blended(Right):
-    """y is made with the new running statistics: in training it is made with the batch's"""
+    """y uses the new running statistics; in training it has to use the batch's statistics"""
 
-    def _inside(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
+    def _statistics_for_y(self, mean: Any, var: Any, new_mean: Any, new_var: Any) -> tuple[Any, Any]:
         return new_mean, new_var
 
 
 class MomentumReversed(Right):
-    """momentum is taken for the share of the new statistics: it is that of the old"""
+    """momentum is taken as the share of the new statistics; it is the share of the old ones"""
 
     def _step(self, old: Any, new: Any, momentum: float) -> Any:
         return old * (1 - momentum) + new * momentum
 
 
 class GatheredUnbiased(Right):
-    """the running variance divides by m - 1, as PyTorch's does; here it divides by m"""
+    """the running variance divides by m - 1, as in PyTorch; here it has to divide by m"""
 
-    def _gathered(self, var: Any, x: Any) -> Any:
+    def _var_for_running(self, var: Any, x: Any) -> Any:
         m = x.size // x.shape[1]
         return var * m / max(m - 1, 1)
 
 
 class OneValueLeft(Right):
-    """a batch of one value a channel is handed through: its mean is the value, so that y is b"""
+    """if a channel has a single value, x is returned unchanged; the mean is this value, so y has to be b"""
 
     def _one_value(self, x: Any, y: Any, new_mean: Any, new_var: Any, mean: Any, var: Any) -> tuple[Any, Any, Any]:
         return (x, mean, var) if x.size == x.shape[1] else (y, new_mean, new_var)
 
 
 class PositionsForgotten(Right):
-    """the statistics are taken over the batch alone and averaged: the positions belong to them as well"""
+    """the statistics are taken over the batch only and then averaged; they have to include the positions"""
 
     def batch_norm(
         self, x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
@@ -148,7 +148,7 @@ class PositionsForgotten(Right):
 
 
 class EpsOutside(Right):
-    """eps is added to the standard deviation: it belongs under the root"""
+    """eps is added to the standard deviation; it has to be under the root"""
 
     def _scaled(self, x: Any, mean: Any, var: Any, s: Any, b: Any, eps: float) -> Any:
         mean, var, s, b = (np.reshape(v, (-1, *[1] * (x.ndim - 2))) for v in (mean, var, s, b))
@@ -156,14 +156,14 @@ class EpsOutside(Right):
 
 
 class ScaleTiled(Right):
-    """scales of groups are tiled over the channels: each is repeated for the channels of its group"""
+    """scales of groups are tiled over the channels; each scale has to be repeated for the channels of its group"""
 
     def _spread(self, v: Any, channels: int) -> Any:
         return np.tile(v, channels // len(v))
 
 
 class ScaleOfChannels(Right):
-    """there is always one scale for each channel: version 18 has one for each group"""
+    """there is always one scale for each channel; version 18 has one for each group"""
 
     def _spread(self, v: Any, channels: int) -> Any:
         if len(v) != channels:
@@ -172,7 +172,7 @@ class ScaleOfChannels(Right):
 
 
 class VarianceBySquares(Right):
-    """the variance is E[x^2] - E[x]^2 in float32, which cancels where the mean is large"""
+    """the variance is E[x^2] - E[x]^2 in float32, which cancels if the mean is large"""
 
     def _groups(self, x: Any, num_groups: int) -> Any:
         return x.astype(np.promote_types(x.dtype, np.float32)).reshape(len(x), num_groups, -1)
@@ -182,7 +182,7 @@ class VarianceBySquares(Right):
 
 
 class ChannelsGroupedInTurn(Right):
-    """channel c goes to group c modulo num_groups: a group is made of neighbours"""
+    """channel c goes to group c modulo num_groups; a group has to consist of neighbours"""
 
     def group_norm(self, x: Any, s: Any, b: Any, num_groups: int, eps: float = 1e-5) -> Any:
         wide = np.moveaxis(self._wide(x).reshape(len(x), -1, num_groups, *x.shape[2:]), 2, 1)
@@ -194,28 +194,28 @@ class ChannelsGroupedInTurn(Right):
 
 
 class LastAxisAlone(Right):
-    """the last axis alone is normalized: all axes from `axis` to the last are"""
+    """only the last axis is normalized; it has to be all axes from `axis` to the last"""
 
     def _layer_axes(self, x: Any, axis: int) -> tuple[int, ...]:
         return (-1,)
 
 
 class OneAxis(Right):
-    """`axis` alone is normalized: all axes from `axis` to the last are"""
+    """only `axis` is normalized; it has to be all axes from `axis` to the last"""
 
     def _layer_axes(self, x: Any, axis: int) -> tuple[int, ...]:
         return (axis,)
 
 
 class FirstRow(Right):
-    """the first row of scale and bias is taken for all rows"""
+    """the first row of scale and bias is used for all rows"""
 
     def _layer_parameters(self, s: Any, b: Any) -> tuple[Any, Any]:
         return s.reshape(-1, s.shape[-1])[0], b.reshape(-1, b.shape[-1])[0]
 
 
 class SquaresOverflow(Right):
-    """squares are taken in float32, where those of 1e20 are infinite"""
+    """squares are computed in float32, where the square of 1e20 is infinite"""
 
     def _layer_wide(self, x: Any) -> Any:
         return x.astype(np.promote_types(x.dtype, np.float32))
@@ -229,28 +229,28 @@ class In16Bits(Right):
 
 
 class WithoutAbs(Right):
-    """with p = 1 it adds up x: a norm adds up |x|"""
+    """with p = 1, x is added up; a norm adds up |x|"""
 
     def _powers(self, x: Any, p: int) -> Any:
         return x**p
 
 
 class ZeroOverZero(Right):
-    """0 / 0 is computed where the norm is 0: there y is 0"""
+    """0 / 0 is computed if the norm is 0; there y has to be 0"""
 
     def _guarded(self, norm: Any) -> Any:
         return norm
 
 
 class RootForgotten(Right):
-    """x is divided by the sum of squares: the norm is its root"""
+    """x is divided by the sum of squares; the norm is the root of this sum"""
 
     def _root(self, total: Any, p: int) -> Any:
         return total
 
 
 class AlwaysLast(Right):
-    """the norm is always taken along the last axis, whatever `axis` says"""
+    """`axis` is ignored, and the norm is always taken along the last axis"""
 
     def _lp_axis(self, axis: int) -> int:
         return -1

@@ -11,16 +11,16 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """All functions of the lab, cut into steps, so that a mistake is one of them and goes on to the tasks behind it."""
+    """The functions of the lab, cut into steps, so that a mistake changes one step and the later tasks that use it."""
 
     def layer_norm(self, x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-        """Over the last axis, with a mean and a bias."""
+        """Normalize over the last axis, with a mean and a bias."""
         axis = self._axis()
         c = x - x.mean(axis=axis, keepdims=True)
         return c * self._factor(self._var(c, axis), eps) * s + b
 
     def rms_norm(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
-        """Over the last axis, without either."""
+        """Normalize over the last axis, without mean and bias."""
         x = self._centered(x)
         return x * self._factor(np.mean(x * x, axis=self._axis(), keepdims=True), eps) * s
 
@@ -37,12 +37,12 @@ class Right:
         return 1 / np.sqrt(var + eps)
 
     def post_norm(self, x: Any, w: Any) -> Any:
-        """Norms behind the sums."""
+        """Compute a block with norms after the sums."""
         h = self.layer_norm(x + right.attention(x, w), w["s1"], w["b1"])
         return self.layer_norm(h + right.mlp(h, w), *self._second(w))
 
     def pre_norm(self, x: Any, w: Any) -> Any:
-        """Norms inside the branches."""
+        """Compute a block with norms inside the branches."""
         h = x + right.attention(self.layer_norm(x, w["s1"], w["b1"]), w)
         return h + right.mlp(self.layer_norm(h, *self._second(w)), w)
 
@@ -50,7 +50,7 @@ class Right:
         return w["s2"], w["b2"]
 
     def qk_logits(self, q: Any, k: Any, heads: int, s_q: Any, s_k: Any, eps: float = 1e-6) -> Any:
-        """Products of normalized heads."""
+        """Multiply normalized queries and keys."""
         q, k = self._normalized(q, heads, s_q, eps), self._normalized(k, heads, s_k, eps)
         return np.matmul(q, np.moveaxis(k, -1, -2)) / self._divisor(len(s_q), heads)
 
@@ -61,19 +61,19 @@ class Right:
         return float(np.sqrt(size))
 
     def logit_bound(self, s_q: Any, s_k: Any) -> Any:
-        """sqrt(D) max |s_q s_k|."""
+        """Compute sqrt(D) max |s_q s_k|."""
         return right.logit_bound(s_q, s_k)
 
     def scale_then_cast(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
-        """One rounding."""
+        """Scale, then cast: one rounding."""
         return self.rms_norm(x.astype(np.float32), s.astype(np.float32), eps).astype(x.dtype)
 
     def cast_then_scale(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
-        """Two roundings."""
+        """Cast, then scale: two roundings."""
         return self.rms_norm(x.astype(np.float32), np.float32(1), eps).astype(x.dtype) * s
 
     def convention(self, x: Any, s: Any, y: Any, eps: float = 1e-6) -> str:
-        """From the shares of elements whose bits differ."""
+        """Name the convention by the share of elements whose bits differ."""
         scaled = float(np.mean(self.scale_then_cast(x, s, eps) != y))
         cast = float(np.mean(self.cast_then_scale(x, s, eps) != y))
         return self._named(scaled <= self._allowed(), cast <= self._allowed())
@@ -87,7 +87,7 @@ class Right:
         return "scale, then cast" if scaled else ("cast, then scale" if cast else "neither")
 
     def masked_batch_norm(self, x: Any, mask: Any, eps: float = 1e-5) -> Any:
-        """With the statistics of the real tokens."""
+        """Normalize with the statistics of the real tokens."""
         mean = self._only(x, mask).sum(axis=(0, 1)) / self._n(mask)
         c = x - mean
         var = self._only(self._squares(c, mask), mask).sum(axis=(0, 1)) / self._n(mask)
@@ -106,7 +106,7 @@ class Right:
         return self._only(y, mask)
 
     def pooled_layer_norm(self, x: Any, mask: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-        """LayerNorm of the means over real tokens."""
+        """Apply LayerNorm to each sentence's mean over its real tokens."""
         return self.layer_norm(self._only(x, mask).sum(axis=1) / self._lengths(mask)[:, None], s, b, eps)
 
     def _lengths(self, mask: Any) -> Any:
@@ -117,14 +117,14 @@ class Right:
 
 
 class FirstAxis(Right):
-    """the statistics are taken over the first axis, as in BatchNorm: they belong to each token, over the last axis"""
+    """the statistics are taken over the first axis, as in BatchNorm; each token has its own, over the last axis"""
 
     def _axis(self) -> Any:
         return 0
 
 
 class AllButBatch(Right):
-    """the statistics are taken over all axes but the first, as for images: in a text they are over the last axis"""
+    """the statistics are taken over all axes but the first, as for images; in a text they run over the last axis"""
 
     def layer_norm(self, x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
         c = x - x.mean(axis=tuple(range(1, x.ndim)), keepdims=True)
@@ -135,7 +135,7 @@ class AllButBatch(Right):
 
 
 class EpsOutside(Right):
-    """eps is added to the root: it belongs inside, sqrt(var + eps)"""
+    """eps is added to the root; it has to be inside: sqrt(var + eps)"""
 
     def _factor(self, var: Any, eps: float) -> Any:
         return 1 / (np.sqrt(var) + eps)
@@ -149,28 +149,28 @@ class EpsForgotten(Right):
 
 
 class DivisorOneLess(Right):
-    """the variance is divided by m - 1: normalization divides by m"""
+    """the variance is divided by m - 1; normalization divides by m"""
 
     def _var(self, c: Any, axis: Any) -> Any:
         return (c * c).sum(axis=axis, keepdims=True) / (c.shape[-1] - 1)
 
 
 class MeanInRms(Right):
-    """the mean is subtracted in RMSNorm, which has none"""
+    """the mean is subtracted in RMSNorm; it only divides by the root of the mean square"""
 
     def _centered(self, x: Any) -> Any:
         return x - x.mean(axis=-1, keepdims=True)
 
 
 class SumInRms(Right):
-    """the squares are summed in RMSNorm: it divides by the root of their mean"""
+    """RMSNorm sums the squares; it has to divide by the root of their mean"""
 
     def rms_norm(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
         return x * self._factor((x * x).sum(axis=-1, keepdims=True), eps) * s
 
 
 class NoScaleInRms(Right):
-    """the scale is left out of RMSNorm"""
+    """RMSNorm leaves out the scale"""
 
     def rms_norm(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
         return super().rms_norm(x, 1.0, eps)
@@ -180,7 +180,7 @@ class NoScaleInRms(Right):
 
 
 class PlacesSwapped(Right):
-    """pre-norm and post-norm are swapped: the norm stands inside the branch in pre-norm, behind the sum in post-norm"""
+    """pre-norm and post-norm are swapped; pre-norm has the norm inside the branch, post-norm after the sum"""
 
     def post_norm(self, x: Any, w: Any) -> Any:
         return super().pre_norm(x, w)
@@ -190,7 +190,7 @@ class PlacesSwapped(Right):
 
 
 class ResidualOfNormalized(Right):
-    """the residual sum takes the normalized x in pre-norm: x itself goes on, only the branch sees the norm"""
+    """in pre-norm the residual sum takes the normalized x; it has to take x itself"""
 
     def pre_norm(self, x: Any, w: Any) -> Any:
         n = self.layer_norm(x, w["s1"], w["b1"])
@@ -200,7 +200,7 @@ class ResidualOfNormalized(Right):
 
 
 class NormBeforeSum(Right):
-    """the norm of post-norm stands on the branch, before the residual sum: it belongs behind it"""
+    """in post-norm the norm is on the branch, before the residual sum; it has to come after the sum"""
 
     def post_norm(self, x: Any, w: Any) -> Any:
         h = x + self.layer_norm(right.attention(x, w), w["s1"], w["b1"])
@@ -220,7 +220,7 @@ class ResidualForgotten(Right):
 
 
 class SecondFromX(Right):
-    """the second residual sum starts from x again: it starts from h, what the first one gave"""
+    """the second residual sum starts from x again; it has to start from h, the result of the first"""
 
     def post_norm(self, x: Any, w: Any) -> Any:
         h = self.layer_norm(x + right.attention(x, w), w["s1"], w["b1"])
@@ -232,7 +232,7 @@ class SecondFromX(Right):
 
 
 class OneNormTwice(Right):
-    """s1 and b1 are used in both norms: the second has s2 and b2"""
+    """s1 and b1 are used in both norms; the second norm has s2 and b2"""
 
     def _second(self, w: Any) -> Any:
         return w["s1"], w["b1"]
@@ -242,7 +242,7 @@ class OneNormTwice(Right):
 
 
 class HeadsTogether(Right):
-    """queries and keys are normalized over all heads together: each head has statistics over its own D elements"""
+    """queries and keys are normalized over all heads together; each head has statistics over its own D elements"""
 
     def _normalized(self, x: Any, heads: int, s: Any, eps: float) -> Any:
         return right.heads_of(self.rms_norm(x, np.tile(s, heads), eps), heads)
@@ -263,28 +263,28 @@ class LogitsNotDivided(Right):
 
 
 class DividedByWidth(Right):
-    """the logits are divided by the root of the whole width, heads * D: it is that of D"""
+    """the logits are divided by the root of the whole width, heads * D; it has to be the root of D"""
 
     def _divisor(self, size: int, heads: int) -> float:
         return float(np.sqrt(size * heads))
 
 
 class BoundOfEach(Right):
-    """the largest s_q and the largest s_k are multiplied, which are in different elements: take the largest product"""
+    """the largest s_q and the largest s_k are multiplied, but they may differ in place; take the largest product"""
 
     def logit_bound(self, s_q: Any, s_k: Any) -> Any:
         return np.sqrt(len(s_q)) * np.abs(s_q).max() * np.abs(s_k).max()
 
 
 class BoundSigned(Right):
-    """the largest product s_q * s_k is taken with its sign: a negative one makes |logit| large, too"""
+    """the largest product s_q * s_k is taken with its sign; a negative product also makes |logit| large"""
 
     def logit_bound(self, s_q: Any, s_k: Any) -> Any:
         return np.sqrt(len(s_q)) * (s_q * s_k).max()
 
 
 class BoundOfD(Right):
-    """the factor of the bound is D: |q| |k| is D at most, and the logit divides it by sqrt(D)"""
+    """the factor of the bound is D; |q| |k| is at most D, and the logit divides it by sqrt(D)"""
 
     def logit_bound(self, s_q: Any, s_k: Any) -> Any:
         return len(s_q) * np.abs(s_q * s_k).max()
@@ -304,21 +304,21 @@ class ConventionsSwapped(Right):
 
 
 class AlwaysOneRounding(Right):
-    """xhat is not rounded before it is scaled: cast_then_scale gives the bits of scale_then_cast"""
+    """xhat is not rounded before it is scaled, so cast_then_scale has the bits of scale_then_cast"""
 
     def cast_then_scale(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
         return super().scale_then_cast(x, s, eps)
 
 
 class AlwaysTwoRoundings(Right):
-    """xhat is rounded before it is scaled: scale_then_cast gives the bits of cast_then_scale"""
+    """xhat is rounded before it is scaled, so scale_then_cast has the bits of cast_then_scale"""
 
     def scale_then_cast(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
         return super().cast_then_scale(x, s, eps)
 
 
 class NotCastBack(Right):
-    """the result is float32: y has the type of x"""
+    """the result is float32; it has to have the type of x"""
 
     def scale_then_cast(self, x: Any, s: Any, eps: float = 1e-6) -> Any:
         return self.rms_norm(x.astype(np.float32), s.astype(np.float32), eps)
@@ -335,14 +335,14 @@ class NamesSwapped(Right):
 
 
 class FirstThatFits(Right):
-    """the first convention that fits is named, where both fit"""
+    """both conventions fit, but only the first one is named"""
 
     def _named(self, scaled: bool, cast: bool) -> str:
         return super()._named(scaled, cast and not scaled)
 
 
 class NearerNamed(Right):
-    """the convention with fewer other bits is named, even where neither fits"""
+    """the convention with fewer different bits is named, even if neither fits"""
 
     def convention(self, x: Any, s: Any, y: Any, eps: float = 1e-6) -> str:
         scaled, cast = (np.sum(f(x, s, eps) != y) for f in (self.scale_then_cast, self.cast_then_scale))
@@ -350,7 +350,7 @@ class NearerNamed(Right):
 
 
 class EveryBit(Right):
-    """all bits are asked to be equal: a stray element may differ, up to 2 %"""
+    """all bits have to be equal for a match; up to 2 % of the elements may differ"""
 
     def _allowed(self) -> float:
         return 0.0
@@ -360,7 +360,7 @@ class EveryBit(Right):
 
 
 class PaddingCounted(Right):
-    """padded positions are counted in n"""
+    """n counts padded positions as well"""
 
     def _n(self, mask: Any) -> Any:
         return mask.size
@@ -370,7 +370,7 @@ class PaddingCounted(Right):
 
 
 class MaskIgnored(Right):
-    """the mask is not used in the statistics"""
+    """the statistics ignore the mask"""
 
     def masked_batch_norm(self, x: Any, mask: Any, eps: float = 1e-5) -> Any:
         return self._zeroed((x - x.mean(axis=(0, 1))) * self._factor(x.var(axis=(0, 1)), eps), mask)
@@ -387,7 +387,7 @@ class NotZeroed(Right):
 
 
 class ZerosInVariance(Right):
-    """padded positions are set to 0 before the mean is subtracted, so that each adds mean^2 to the variance"""
+    """padded positions are set to 0 before the mean is subtracted, so each adds mean^2 to the variance"""
 
     def _squares(self, c: Any, mask: Any) -> Any:
         return c * c
@@ -399,7 +399,7 @@ class ZerosInVariance(Right):
 
 
 class EachSentenceAlone(Right):
-    """each sentence has statistics of its own tokens: BatchNorm's are over all sentences together"""
+    """the statistics are taken over the tokens of each sentence; BatchNorm takes them over all sentences"""
 
     def masked_batch_norm(self, x: Any, mask: Any, eps: float = 1e-5) -> Any:
         n = mask.sum(axis=1)[:, None, None]
@@ -409,7 +409,7 @@ class EachSentenceAlone(Right):
 
 
 class MaskMultiplied(Right):
-    """x is multiplied with the mask, and NaN * 0 is NaN: choose with np.where"""
+    """x is multiplied by the mask, but NaN * 0 is NaN; choose with np.where"""
 
     def _only(self, x: Any, mask: Any) -> Any:
         return x * mask[:, :, None]

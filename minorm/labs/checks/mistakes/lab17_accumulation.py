@@ -12,10 +12,10 @@ Total = tuple[int, Any, Any]
 
 
 class Right:
-    """All functions of the lab, cut into steps, so that a mistake is one of them."""
+    """The functions of the lab, cut into steps, so that a mistake changes one step."""
 
     def merge_gradients(self, gradients: Any, sizes: Any) -> Any:
-        """The mean of the gradients, each with the weight of its samples."""
+        """Return the mean of the gradients, weighted by the sizes of the micro-batches."""
         weights = self._weights(np.array(sizes, float))
         return {name: np.tensordot(weights, [g[name] for g in gradients], 1) for name in gradients[0]}
 
@@ -23,23 +23,23 @@ class Right:
         return sizes / sizes.sum()
 
     def compounded(self, momentum: float, k: int) -> Any:
-        """What k updates replace."""
+        """Return the share of the old value that k updates replace."""
         return 1 - (1 - momentum) ** k
 
     def shares(self, momentum: float, k: int) -> Any:
-        """Of each micro-batch, the last one's first."""
+        """Return the share of each micro-batch, the first one's first."""
         return np.array([momentum * (1 - momentum) ** later for later in reversed(range(k))])
 
     def per_update(self, momentum: float, k: int) -> Any:
-        """The root of what is kept."""
+        """Return the momentum of one update, from the k-th root of the kept share."""
         return 1 - (1 - momentum) ** (1 / k)
 
     def statistics(self, h: Any) -> Any:
-        """n, mean and population variance."""
+        """Return n, mean and population variance."""
         return len(h), h.mean(axis=0), h.var(axis=0)
 
     def merged(self, a: Total, b: Total) -> Any:
-        """Chan's formula, with sums of squares."""
+        """Merge two micro-batches by Chan's formula."""
         n = a[0] + b[0]
         mean = self._mean(a, b)
         return n, mean, self._within(a, b) + self._between(a, b, b[1] - a[1])
@@ -54,7 +54,7 @@ class Right:
         return a[0] * b[0] * (delta / (a[0] + b[0])) ** 2
 
     def running_update(self, running_mean: Any, running_var: Any, total: Total, momentum: float = 0.1) -> Any:
-        """One update with the unbiased variance."""
+        """Update the running statistics once, with the unbiased variance."""
         _, mean, var = total
         share = self._share(momentum)
         unbiased = var * self._correction(total[0])
@@ -67,7 +67,7 @@ class Right:
         return n / (n - 1)
 
     def second_pass(self, x: Any, t: Any, w: Any, s: Any, b: Any, total: Total, eps: float = 1e-5) -> Any:
-        """Five sums."""
+        """Return the five sums of one micro-batch."""
         h = x @ w
         mean, var = self._used(h, total)
         xhat = (h - mean) * self._rstd(var, eps)
@@ -88,7 +88,7 @@ class Right:
         return dy
 
     def gradients(self, sums: Any, s: Any, total: Total, eps: float = 1e-5) -> Any:
-        """From the sums."""
+        """Return the gradients from the sums."""
         dw = sums["xdy"] - self._coupling(sums, total[0])
         return {"w": self._scaled(dw, s) * self._rstd(total[2], eps), "s": sums["ds"], "b": sums["db"]}
 
@@ -105,14 +105,14 @@ class Right:
         return dw * s
 
     def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
-        """Each ghost by itself."""
+        """Normalize each ghost with its own statistics."""
         return np.concatenate([(g - g.mean(axis=0)) * self._rstd(g.var(axis=0), eps) for g in self._cut(x, size)])
 
     def _cut(self, x: Any, size: int) -> list[Any]:
         return [x[i : i + size] for i in range(0, len(x), size)]
 
     def within_and_between(self, x: Any, size: int) -> Any:
-        """Weighted means of the variances and of the squared distances of the means."""
+        """Return the weighted means of the variances and of the squared distances between means."""
         ghosts = self._cut(x, size)
         share = self._ghost_shares(np.array([len(ghost) for ghost in ghosts], float))
         within = np.tensordot(share, [ghost.var(axis=0) for ghost in ghosts], 1)
@@ -126,28 +126,28 @@ class Right:
 
 
 class Unweighted(Right):
-    """the gradients are averaged without weights: a sample in a small micro-batch then counts more than others"""
+    """the gradients are averaged without weights, so a sample in a small micro-batch counts more than others"""
 
     def _weights(self, sizes: Any) -> Any:
         return np.ones(len(sizes)) / len(sizes)
 
 
 class LastAsFull(Right):
-    """the last micro-batch is weighted as a full one, although it has fewer samples"""
+    """the last micro-batch has the weight of a full one, although it has fewer samples"""
 
     def _weights(self, sizes: Any) -> Any:
         return np.full(len(sizes), sizes[0] / sizes.sum())
 
 
 class GradientsSummed(Right):
-    """the gradients are summed: each is that of a mean already"""
+    """the gradients are summed; each is already the gradient of a mean, so the micro-batches need weights"""
 
     def _weights(self, sizes: Any) -> Any:
         return np.ones(len(sizes))
 
 
 class NotDivided(Right):
-    """the gradients are multiplied with their sizes, but not divided by N"""
+    """the gradients are multiplied by their sizes, but not divided by N"""
 
     def _weights(self, sizes: Any) -> Any:
         return sizes
@@ -157,42 +157,42 @@ class NotDivided(Right):
 
 
 class MomentumTimesK(Right):
-    """the momentum is multiplied with k: of what one update leaves, the next replaces its share"""
+    """the momentum is multiplied by k; each update replaces only a share of what the updates before it left"""
 
     def compounded(self, momentum: float, k: int) -> Any:
         return k * momentum
 
 
 class RestReturned(Right):
-    """the share of the old value that is left is returned: asked is the share that is replaced"""
+    """the remaining share of the old value is returned; it has to be the replaced share"""
 
     def compounded(self, momentum: float, k: int) -> Any:
         return (1 - momentum) ** k
 
 
 class SharesReversed(Right):
-    """the shares are in the reverse order: the last micro-batch has the largest"""
+    """the shares are in reverse order; the last micro-batch has to have the largest share"""
 
     def shares(self, momentum: float, k: int) -> Any:
         return super().shares(momentum, k)[::-1]
 
 
 class SharesEqual(Right):
-    """all micro-batches have the same share: what comes later shrinks what came before"""
+    """all micro-batches have the same share; each later update shrinks the earlier shares"""
 
     def shares(self, momentum: float, k: int) -> Any:
         return np.full(k, self.compounded(momentum, k) / k)
 
 
 class MomentumOverK(Right):
-    """the momentum is divided by k: k such updates replace less than one with the momentum does"""
+    """the momentum is divided by k; k such updates replace less than a single update with the momentum"""
 
     def per_update(self, momentum: float, k: int) -> Any:
         return momentum / k
 
 
 class RootOfMomentum(Right):
-    """the k-th root is taken of the momentum: what k updates multiply is the share that is kept, 1 - momentum"""
+    """the k-th root of the momentum is taken; k updates multiply the kept share, 1 - momentum, so take its root"""
 
     def per_update(self, momentum: float, k: int) -> Any:
         return momentum ** (1 / k)
@@ -230,28 +230,28 @@ class DeltaNotSquared(Right):
 
 
 class SquareOverN(Right):
-    """the variance of the means is divided by n once: n_a n_b / n is for sums of squares, a variance divides again"""
+    """the variance of the means is divided by n only once; n_a n_b / n is for sums of squares, so divide by n again"""
 
     def _between(self, a: Total, b: Total, delta: Any) -> Any:
         return a[0] * b[0] * delta**2 / (a[0] + b[0])
 
 
 class StatisticsUnbiased(Right):
-    """the variance of a micro-batch divides by n - 1: what is merged are population variances"""
+    """the variance of a micro-batch divides by n - 1; the merge needs population variances"""
 
     def statistics(self, h: Any) -> Any:
         return len(h), h.mean(axis=0), h.var(axis=0, ddof=1)
 
 
 class RunningBiased(Right):
-    """the running variance takes the population's variance: PyTorch's takes the unbiased one, var * n / (n - 1)"""
+    """the running variance takes the population variance; PyTorch takes the unbiased one, var * n / (n - 1)"""
 
     def _correction(self, n: int) -> float:
         return 1.0
 
 
 class MomentumReversed(Right):
-    """the momentum is taken for the share of the old value: in PyTorch it is that of the new one"""
+    """the momentum is taken as the share of the old value; in PyTorch it is the share of the new value"""
 
     def _share(self, momentum: float) -> float:
         return 1 - momentum
@@ -261,21 +261,21 @@ class MomentumReversed(Right):
 
 
 class OwnStatistics(Right):
-    """each micro-batch is normalized with its own statistics: the second pass uses those of the whole batch"""
+    """each micro-batch is normalized with its own statistics; the second pass has to use those of the whole batch"""
 
     def _used(self, h: Any, total: Total) -> Any:
         return h.mean(axis=0), h.var(axis=0)
 
 
 class DividedByOwnSize(Right):
-    """dy is divided by the size of the micro-batch: the loss is a mean over the N samples of the batch"""
+    """dy is divided by the size of the micro-batch; the loss is a mean over the N samples of the batch"""
 
     def _samples(self, x: Any, total: Total) -> int:
         return len(x)
 
 
 class LossNotDivided(Right):
-    """dy is not divided by N: the loss is a mean"""
+    """dy is not divided by N; the loss is a mean"""
 
     def _samples(self, x: Any, total: Total) -> int:
         return 1
@@ -289,35 +289,35 @@ class EpsForgotten(Right):
 
 
 class EpsOutside(Right):
-    """eps is added to the root: it belongs inside, sqrt(var + eps)"""
+    """eps is added to the root; it has to be inside: sqrt(var + eps)"""
 
     def _rstd(self, var: Any, eps: float) -> Any:
         return 1 / (var**0.5 + eps)
 
 
 class ScaleInSums(Right):
-    """ds is the sum of g * xhat, where s comes in twice: it is that of dy * xhat"""
+    """ds is the sum of g * xhat, which has the factor s twice; it has to be the sum of dy * xhat"""
 
     def _slope(self, dy: Any, s: Any) -> Any:
         return dy * s
 
 
 class StatisticsConstant(Right):
-    """dw is that of constant statistics: the terms of mean and variance are missing"""
+    """dw treats the statistics as constants; the terms of mean and variance are missing"""
 
     def _coupling(self, sums: Any, n: int) -> Any:
         return 0.0
 
 
 class MeanForgotten(Right):
-    """the term of the mean is missing in dw: sum(x) db / N"""
+    """the term of the mean is missing in dw, sum(x) db / N"""
 
     def _from_mean(self, sums: Any) -> Any:
         return 0.0
 
 
 class VarianceForgotten(Right):
-    """the term of the variance is missing in dw: x^T xhat * ds / N"""
+    """the term of the variance is missing in dw, x^T xhat * ds / N"""
 
     def _from_var(self, sums: Any) -> Any:
         return 0.0
@@ -341,7 +341,7 @@ class ScaleForgotten(Right):
 
 
 class GhostsInterleaved(Right):
-    """every k-th sample is taken for a ghost: a ghost is `size` neighbours"""
+    """each ghost takes every k-th sample; a ghost has to be `size` neighbours"""
 
     def _cut(self, x: Any, size: int) -> list[Any]:
         k = -(-len(x) // size)
@@ -355,21 +355,21 @@ class GhostsInterleaved(Right):
 
 
 class WholeBatch(Right):
-    """the batch is normalized as a whole: each ghost has its own statistics"""
+    """the batch is normalized as a whole; each ghost has its own statistics"""
 
     def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
         return (x - x.mean(axis=0)) * self._rstd(x.var(axis=0), eps)
 
 
 class GhostsUnweighted(Right):
-    """all ghosts count the same: the last one may have fewer samples"""
+    """all ghosts have the same weight; the last one may have fewer samples"""
 
     def _ghost_shares(self, sizes: Any) -> Any:
         return np.ones(len(sizes)) / len(sizes)
 
 
 class RestDropped(Right):
-    """the samples behind the last full ghost are left out"""
+    """the samples after the last full ghost are left out"""
 
     def _cut(self, x: Any, size: int) -> list[Any]:
         return super()._cut(x[: len(x) // size * size], size)

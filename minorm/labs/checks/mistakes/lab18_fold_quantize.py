@@ -13,64 +13,64 @@ Axis = int | None
 
 
 class Right:
-    """All functions of the lab, cut into steps, so that a mistake is one of them."""
+    """The functions of the lab, cut into steps, so that a mistake changes one step."""
 
     def fold(self, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> tuple[Any, Any]:
-        """a W and a (c - mean) + b."""
+        """Return a W and a (c - mean) + b."""
         a = self._slope(s, var, eps)
         bias = self._folded_bias(a, np.zeros_like(mean) if c is None else c, mean, b)
         return self._folded_weights(W, a).astype(W.dtype), bias.astype(W.dtype)
 
     def folded_linear(self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
-        """The output with one product."""
+        """Return the output of the folded layer."""
         weight, bias = self.fold(W, c, *self._statistics(x @ W.T + c, mean, var), eps, s, b)
         return x @ weight.T + bias
 
     def rounding_bound(
         self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float = 2.0**-24
     ) -> Any:
-        """2 gamma(n + 7) (|a| (|x| |W| + |c| + |mean|) + |b|)."""
+        """Compute 2 gamma(n + 7) (|a| (|x| |W| + |c| + |mean|) + |b|)."""
         k = self._roundings(x.shape[1])
         a = np.abs(s) / np.sqrt(var + eps)
         return self._ways() * k * u / (1 - k * u) * (a * self._terms(x, W, c, mean) + np.abs(b))
 
     def training_line(self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
-        """slope and offset."""
+        """Return slope and offset."""
         z = x @ W.T + c
         slope = self._line_slope(self._batch_var(z), var, eps)
         return slope, b + s * (z.mean(axis=0) - mean) / np.sqrt(var + eps) - self._carried(slope, b)
 
     def scale_and_zero(self, low: float, high: float) -> tuple[float, int]:
-        """Of the affine form."""
+        """Return scale and zero point."""
         low, high = self._with_zero(low, high)
         scale = (high - low) / self._steps() or 1.0
         return scale, int(np.clip(self._zero(low, scale), -128, 127))
 
     def quantize(self, x: Any, scale: Any, zero: int = 0, least: int = -128) -> Any:
-        """q."""
+        """Return q."""
         return self._clipped(self._round(x / scale) + zero, least)
 
     def dequantize(self, q: Any, scale: Any, zero: int = 0) -> Any:
-        """(q - zero) scale."""
+        """Compute (q - zero) scale."""
         return self._back(q.astype(np.float64), scale, zero)
 
     def weight_scales(self, W: Any, axis: Axis = 0) -> Any:
-        """max |W| / 127."""
+        """Compute max |W| / 127."""
         axis = self._axis(axis, W)
         others = None if axis is None else tuple(i for i in range(W.ndim) if i != axis % W.ndim)
         largest = self._largest(W, others, axis is not None)
         return np.where(largest == 0, 1.0, largest / self._most())
 
     def quantization_bound(self, x: Any, W: Any, x_scale: float, W_scale: Any) -> Any:
-        """Half a step of the weights for each |x|, half a step of x for each |W^|."""
+        """Add half a step of the weights for each |x|, and half a step of x for each |W^|."""
         return self._of_weights(x, W_scale) + self._of_x(W, x_scale, W_scale)
 
     def gain(self, W: Any) -> Any:
-        """max of s^2 / mean of s^2."""
+        """Compute max of s^2 / mean of s^2."""
         return self.weight_scales(W, None) ** 2 / np.mean(self.weight_scales(W, 0) ** 2)
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
-        """Integers that change from batch to batch."""
+        """Count the integers that change from batch to batch."""
         integers = []
         for a in slopes:
             folded = self._folded_weights(W, a)
@@ -142,7 +142,7 @@ class Right:
 
 
 class BiasNotScaled(Right):
-    """the layer's bias c is not multiplied by a: BatchNorm scales all of W x + c"""
+    """the layer's bias c is not multiplied by a; BatchNorm scales all of W x + c"""
 
     def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
         return c - mean * a + b
@@ -156,35 +156,35 @@ class BiasForgotten(Right):
 
 
 class MeanAdded(Right):
-    """running_mean has the wrong sign in the folded bias: it is subtracted"""
+    """running_mean has the wrong sign in the folded bias; it has to be subtracted"""
 
     def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
         return (c + mean) * a + b
 
 
 class NormBiasScaled(Right):
-    """BatchNorm's own bias b is multiplied by a as well: it is added at the end"""
+    """BatchNorm's own bias b is multiplied by a as well; it has to be added at the end"""
 
     def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
         return (c - mean + b) * a
 
 
 class EpsLeftOut(Right):
-    """eps is left out: a is s / sqrt(var + eps)"""
+    """eps is left out; a is s / sqrt(var + eps)"""
 
     def _slope(self, s: Any, var: Any, eps: float) -> Any:
         return s / np.sqrt(var)
 
 
 class EpsOutside(Right):
-    """eps is added to the standard deviation: it belongs under the root"""
+    """eps is added to the standard deviation; it has to be under the root"""
 
     def _slope(self, s: Any, var: Any, eps: float) -> Any:
         return s / (np.sqrt(var) + eps)
 
 
 class VarianceNotRooted(Right):
-    """the weights are divided by the variance: by its root"""
+    """the weights are divided by the variance; they have to be divided by its root"""
 
     def _slope(self, s: Any, var: Any, eps: float) -> Any:
         return s / (var + eps)
@@ -198,161 +198,161 @@ class ScaleOfNormForgotten(Right):
 
 
 class InputsScaled(Right):
-    """a is multiplied along the last axis of W, the inputs: the output channels come first"""
+    """a is multiplied along the last axis of W, the inputs; the output channels are the first axis"""
 
     def _folded_weights(self, W: Any, a: Any) -> Any:
         return W * a
 
 
 class BatchStatisticsFolded(Right):
-    """the layer is folded with the batch's statistics: in evaluation they are the running ones"""
+    """the layer is folded with the batch's statistics; evaluation uses the running statistics"""
 
     def _statistics(self, z: Any, mean: Any, var: Any) -> tuple[Any, Any]:
         return z.mean(axis=0), z.var(axis=0)
 
 
 class RoundingsOfNormForgotten(Right):
-    """only the n roundings of the sum are counted: the BatchNorm behind it rounds as well, n + 7 in all"""
+    """only the n roundings of the sum are counted; the BatchNorm after it rounds as well, so there are n + 7"""
 
     def _roundings(self, n: int) -> int:
         return n
 
 
 class OneWay(Right):
-    """the bound of one way is given: the two ways may be off in opposite directions, so it is twice that"""
+    """the bound covers only one of the two ways; they may be off in opposite directions, so double it"""
 
     def _ways(self) -> int:
         return 1
 
 
 class TermsCancel(Right):
-    """the bound takes |sum x W|: absolute values come before the sum, for terms that cancel leave their errors"""
+    """the bound takes |sum x W|; take absolute values before the sum, because cancelling terms leave their errors"""
 
     def _terms(self, x: Any, W: Any, c: Any, mean: Any) -> Any:
         return np.abs(x @ W.T) + np.abs(c) + np.abs(mean)
 
 
 class SlopeUpsideDown(Right):
-    """the slope is upside down: the folded layer divides by the running deviation, training by the batch's"""
+    """the slope is upside down; the folded layer divides by the running deviation, training by the batch's"""
 
     def _line_slope(self, batch: Any, running: Any, eps: float) -> Any:
         return np.sqrt((running + eps) / (batch + eps))
 
 
 class BatchUnbiased(Right):
-    """the batch's variance divides by N - 1: inside the normalization it divides by N"""
+    """the batch's variance divides by N - 1; in the normalization it has to divide by N"""
 
     def _batch_var(self, z: Any) -> Any:
         return z.var(axis=0, ddof=1)
 
 
 class OffsetKeepsBias(Right):
-    """slope * b is not subtracted from the offset: y_training has b in it already"""
+    """slope * b is not subtracted from the offset; y_training already includes b"""
 
     def _carried(self, slope: Any, b: Any) -> Any:
         return b
 
 
 class ZeroOutOfRange(Right):
-    """the range need not include 0 here: then 0, which padding and ReLU make, has no integer"""
+    """the range may exclude 0 here; then no integer stands for the 0 that padding and ReLU make"""
 
     def _with_zero(self, low: float, high: float) -> tuple[float, float]:
         return low, high
 
 
 class RangeOf256(Right):
-    """the range is divided by 256: the integers from -128 to 127 are 255 steps apart"""
+    """the range is divided by 256; there are 255 steps between -128 and 127"""
 
     def _steps(self) -> int:
         return 256
 
 
 class ZeroRoundedDown(Right):
-    """the zero point is cut off or rounded down: it is rounded to the nearest integer"""
+    """the zero point is cut off or rounded down; it has to be rounded to the nearest integer"""
 
     def _zero(self, low: float, scale: float) -> float:
         return float(-128 - np.ceil(low / scale))
 
 
 class ZeroRoundedUp(Right):
-    """the zero point is rounded up: it is rounded to the nearest integer"""
+    """the zero point is rounded up; it has to be rounded to the nearest integer"""
 
     def _zero(self, low: float, scale: float) -> float:
         return float(-128 - np.floor(low / scale))
 
 
 class ZeroOfBytes(Right):
-    """the zero point is that of uint8, which begins at 0: int8 begins at -128"""
+    """the zero point is the one of uint8, which begins at 0; int8 begins at -128"""
 
     def _zero(self, low: float, scale: float) -> float:
         return float(-np.rint(low / scale))
 
 
 class ZeroWrongSign(Right):
-    """low / scale is added to the zero point: it is subtracted, so that low becomes -128"""
+    """low / scale is added to the zero point; it has to be subtracted, so that low becomes -128"""
 
     def _zero(self, low: float, scale: float) -> float:
         return float(-128 + np.rint(low / scale))
 
 
 class HalvesUp(Right):
-    """halves are rounded up, as floor(x + 0.5) does: ties go to the even integer"""
+    """halves are rounded up, as floor(x + 0.5) does; ties have to go to the even integer"""
 
     def _round(self, x: Any) -> Any:
         return np.floor(x + 0.5)
 
 
 class CutOff(Right):
-    """numbers are cut off towards 0: they are rounded to the nearest integer"""
+    """numbers are cut off towards 0; they have to be rounded to the nearest integer"""
 
     def _round(self, x: Any) -> Any:
         return np.trunc(x)
 
 
 class WrapsAround(Right):
-    """q is not clipped: 128 becomes -128 in int8"""
+    """q is not clipped, so 128 becomes -128 in int8"""
 
     def _clipped(self, q: Any, least: int) -> Any:
         return q.astype(np.int64).astype(np.int8)
 
 
 class LeastIgnored(Right):
-    """q is clipped to -128 whatever `least` says"""
+    """`least` is ignored, and q is clipped to -128"""
 
     def _clipped(self, q: Any, least: int) -> Any:
         return np.clip(q, -128, 127).astype(np.int8)
 
 
 class ZeroAddedBack(Right):
-    """zero is subtracted after the multiplication: (q - zero) * scale"""
+    """zero is subtracted after the multiplication; it has to be (q - zero) * scale"""
 
     def _back(self, q: Any, scale: Any, zero: int) -> Any:
         return q * scale - zero
 
 
 class WrongAxis(Right):
-    """the largest weight is taken along the channels and not of each: the scales are those of the other axis"""
+    """the largest weight is taken along the channels, not within each; so the scales belong to the other axis"""
 
     def _axis(self, axis: Axis, W: Any) -> Axis:
         return axis if axis is None else (1 if axis % W.ndim == 0 else 0)
 
 
 class SignsIgnored(Right):
-    """the largest weight is taken without its sign: a negative one can be larger, max |W|"""
+    """the largest weight is taken with its sign; a negative weight can be larger, so take max |W|"""
 
     def _largest(self, W: Any, others: Any, keep: bool) -> Any:
         return W.max(axis=others, keepdims=keep)
 
 
 class ScaleOf128(Right):
-    """the largest weight is divided by 128: the integers end at 127"""
+    """the largest weight is divided by 128; the integers end at 127"""
 
     def _most(self) -> int:
         return 128
 
 
 class InputsAreExact(Right):
-    """the error of x is left out of the bound: x is rounded as well"""
+    """the error of x is left out of the bound; x is rounded as well"""
 
     def _of_x(self, W: Any, x_scale: float, W_scale: Any) -> Any:
         return np.zeros(len(W))
@@ -366,35 +366,35 @@ class WeightsAreExact(Right):
 
 
 class BoundCancels(Right):
-    """the bound takes |sum x|: the errors of the weights have their own signs, so |x| comes before the sum"""
+    """the bound takes |sum x|; the errors of the weights have different signs, so sum |x|"""
 
     def _of_weights(self, x: Any, W_scale: Any) -> Any:
         return np.abs(x.sum(axis=1, keepdims=True)) * W_scale / 2
 
 
 class GainOfSteps(Right):
-    """the gain compares steps: the mean square error goes with their squares"""
+    """the gain compares steps; the mean square error depends on their squares"""
 
     def gain(self, W: Any) -> Any:
         return self.weight_scales(W, None) / np.mean(self.weight_scales(W, 0))
 
 
 class GainUpsideDown(Right):
-    """the gain is upside down: the error with one scale for all stands above"""
+    """the gain is upside down; the error with one scale for all has to be the numerator"""
 
     def gain(self, W: Any) -> Any:
         return 1 / super().gain(W)
 
 
 class JumpsSummed(Right):
-    """the jumps of all batches are added up: one number for each pair of neighbours is asked for"""
+    """the jumps of all batches are added up; the answer needs one number for each pair of neighbours"""
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
         return super().jumps(W, slopes, axis).sum()
 
 
 class ScaleOfFirstBatch(Right):
-    """the scale of the first batch is kept: each batch's folded weights have their own"""
+    """the scale of the first batch is kept; the folded weights of each batch have their own scale"""
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
         scale = self.weight_scales(self._folded_weights(W, slopes[0]), axis)

@@ -21,24 +21,24 @@ class Node:
 
 
 class Lines:
-    """A program that grows: `put` appends a line and gives the number of its result."""
+    """A growing program: `put` appends a line and returns the number of its result."""
 
     def __init__(self, arrays: int) -> None:
         self.arrays, self.lines = arrays, list[tuple[Any, ...]]()
 
     def put(self, operation: str, *inputs: int, setting: Any = None) -> int:
-        """An operation on the results with these numbers."""
+        """Append an operation on the results with these numbers."""
         self.lines.append((operation, inputs, *([] if setting is None else [setting])))
         return self.arrays + len(self.lines) - 1
 
 
 class Right:
-    """The lab's functions, as the checks call them, over methods for each operation and each step."""
+    """The functions of the lab, as the checks call them, built on a method for each operation and each step."""
 
     # Task 14.1 and 14.2
 
     def unbroadcast(self, dy: Any, shape: tuple[int, ...]) -> Any:
-        """Sums over the axes along which something was repeated."""
+        """Sum over the axes along which an array was repeated."""
         dy = self._without_new_axes(np.asarray(dy), shape)
         return self._over_ones(dy, tuple(axis for axis, count in enumerate(shape) if count == 1))
 
@@ -52,7 +52,7 @@ class Right:
         return self.unbroadcast(dy, node.value.shape)
 
     def add(self, a: Node, b: Node) -> Node:
-        """Given to students as it is."""
+        """Add two nodes; students get this function."""
         return Node(a.value + b.value, (a, b), lambda dy: (self.unbroadcast(dy, a.value.shape), self._like_b(dy, b)))
 
     def _like_b(self, dy: Any, node: Node) -> Any:
@@ -99,15 +99,15 @@ class Right:
         return np.prod([a.shape[axis] for axis in axes])
 
     def matmul(self, a: Node, b: Node) -> Node:
-        """Given to students as it is."""
+        """Multiply two matrices; students get this function."""
         return Node(a.value @ b.value, (a, b), lambda dy: (dy @ b.value.T, a.value.T @ dy))
 
     def relu(self, a: Node) -> Node:
-        """Given to students as it is."""
+        """Apply ReLU; students get this function."""
         return Node(np.maximum(a.value, 0), (a,), lambda dy: (dy * (a.value > 0),))
 
     def one_step(self, operation: str, arrays: Sequence[Any], dy: Any, *settings: Any) -> tuple[Any, ...]:
-        """Value and gradients of one operation."""
+        """Return the value and the gradients of one operation."""
         y = getattr(self, operation)(*map(Node, arrays), *settings)
         return y.value, *y.back(np.asarray(dy))
 
@@ -144,7 +144,7 @@ class Right:
         return Node(a.value)
 
     def order_of(self, graph: dict[str, list[str]], root: str) -> list[str]:
-        """The order of a graph of names."""
+        """Return the order of a graph whose nodes are names."""
         nodes: dict[str, Node] = {}
         for name, inputs in graph.items():
             nodes[name] = Node(0.0, [nodes[one] for one in inputs])
@@ -152,7 +152,7 @@ class Right:
         return [names[node] for node in self._order(nodes[root])]
 
     def gradients(self, program: Any, arrays: Any, dy: Any) -> tuple[Any, ...]:
-        """The value of a program, and the gradient of each array."""
+        """Return the value of a program, and the gradient of each array."""
         values = [Node(array) for array in arrays]
         for operation, inputs, *settings in program:
             values.append(getattr(self, operation)(*[values[one] for one in inputs], *settings))
@@ -182,7 +182,7 @@ class Right:
         return lines.put("add", var, eps)
 
     def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
-        """Xhat, and the gradient through some paths."""
+        """Return xhat, and the gradient through these paths."""
         lines = Lines(2)
         self._normalized(lines, 0, 1, axes, paths)
         return self.gradients(lines.lines, (x, eps), g)[:2]
@@ -190,7 +190,7 @@ class Right:
     # Task 14.5
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> tuple[Any, Any, Any]:
-        """The gradients through x itself, the mean and the variance."""
+        """Return the gradients through x itself, the mean and the variance."""
         mean_g, mean_gx = (self._average(v, axes) for v in (g, g * xhat))
         return g * rstd, self._mean_term(mean_g, rstd) + 0 * g, self._variance_term(mean_gx, xhat, rstd) + 0 * g
 
@@ -204,7 +204,7 @@ class Right:
         return -rstd * xhat * mean_gx
 
     def slopes(self, x: Any, g: Any, axes: Axes, eps: float, h: float = 1e-5) -> Any:
-        """Central differences of sum(g * xhat)."""
+        """Return central differences of sum(g * xhat)."""
 
         def f(x: Any) -> Any:
             c = x - x.mean(axis=axes, keepdims=True)
@@ -230,7 +230,7 @@ class Right:
     # Task 14.6
 
     def train(self, x: Any, target: Any, parameters: Any, steps: int, rate: float) -> tuple[Any, list[Any]]:
-        """Losses and parameters."""
+        """Return the losses and the trained parameters."""
         lines = Lines(8)
         _, goal, eps, w1, s, b, w2, c = range(8)
         xhat = self._normalized(lines, lines.put("matmul", 0, w1), eps, self._batch(), PATHS)

@@ -1,1 +1,1 @@
-"""Wrong implementations that students' tests must find, where they are more than an option of the right one."""
+"""Holds wrong implementations for students' tests to find, if they are more than an option of the right one."""

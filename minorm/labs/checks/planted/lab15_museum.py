@@ -1,6 +1,6 @@
-"""What hangs in the museum's store: two right implementations of each function, siblings of each exhibit, neighbours.
+"""Holds the museum's store: two right implementations of each function, siblings and neighbours of each exhibit.
 
-A sibling has its exhibit's cause and other code. A neighbour hangs in the same room and has another cause.
+A sibling has the cause of its exhibit, but other code. A neighbour hangs in the same room, but has another cause.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ Function = Callable[..., Any]
 
 
 def _rows(x: Any) -> Any:
-    """(C, m)."""
+    """Reshape x to (C, m)."""
     return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
 
 
 def batch_norm(
     x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
 ) -> Any:
-    """y in the type of x; the new running statistics in theirs."""
+    """Return y in the type of x, and the new running statistics in their types."""
     return _batch_norm()(x, s, b, running_mean, running_var, momentum, eps)
 
 
 def group_norm(x: Any, s: Any, b: Any, num_groups: int, eps: float = 1e-5) -> Any:
-    """With a scale for each channel or for each group."""
+    """Normalize groups, with a scale for each channel or for each group."""
     return _group_norm()(x, s, b, num_groups, eps)
 
 
 def layer_norm(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
-    """Over the axes from `axis` to the last."""
+    """Normalize over the axes from `axis` to the last."""
     return _layer_norm()(x, s, b, axis, eps)
 
 
 def lp_norm(x: Any, p: int = 2, axis: int = -1) -> Any:
-    """x / norm, and 0 where the norm is 0."""
+    """Return x / norm, and 0 where the norm is 0."""
     return _lp_norm()(x, p, axis)
 
 
@@ -51,7 +51,13 @@ def _batch_norm(
     alone: str = "",
     kind: Any = np.float64,
 ) -> Function:
-    """y_mean, y_var: the share of old running statistics in y's, 1 for momentum; alone: what stays with one value."""
+    """Make a BatchNorm with these faults; the defaults make the right one.
+
+    y_mean, y_var        times momentum: the share of the old running statistics in those of y
+    swap_mean, swap_var  momentum is the share of the new value in the running statistics
+    fewer                the running variance divides by m - fewer
+    alone                the results that are wrong if a channel has a single value
+    """
 
     def run(
         x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
@@ -81,7 +87,7 @@ def _batch_norm(
 def _stored(
     x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
 ) -> Any:
-    """Training that normalizes with the stored statistics."""
+    """Normalize with the stored statistics in training."""
     _, mean, var = batch_norm(x, s, b, running_mean, running_var, momentum, eps)
     old_mean, old_var = (along_channels(np.float64(v), x) for v in (running_mean, running_var))
     xhat = (x - old_mean) / np.sqrt(old_var + eps)
@@ -90,7 +96,11 @@ def _stored(
 
 
 def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, in_order: bool = False) -> Function:
-    """repeat: how scales of groups reach channels; squares: E[x^2] - E[x]^2, and what is done where it is negative."""
+    """Make a GroupNorm with these faults; the defaults make the right one.
+
+    repeat   how scales of groups reach channels
+    squares  use E[x^2] - E[x]^2, and treat negative results in this way
+    """
 
     def spread(v: Any, channels: int) -> Any:
         count = len(v)
@@ -129,7 +139,12 @@ def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, 
 def _layer_norm(
     axes: str = "to the last", rows: str = "all", kind: Any = np.float64, overflow: str = "", scaled: bool = False
 ) -> Function:
-    """kind: to compute in; overflow: what comes out where squares overflow; scaled: by a power of two, against that."""
+    """Make a LayerNorm with these faults; the defaults make the right one.
+
+    axes, rows  the normalized axes, and the used rows of scale and bias
+    kind        the type to compute in
+    overflow    the result if squares overflow; scaled: divide by a power of two first, so that they do not
+    """
 
     def run(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
         first = axis % x.ndim
@@ -158,7 +173,11 @@ def _layer_norm(
 def _lp_norm(
     squares: Any = np.float64, sums: Any = np.float64, most: float = np.inf, signed: bool = False, guard: bool = True
 ) -> Function:
-    """squares, sums: the types of |x|^p and of their sum; most: where squares saturate."""
+    """Make an LpNormalization with these faults; the defaults make the right one.
+
+    squares, sums  the types of |x|^p and of their sum
+    most           the value at which squares saturate
+    """
 
     def run(x: Any, p: int = 2, axis: int = -1) -> Any:
         powers = (x if signed and p == 1 else np.abs(x)).astype(squares) ** p
@@ -173,7 +192,7 @@ def _lp_norm(
 RIGHT: Mapping[str, Function] = {
     "batch_norm": batch_norm, "group_norm": group_norm, "layer_norm": layer_norm, "lp_norm": lp_norm,
 }  # fmt: skip
-RIGHT_TOO: Mapping[str, Function] = {  # they round in other places
+RIGHT_TOO: Mapping[str, Function] = {  # they round at other steps
     "batch_norm": _batch_norm(kind=np.longdouble),
     "group_norm": _group_norm(shifted=True),
     "layer_norm": _layer_norm(kind=np.longdouble),

@@ -1,4 +1,4 @@
-"""Right functions that are more than a line, for LAB.provide: Cython and CUDA as text, and what runs on models.
+"""Holds right functions of several lines, for LAB.provide: Cython and CUDA as text, and functions on models.
 
-Nobody's process can read these files (see sealed/walls.py); of what `Sent` wraps the judge sends one function.
+No student's process can read these files (see sealed/walls.py); `Sent` makes the judge send a single function.
 """

@@ -1,4 +1,4 @@
-"""Lab 7: kernels that others build on, as text."""
+"""Lab 7: returns kernels that others build on, as text."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def parallel_moments(size_t address, Py_ssize_t n, size_t parts, int threads):
 
 
 def lanes_pyx() -> str:
-    """A sum in 32 lanes."""
+    """Return a sum in 32 lanes."""
     return LANES
 
 
 def moments_pyx() -> str:
-    """Mean and variance in chunks."""
+    """Return mean and variance in chunks."""
     return MOMENTS

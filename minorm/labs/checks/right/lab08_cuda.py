@@ -1,4 +1,4 @@
-"""Lab 8: kernels that others build on, as text."""
+"""Lab 8: returns kernels that others build on, as text."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __global__ void moments(const float* x, float* k, float* d, float* var, int m) {
 
 
 def shuffle_cu() -> str:
-    """The sum of a block, by shuffles."""
+    """Return the sum of a block, by shuffles."""
     return SHUFFLES
 
 
 def moments_cu() -> str:
-    """k, d and var of every row."""
+    """Return k, d and var of every row."""
     return MOMENTS

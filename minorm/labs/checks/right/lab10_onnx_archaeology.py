@@ -1,6 +1,6 @@
-"""Lab 10: what is said in a model, and not in an array; each function stands alone.
+"""Lab 10: reads versions, attributes and modes from a model's nodes; each function stands alone.
 
-The onnx package is asked for when one is called, so that the other labs do without it.
+They import the onnx package only when called, so that the other labs do not need it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def since(model: Any, node: Any) -> int:
-    """The newest version that was published at or before the model's opset of the node's domain."""
+    """Return the newest version that was published at or before the model's opset of the node's domain."""
     published = {"BatchNormalization": (1, 6, 7, 9, 14, 15), "GroupNormalization": (18, 21)}[node.op_type]
     own = ("", "ai.onnx")
     for opset in model.opset_import:
@@ -22,7 +22,7 @@ def since(model: Any, node: Any) -> int:
 
 
 def attributes(node: Any, version: int, epsilon: float = 1e-5, momentum: float = 0.9) -> dict[str, Any]:
-    """What the file says, and this version's defaults for the rest."""
+    """Return the attributes in the file, and this version's defaults for the rest."""
     value_of = importlib.import_module("onnx.helper").get_attribute_value
     batch = node.op_type == "BatchNormalization"
     rules = (
@@ -46,7 +46,7 @@ def attributes(node: Any, version: int, epsilon: float = 1e-5, momentum: float =
 
 
 def mode(node: Any, version: int) -> str:
-    """Its mode: "training" or "inference"."""
+    """Return the node's mode: "training" or "inference"."""
     helper = importlib.import_module("onnx.helper")
     said = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     known = {"epsilon", "momentum"} | ({"spatial"} if version <= 7 else set())

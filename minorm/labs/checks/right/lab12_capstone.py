@@ -1,4 +1,4 @@
-"""Lab 12: the library's own kernels, loop, checkpoint and files; each function stands alone."""
+"""Lab 12: uses the library's own kernels, loop, checkpoint and files; each function stands alone."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from minorm.tensor.creation import tensor
 
 
 def forward(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
-    """The reference's."""
+    """Run the reference's forward."""
     return norm.forward(nest, x, s, b, equation)
 
 
 def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-    """The reference's."""
+    """Run the reference's backward."""
     return norm.backward(nest, dy, x, stats, s, equation, needs)
 
 
 def train(run: Any, epochs: int) -> list[float]:
-    """The loop that the student's is compared with."""
+    """Run the loop to compare the student's loop with."""
     return beside.loop(run, epochs)
 
 
 def save(path: str, run: Any) -> None:
-    """All parts of the run, and the generator that dropout draws from."""
+    """Save all parts of the run, and the generator that dropout draws from."""
     whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
     checkpoint.save_training(path, **whole, random=generators.get_state())
 
 
 def resume(path: str, run: Any) -> None:
-    """The same parts."""
+    """Load the same parts."""
     whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
     generators.set_state(checkpoint.load_training(path, **whole)["random"])
 
 
 def write(path: str, model: Any) -> None:
-    """In the form that trains."""
+    """Write the model in the form that trains."""
     dtype = next(iter(model.parameters())).dtype
     importlib.import_module("minorm.onnx").export(model, tensor(np.zeros((2, 1, 8, 8), dtype)), path, training=True)
 
 
 def read(path: str) -> Any:
-    """As it stands there."""
+    """Read the model unchanged."""
     return importlib.import_module("minorm.onnx").load(path)
 
 
 def fine_tune(model: Any, images: Any, labels: Any) -> None:
-    """Twelve epochs of everything."""
+    """Train all parameters for twelve epochs."""
     beside.loop(capstone.Run(1, images=images, labels=labels, model=model, epochs=12, lr=0.02), 12)
     model.eval()

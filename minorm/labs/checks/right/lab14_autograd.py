@@ -1,4 +1,4 @@
-"""Lab 14: right operations and a right walk, which run on the student's Vars. `type(a)` is the student's class."""
+"""Lab 14: defines right operations and a right walk on the student's Vars. `type(a)` is the student's class."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from minorm.labs.calling.sent import Sent
 
 
 def unbroadcast(dy: Any, shape: tuple[int, ...]) -> Any:
-    """Dy, summed to this shape."""
+    """Sum dy to this shape."""
     return sum_to(dy, tuple(shape))
 
 
 def sub(a: Any, b: Any) -> Any:
-    """The difference."""
+    """Subtract two Vars."""
     return type(a)(
         a.value - b.value, (a, b), lambda dy: (sum_to(dy, a.value.shape), sum_to(np.negative(dy), b.value.shape))
     )
 
 
 def mul(a: Any, b: Any) -> Any:
-    """The product."""
+    """Multiply two Vars."""
     return type(a)(
         a.value * b.value,
         (a, b),
@@ -32,23 +32,23 @@ def mul(a: Any, b: Any) -> Any:
 
 
 def power(a: Any, p: float) -> Any:
-    """A power."""
+    """Raise a Var to a power."""
     return type(a)(a.value**p, (a,), lambda dy: (p * dy * a.value ** (p - 1),))
 
 
 def sum_over(a: Any, axes: tuple[int, ...]) -> Any:
-    """A sum."""
+    """Sum a Var over these axes."""
     return type(a)(np.sum(a.value, axis=tuple(axes), keepdims=True), (a,), lambda dy: (dy + np.zeros(a.value.shape),))
 
 
 def mean_over(a: Any, axes: tuple[int, ...]) -> Any:
-    """A mean."""
+    """Average a Var over these axes."""
     mean = np.mean(a.value, axis=tuple(axes), keepdims=True)
     return type(a)(mean, (a,), lambda dy: ((dy + np.zeros(a.value.shape)) * mean.size / a.value.size,))
 
 
 def order(root: Any) -> list[Any]:
-    """Root first: a Var follows when all that use it are there."""
+    """List Vars, root first: a Var follows when all Vars that use it are in the list."""
     uses: dict[Any, int] = {root: 0}
     waiting = [root]
     for node in waiting:
@@ -67,7 +67,7 @@ def order(root: Any) -> list[Any]:
 
 
 def backward(root: Any, dy: Any = 1.0) -> None:
-    """Finds an order by itself, since the student's may be wrong."""
+    """Walk back in a separately found order, since the student's order may be wrong."""
     found, entered, waiting = [], set(), [(root, False)]
     while waiting:
         node, left = waiting.pop()
@@ -87,7 +87,7 @@ def backward(root: Any, dy: Any = 1.0) -> None:
 
 
 def detach(a: Any) -> Any:
-    """The value alone."""
+    """Keep only the value."""
     return type(a)(a.value)
 
 

@@ -1,4 +1,4 @@
-"""Lab 0 from year to year: the lowest bit of a mask, which channels are a group, and what steps are counted in."""
+"""Lab 0 varies the lowest bit of a mask, the channels of a group, and the unit of steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Loops = list[tuple[int, int]]
 
 
 def _mask_texts(low: int) -> tuple[str, ...]:
-    """Of masks whose `low` lowest bits are free."""
+    """Return the texts about masks whose `low` lowest bits are free."""
     i = f"i + {low}" if low else "i"
     free = f" The lowest {WORDS[low]} bits are 0: they are kept for flags." if low else ""
     mask, of_axis = 13 << low, f"1 << axis + {low}" if low else "1 << axis"
@@ -31,7 +31,7 @@ def _mask_texts(low: int) -> tuple[str, ...]:
 
 
 def _step_texts(size: int) -> tuple[str, ...]:
-    """Of steps for elements of so many bytes; 1 are steps in elements."""
+    """Return the texts about steps for elements of this many bytes; 1 means steps in elements."""
     plain = size == 1
     places = "start + inside" if plain else f"(start + inside) // {size}"
     return (
@@ -56,7 +56,7 @@ V = Variants(
     "lab00_axes",
     first_bit=kinds("the bit of axis 0 in a mask", {low: _mask_texts(low) for low in (0, 2, 3, 4)}),
     groups=kinds(
-        "which channels are a group",
+        "the channels of a group",
         {
             "neighbours": (
                 (
@@ -90,12 +90,12 @@ V = Variants(
             ),
         },
     ),
-    step_size=kinds("what a step of one element counts", {size: _step_texts(size) for size in (1, 2, 4, 8)}),
+    step_size=kinds("the size of a step of one element", {size: _step_texts(size) for size in (1, 2, 4, 8)}),
 )
 
 
 def placed(x: Any, count: int) -> Any:
-    """x with its channels in such an order that the variant's groups are neighbours."""
+    """Return x with its channels reordered, so that the variant's groups are neighbours."""
     if V.groups == "neighbours" or x.shape[1] % count:
         return x
     places = np.arange(x.shape[1])
@@ -104,12 +104,12 @@ def placed(x: Any, count: int) -> Any:
 
 
 def stepped(loops: Sequence[tuple[int, int]], up: bool = True) -> Loops:
-    """Loops with steps as the variant counts them, and back."""
+    """Convert the steps of loops to the variant's unit, and back."""
     return [(count, step * V.step_size if up else step // V.step_size) for count, step in loops]
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the plain lab as the variant's."""
+    """Turn a function of the plain lab into the variant's."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "to_axes":

@@ -1,4 +1,4 @@
-"""Lab 1 from year to year: eps and its place, and the order of the axes."""
+"""Lab 1 varies eps and its place, and the order of the axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.labs.varied.default_arguments import given
 
 V = Variants(
     "lab01_forward",
-    eps=numbers("eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
+    eps=numbers("eps, if a call gives none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
     layout=kinds(
         "the order of the axes of x in task 1.4",
         {
@@ -53,7 +53,7 @@ V = Variants(
         },
     ),
     place=kinds(
-        "where eps stands in rstd",
+        "the place of eps in rstd",
         {
             "inside": (
                 "sqrt(var + eps)",
@@ -83,19 +83,19 @@ LAID = ("batch_norm", "instance_norm", "group_norm")
 
 
 def rstd(var: Any, eps: float) -> Any:
-    """1 over the deviation, with eps where the variant has it."""
+    """Return 1 over the deviation, with eps in the variant's place."""
     if V.place == "least":
         return np.maximum(var, eps) ** -0.5
     return 1 / (np.sqrt(var) + eps) if V.place == "outside" else (var + eps) ** -0.5
 
 
 def laid(x: Any) -> Any:
-    """(N, C, *positions) in the variant's order."""
+    """Move (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the plain lab as the variant's."""
+    """Turn a function of the plain lab into the variant's."""
 
     def called(*args: Any, **options: Any) -> Any:
         bound = given(function, args, options, eps=V.eps)

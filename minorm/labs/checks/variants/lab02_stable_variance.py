@@ -1,4 +1,4 @@
-"""Lab 2 from year to year: the axis of the values, how many of them k is the mean of, and the order of a piece."""
+"""Lab 2 varies the axis of the values, the number of values whose mean is k, and the order of a piece."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 
 
 def _axis_texts(axis: int) -> tuple[str, ...]:
-    """Of values along an axis."""
+    """Return the texts about values along an axis."""
     words = "the last axis" if axis < 0 else f"axis {axis}"
     move = f"\n    x = np.moveaxis(x, {axis}, 0)" if axis else ""
     tasks = (
@@ -31,7 +31,7 @@ def _axis_texts(axis: int) -> tuple[str, ...]:
 
 
 def _piece_texts(order: str) -> tuple[str, ...]:
-    """Of pieces in an order of n, mean and M."""
+    """Return the texts about pieces in an order of n, mean and M."""
 
     def placed(**values: str) -> str:
         return ", ".join(values[name] for name in order.split(", "))
@@ -49,16 +49,16 @@ def _piece_texts(order: str) -> tuple[str, ...]:
 
 V = Variants(
     "lab02_stable_variance",
-    axis=kinds("the axis of x along which the values lie", {axis: _axis_texts(axis) for axis in (0, 1, -1)}),
+    axis=kinds("the axis of the values in x", {axis: _axis_texts(axis) for axis in (0, 1, -1)}),
     first=numbers(
-        "how many of the first values k is the mean of",
+        "the number of first values whose mean is k",
         ("4", "3", "5", "6"),
         "the first {word}",
         "the mean of {word} values",
         "x[:{}]",
     ),
     piece=kinds(
-        "what a piece is, in this order",
+        "the parts of a piece, in order",
         {order: _piece_texts(order) for order in ("n, mean, M", "mean, M, n", "M, mean, n", "n, M, mean")},
     ),
 )
@@ -66,23 +66,23 @@ ALONG = ("naive", "two_pass", "welford", "chan", "shifted")
 
 
 def along(x: Any) -> Any:
-    """x, whose values lie along axis 0, with the variant's axis in its place."""
+    """Move the values of x from axis 0 to the variant's axis."""
     return x if V.axis == 0 else np.ascontiguousarray(np.moveaxis(x, 0, V.axis))
 
 
 def piece(n: Any, mean: Any, M: Any) -> tuple[Any, ...]:
-    """A piece in the variant's order."""
+    """Return a piece in the variant's order."""
     values = {"n": n, "mean": mean, "M": M}
     return tuple(values[name] for name in V.piece.split(", "))
 
 
 def parts_of(found: Any) -> Mapping[str, Any]:
-    """The inverse, by name."""
+    """Return the parts of a piece by name: the inverse of `piece`."""
     return dict(zip(V.piece.split(", "), found, strict=True))
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the plain lab as the variant's."""
+    """Turn a function of the plain lab into the variant's."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name in ALONG:

@@ -1,4 +1,4 @@
-"""Lab 3 from year to year: eps, an argument of three_terms, the axes of the tests' data, and the planted bugs."""
+"""Lab 3 varies eps, an argument of three_terms, the axes of the tests' data, and the planted bugs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EARLY_BIAS = "b is added before the scale"
 
 V = Variants(
     "lab03_backward",
-    eps=numbers("eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
+    eps=numbers("eps, if a call gives none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
     third=kinds(
         "the third argument of three_terms, by which dx is scaled",
         {
@@ -106,12 +106,12 @@ V = Variants(
 
 
 def third(rstd: Any) -> Any:
-    """The variant's argument of three_terms, from rstd."""
+    """Return the variant's argument of three_terms, from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0}[V.third]
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the plain lab as the variant's."""
+    """Turn a function of the plain lab into the variant's."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "three_terms":

@@ -1,4 +1,4 @@
-"""Lab 4 from year to year: the axes of x, the first running variance, a default momentum, and the planted bugs."""
+"""Lab 4 varies the axes of x, the first running variance, a default momentum, and the planted bugs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_EPS = "evaluation leaves eps out"
 
 
 def _start_texts(first: str) -> tuple[str, ...]:
-    """Of a running variance that starts so."""
+    """Return the texts about a running variance with this start."""
     plain = first == "1"
     layer = "momentum=0.9, unbiased_running_var=unbiased_var )"
     return (
@@ -94,7 +94,7 @@ V = Variants(
         {float(first): _start_texts(first) for first in ("1", "2.0", "0.5", "4.0")},
     ),
     momentum=numbers(
-        "momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "x, momentum={}", "var, momentum={}"
+        "momentum, if a call gives none", ("0.9", "0.8", "0.95", "0.7"), "x, momentum={}", "var, momentum={}"
     ),
     bugs=kinds(
         "",
@@ -109,12 +109,12 @@ V = Variants(
 
 
 def laid(x: Any) -> Any:
-    """(N, C, *positions) in the variant's order."""
+    """Move (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the plain lab as the variant's."""
+    """Turn a function of the plain lab into the variant's."""
 
     def called(*args: Any, **options: Any) -> Any:
         defaults = {"momentum": V.momentum} if name == "update" else {}

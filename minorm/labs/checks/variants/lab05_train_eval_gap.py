@@ -1,4 +1,4 @@
-"""Lab 5 from year to year: images that fill no batch, a default batch, the measure of a spread, and what is fixed."""
+"""Lab 5 varies images that fill no batch, a default batch, the measure of a spread, and the frozen parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 V = Variants(
     "lab05_train_eval_gap",
     rest=kinds(
-        "what becomes of the images that fill no batch",
+        "how to treat the images that fill no batch",
         {
             "left out at the end": (
                 "Leaves out the images at the end that do not fill a batch.",
@@ -52,9 +52,9 @@ V = Variants(
             ),
         },
     ),
-    batch=numbers("the batch of recalibrate, where a call names none", ("256", "128", "200", "100"), "batch_size={}"),
+    batch=numbers("the batch size of recalibrate, if a call gives none", ("256", "128", "200", "100"), "batch_size={}"),
     spread=kinds(
-        "what the two functions of spread give",
+        "the results of the two functions of spread",
         {
             "deviation": (
                 "Give its standard deviation, in units of sigma.",
@@ -80,7 +80,7 @@ V = Variants(
         },
     ),
     learning=kinds(
-        "what of a BatchNorm layer goes on learning in task 5.5",
+        "the part of a BatchNorm layer that keeps learning in task 5.5",
         {
             (): (
                 "Statistics, scale and bias must stay fixed in any mode.",
@@ -119,7 +119,7 @@ V = Variants(
 
 
 def batches(count: int, size: int) -> list[slice]:
-    """The batches of so many images."""
+    """Split this many images into batches."""
     first = count % size if V.rest == "left out at the front" else 0
     found = [slice(start, start + size) for start in range(first, count - size + 1, size)]
     if V.rest == "in the last batch":
@@ -128,5 +128,5 @@ def batches(count: int, size: int) -> list[slice]:
 
 
 def spread(deviation: Any) -> Any:
-    """The measure of a standard deviation that the variant asks for."""
+    """Return the measure of a standard deviation that the variant asks for."""
     return {"deviation": deviation, "variance": deviation**2, "1.96 deviations": 1.96 * deviation}[V.spread]

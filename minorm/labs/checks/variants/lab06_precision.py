@@ -1,4 +1,4 @@
-"""Lab 6 from year to year: eps, ties, the unit of an error, what root_mean_square gives, and the planted bugs."""
+"""Lab 6 varies eps, ties, the unit of an error, the result of root_mean_square, and the planted bugs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUTSIDE = "eps outside the root"
 
 
 def _root_texts(name: str, words: str) -> tuple[str, ...]:
-    """Of a root_mean_square that gives the logarithm."""
+    """Return the texts about a root_mean_square that gives the logarithm."""
     exponent = "exponent.astype(x.dtype)"
     unit = exponent if name == "log2" else f"{exponent} * x.dtype.type(np.{name}(2))"
     return (
@@ -41,10 +41,10 @@ def _root_texts(name: str, words: str) -> tuple[str, ...]:
 V = Variants(
     "lab06_precision",
     eps=numbers(
-        "eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}", "keepdims=True) + {}) * s64 + b64"
+        "eps, if a call gives none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}", "keepdims=True) + {}) * s64 + b64"
     ),
     ties=kinds(
-        "where a number goes that lies in the middle of two neighbours",
+        "the rounding of a number in the middle of two neighbours",
         {
             "even": (
                 (
@@ -67,7 +67,7 @@ V = Variants(
         },
     ),
     unit=kinds(
-        "whose last place is the unit of error_in_ulp",
+        "the number whose last place is the unit of error_in_ulp",
         {
             "right": (
                 "in units of the last place of the right values, which",
@@ -87,7 +87,7 @@ V = Variants(
         },
     ),
     root=kinds(
-        "what root_mean_square gives",
+        "the result of root_mean_square",
         {
             "root": (
                 "A row of zeros gives 0.",
@@ -132,7 +132,7 @@ V = Variants(
 
 
 def rounded_bits(x: Any) -> Any:
-    """The bits of the bfloat16 that each float32 becomes, with ties as the variant has them."""
+    """Round each float32 to bfloat16 with the variant's ties; return the bits."""
     if V.ties == "even":
         with np.errstate(invalid="ignore", over="ignore"):
             return x.astype(ml_dtypes.bfloat16).view(np.uint16)
@@ -141,11 +141,11 @@ def rounded_bits(x: Any) -> Any:
 
 
 def root(value: Any) -> Any:
-    """The answer of root_mean_square, from the root."""
+    """Return the answer of root_mean_square, from the root."""
     with np.errstate(divide="ignore"):
         return {"root": np.positive, "log2": np.log2, "log": np.log, "log10": np.log10}[V.root](value)
 
 
 def unit(y: Any, right: Any) -> Any:
-    """The numbers at whose last place an error is measured."""
+    """Return the numbers whose last place is the unit of an error."""
     return {"right": right, "y": y, "larger": np.maximum(np.abs(y), np.abs(right))}[V.unit]

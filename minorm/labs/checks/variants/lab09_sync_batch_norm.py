@@ -1,4 +1,4 @@
-"""Lab 9 from year to year: what ranks tell beside m and the mean, the scale of a gradient, and a tree's odd one."""
+"""Lab 9 varies the third number that ranks send, the scale of a gradient, and the odd vector of a tree's level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.varied.choices import Variants, kinds
 V = Variants(
     "lab09_sync_batch_norm",
     second=kinds(
-        "what a part has beside m and mean in tasks 9.1 and 9.2",
+        "the third number of a part, beside m and mean, in tasks 9.1 and 9.2",
         {
             "var": (
                 "and the variance var_r (which divides by m_r).",
@@ -96,7 +96,7 @@ V = Variants(
         },
     ),
     odd=kinds(
-        "in a level of the tree with an odd number, the one without a neighbour",
+        "the vector without a neighbour, in a level of the tree with an odd number",
         {
             "the last alone": (
                 "If a level has an odd number of vectors, the last one moves up unchanged.",
@@ -128,22 +128,22 @@ V = Variants(
 
 
 def second(var: Any, m: Any) -> Any:
-    """The number that stands for a variance of m numbers."""
+    """Return the number that stands for a variance of m numbers."""
     return {"var": var, "M": m * var, "std": np.sqrt(var)}[V.second]
 
 
 def variance(told: Any, m: Any) -> Any:
-    """The inverse."""
+    """Return the variance: the inverse of `second`."""
     return {"var": told, "M": told / np.maximum(m, 1), "std": np.square(told)}[V.second]
 
 
 def scale(rstd: Any) -> Any:
-    """The variant's argument of input_gradient, from rstd."""
+    """Return the variant's argument of input_gradient, from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0, "rstd^2": rstd**2}[V.scale]
 
 
 def level_above(level: list[Any]) -> list[Any]:
-    """The sums of a level of the tree, paired."""
+    """Add the sums of a level of the tree in pairs."""
     alone = len(level) % 2 if V.odd == "the first alone" else 0
     sums = level[:alone] + [sum(level[i + 1 : i + 2], level[i]) for i in range(alone, len(level), 2)]
     if V.odd == "with the last pair" and len(level) % 2:

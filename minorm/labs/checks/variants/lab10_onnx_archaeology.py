@@ -1,4 +1,4 @@
-"""Lab 10 from year to year: two defaults of the dialect that is dug up, and what batch_axes gives."""
+"""Lab 10 varies two defaults of the old dialect, and the answer of batch_axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 
 
 def _momentum_texts(value: str) -> tuple[str, ...]:
-    """Of a default momentum, which a file keeps in 32 bits."""
+    """Return the texts about a default momentum, which a file keeps in 32 bits."""
     return (
         f"momentum {value}",
         f"{value} is {float(np.float32(value))!r}, and the default",
@@ -31,7 +31,7 @@ V = Variants(
         {float(value): _momentum_texts(value) for value in ("0.9", "0.8", "0.95", "0.7")},
     ),
     axes=kinds(
-        "what batch_axes gives of the axes over which mean and var are taken",
+        "the answer of batch_axes about the axes of mean and var",
         {
             "reduced": (
                 "The axes over which mean and var are taken: a tuple in rising order.",
@@ -54,12 +54,12 @@ V = Variants(
 
 
 def stored(value: float) -> float:
-    """The number as a file keeps it."""
+    """Return the number as a file stores it."""
     return float(np.float32(value))
 
 
 def axes_as_asked(reduced: tuple[int, ...], ndim: int) -> Any:
-    """The answer of batch_axes, from the reduced axes."""
+    """Return the answer of batch_axes, from the reduced axes."""
     if V.axes == "mask":
         return sum(1 << axis for axis in reduced)
     return reduced if V.axes == "reduced" else tuple(axis for axis in range(ndim) if axis not in reduced)

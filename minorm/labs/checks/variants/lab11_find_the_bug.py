@@ -1,4 +1,4 @@
-"""Lab 11 from year to year: the least size of a distance, the simple number, and the six suspects."""
+"""Lab 11 varies the least size of a distance, the simple number, and the six suspects."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FEWEST = {
 
 
 def _series_texts(series: str) -> tuple[str, ...]:
-    """Of the suspects of a series, whose names end in its number."""
+    """Return the texts about a series of suspects, whose names end in its number."""
     rows = [f"| {left}{series} | {OPERATORS[left]} | | {right}{series} | {OPERATORS[right]} |" for left, right in
             ("AD", "BE", "CF")]  # fmt: skip
     planted = [
@@ -96,7 +96,7 @@ def _series_texts(series: str) -> tuple[str, ...]:
 V = Variants(
     "lab11_find_the_bug",
     floor=numbers(
-        "the least that an error is divided by in task 11.1",
+        "the smallest divisor of an error in task 11.1",
         ("1", "0.5", "2", "5"),
         "max({}, max |right|)",
         "size = max({}, np.nanmax(np.abs(b)))",

@@ -1,4 +1,4 @@
-"""The order of the axes of x, which labs 1, 3 and 4 vary."""
+"""Changes the order of the axes of x, which labs 1, 3 and 4 vary."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def laid(x: Any, layout: str) -> Any:
-    """(N, C, *positions) in this order."""
+    """Move (N, C, *positions) to this order."""
     if layout == "NC...":
         return x
     return np.ascontiguousarray(np.moveaxis(x, 1, -1) if layout == "N...C" else np.swapaxes(x, 0, 1))
 
 
 def plain(x: Any, layout: str) -> Any:
-    """The inverse."""
+    """Move back to (N, C, *positions)."""
     if layout == "NC...":
         return x
     return np.ascontiguousarray(np.moveaxis(x, -1, 1) if layout == "N...C" else np.swapaxes(x, 0, 1))

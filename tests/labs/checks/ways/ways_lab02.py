@@ -232,7 +232,7 @@ def two_pass(x):
     if isinstance(x, np.ndarray):
         return x.astype(np.float64).var(axis=0).astype(x.dtype)
     return np.square(x - x.mean(axis=0)).mean(axis=0)
-""", "does the code ask what kind of array it has?"),
+""", "does the code check the type of its argument?"),
     ("2.3", "np.var", "def welford(x): return np.var(x, axis=0)\n", "np.var() was called; write the update yourself"),
     ("2.3", "x.var of what was kept", """
 def welford(x):
