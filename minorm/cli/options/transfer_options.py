@@ -82,7 +82,7 @@ def sentences(training: Run) -> Iterator[str]:
     settings = training.settings
     if settings.frozen_epochs:
         until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "
-        until += "begins anew" if settings.schedule != "constant" else "stays"
+        until += "begins anew" if settings.schedule != "constant" or settings.warmup_epochs else "stays"
         until = "to the end" if settings.frozen_epochs == settings.epochs else until
         yield f"freeze {settings.freeze}: the head alone is trained {until}"
     if settings.layer_decay != 1:
