@@ -30,7 +30,7 @@ def get_num_threads() -> int:
     return minorm_ext.get_num_threads()
 
 
-@documented({}, n="how many, 1 to 1024")
+@documented({}, n="the number of threads, 1 to 1024")
 @checked
 def set_num_threads(n: int) -> None:
     """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.optim import RangeTest
-from minorm.support.masking import printable, printable_lines
+from minorm.support.safe_names import printable, printable_lines
 from minorm.training import BatchNormWatch
 from minorm.training.files.outcome import clipped
 

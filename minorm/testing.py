@@ -23,7 +23,7 @@ from minorm.tensor.tensor import Tensor
     inputs="the Tensors that it is called with, float64",
     which="the number of the input that the gradient is for",
     weights="weights of the elements of f's result, an array",
-    h="how far an element is moved up and down",
+    h="the distance that an element is moved up and down",
 )
 def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
     """(f(x + h e) - f(x - h e)) / 2h, weighted and summed, for each element e of input `which`.
@@ -55,7 +55,7 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     {},
     f="gives a Tensor, or several in a tuple",
     inputs="float64 arrays, or Tensors, on a GPU too; those that do not require grad are held fixed",
-    h="how far an element is moved up and down",
+    h="the distance that an element is moved up and down",
     tolerance="the largest error allowed, relative to 1 + the largest slope",
     seed="of the random weights of f's results, so that no error can hide in a sum",
 )
@@ -114,7 +114,7 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
     {},
     f="gives a Tensor, or several in a tuple",
     inputs="float64 arrays, or Tensors, on a GPU too; those that do not require grad are held fixed",
-    h="how far an element is moved up and down",
+    h="the distance that an element is moved up and down",
     tolerance="the largest error allowed, relative to 1 + the largest slope",
     seed="of the random weights, of f's results and of its gradients",
 )

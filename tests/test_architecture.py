@@ -192,6 +192,13 @@ def test_no_two_modules_know_each_other() -> None:
     assert circles == CIRCLES
 
 
+def test_a_process_of_a_student_imports_nothing_of_the_judge_that_follows() -> None:
+    for path in sources():
+        for line, name in imported(path):
+            if "minorm/labs/calling/" in path.as_posix():
+                assert not name.startswith("minorm.labs.following"), f"{path.name}:{line} imports {name}"
+
+
 @pytest.mark.parametrize(
     ("package", "where"),
     [

@@ -13,7 +13,7 @@ from minorm.tensor.creation import ones_like, zeros
 from minorm.tensor.tensor import Tensor
 
 STRATEGIES = ("reverse-mode", "forward-mode")
-UNUSED = "taken, without effect: a row is one walk"
+UNUSED = "accepted, without effect: a row is one walk"
 STRATEGY = '"reverse-mode" or "forward-mode", without effect: a row is one walk'
 
 
@@ -71,7 +71,7 @@ def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[
 
 @documented(
     {},
-    func="gives one number for Tensors",
+    func="a function of Tensors that returns one number",
     inputs="a Tensor, or a tuple of Tensors: where it is differentiated",
     create_graph=GRAPH,
     strict=STRICT,

@@ -16,15 +16,15 @@ from minorm.support.documented import documented
 from minorm.tensor.creation import ones_like
 
 INPUTS = "a Tensor, or a tuple of Tensors: where it is differentiated"
-OF_INPUTS = "the vector, of the inputs' shapes; None where there is one element"
-NUMBER = "gives one number for Tensors"
+OF_INPUTS = "the vector, of the inputs' shapes; None for inputs of one element"
+NUMBER = "a function of Tensors that returns one number"
 
 
 @documented(
     {},
     func=FUNCTION,
     inputs=INPUTS,
-    v="the vector, of the outputs' shapes; None where there is one element",
+    v="the vector, of the outputs' shapes; None for an output of one element",
     create_graph=GRAPH,
     strict=STRICT,
 )

@@ -14,7 +14,7 @@ from minorm.support.documented import documented
 __all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
 
 
-@documented({}, mode="taken, without effect", warn_only="taken, without effect")
+@documented({}, mode="accepted, without effect", warn_only="accepted, without effect")
 @checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Do nothing: results have the same bits on every run anyway.
@@ -24,7 +24,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
 
 
-@documented({}, precision='"highest" for float32, "high" or "medium" for TF32, which has 10 bits of each number')
+@documented(
+    {},
+    precision='"highest" for float32, "high" or "medium" for TF32, which keeps 10 bits after the point of each number',
+)
 @checked
 def set_float32_matmul_precision(precision: str) -> None:
     """Choose how a GPU computes products of float32 matrices: set `backends.cuda.matmul.allow_tf32`.
@@ -40,7 +43,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 @documented(
-    {}, model="a model or a function; None gives a decorator that does nothing", options="taken, without effect"
+    {}, model="a model or a function; None gives a decorator that does nothing", options="accepted, without effect"
 )
 def compile(model: Any = None, **options: Any) -> Any:
     """Return the model itself, which runs as it is.

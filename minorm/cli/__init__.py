@@ -37,7 +37,7 @@ except ImportError as error:
     installed.explain(error)
     raise
 from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.support.startup import INTERRUPTED, startup
 
 

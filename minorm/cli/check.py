@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "check",
-        help="say what is in an ONNX model, what is odd about it, and whether it runs",
+        help="show an ONNX model, report oddities, and try whether it runs",
         description="Draw an ONNX model as layers, with the shapes, parameters and multiplications at the size given "
         "with --shape. List every node with its version, whether minorm runs and trains it; every weight that would "
         "train; every normalization with its mode, momentum and eps, and what is odd about it. Then load it, run the "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from minorm.cli.options import external_root, input_option, shape_option
 from minorm.cli.terminal import extras, output
 from minorm.serialization import limits
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 if TYPE_CHECKING:
     from minorm.conformance.report import Report
@@ -30,12 +30,12 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "conform",
         help="compare runtimes on every normalization of ONNX with a formula in float64",
-        description="Run every normalization of ONNX, in all its versions, on the cases that matter (offsets to 1e6, "
-        "16-bit floats, empty batches, training) in minorm, onnxruntime, the reference evaluator of onnx, PyTorch "
-        f"where it has the operator, and those of {', '.join(RUNTIMES[4:])} that are installed. Judge each result by a "
-        "formula in float64: a cell is right (with its digits), wrong (by how much, and which known defect) or "
-        "unsupported. With a file, judge its normalizations, node by node. The exit code is 1 only where minorm is "
-        "wrong or a runtime does not run at all.",
+        description="Run every normalization of ONNX, in all its versions, on the cases that matter: offsets to 1e6, "
+        "16-bit floats, empty batches, training. Run them in minorm, onnxruntime, the reference evaluator of onnx, "
+        f"PyTorch where it has the operator, and those installed of {', '.join(RUNTIMES[4:])}. Judge each "
+        "result by a formula in float64: a cell is right (with its digits), wrong (by how much, and which known "
+        "defect) or unsupported. With a file, judge its normalizations, node by node. The exit code is 1 only if "
+        "minorm is wrong or a runtime does not run at all.",
     )
     parser.add_argument(
         "model",

@@ -10,7 +10,7 @@ from typing import Any
 from minorm.cli.options import external_root, shape_option
 from minorm.cli.terminal import extras, output
 from minorm.serialization import limits
-from minorm.support.masking import message
+from minorm.support.safe_names import message
 
 
 def add(commands: Any) -> None:

@@ -21,7 +21,7 @@ from minorm.cli.terminal import extras
 from minorm.data import DataLoader
 from minorm.serialization import atomic
 from minorm.serialization.opening import contents
-from minorm.support.masking import message, printable
+from minorm.support.safe_names import message, printable
 
 ACCURACY = 0.985  # the mean over the seeds must reach it
 TOLERANCE = 1e-5  # largest logit difference, times max(1, max|logit|)

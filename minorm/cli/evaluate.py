@@ -20,8 +20,8 @@ from minorm.data import DataLoader
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.tensor.tensor import Tensor
 from minorm.training import ClassificationReport, evaluate
-from minorm.training.data.guessing import largest_class
 from minorm.training.data.images import PATH, changes, known, known_before
+from minorm.training.data.majority_guess import largest_class
 from minorm.training.files.outcome import softmax
 from minorm.training.metrics.classification_report import scores_of
 

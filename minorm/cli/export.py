@@ -10,7 +10,7 @@ import minorm as mn
 from minorm.cli import sources
 from minorm.cli.terminal import extras, output
 from minorm.serialization import atomic
-from minorm.support.masking import message
+from minorm.support.safe_names import message
 from minorm.training.data import file_preprocessing
 
 

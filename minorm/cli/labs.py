@@ -18,7 +18,7 @@ from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
 from minorm.labs.varied.choices import NAME_OF_PLAIN, Variant
 from minorm.serialization import atomic
-from minorm.support.masking import message
+from minorm.support.safe_names import message
 
 
 def add(commands: Any) -> None:
@@ -47,7 +47,9 @@ def add(commands: Any) -> None:
     )
     start.set_defaults(run=_start)
 
-    check = actions.add_parser("check", help="check a solution: what was expected, what came, how many points")
+    check = actions.add_parser(
+        "check", help="check a solution: show what was expected, the answer that came, and the points"
+    )
     check.add_argument("lab", type=int, metavar="N")
     check.add_argument(
         "file", metavar="FILE", help="the .py or the .ipynb; of a folder or a .zip the one that was changed"
@@ -240,7 +242,7 @@ def _grade(args: argparse.Namespace) -> int:
     lab.require()
     if not options.walls.stand and not args.trust:
         raise UsageError(
-            f"{options.walls}; nobody was graded. Grade in a container or on Linux, as docs/labs.md says, "
+            f"{options.walls}; no submission was graded. Grade in a container or on Linux, as docs/labs.md says, "
             "or with --trust, if you trust these students with all your files"
         )
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)

@@ -22,7 +22,7 @@ from minorm.cli.views.predictions_page import PredictionsPage
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import FORMATS, LeftOut, pictures_below
 from minorm.serialization import atomic
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.tensor.tensor import Tensor
 from minorm.training import predict
 from minorm.training.data.preparing import Preprocessing

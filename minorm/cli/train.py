@@ -18,7 +18,7 @@ from minorm.cli.options import logger_option, train_options, transfer_options
 from minorm.cli.options.train_options import DEVICE, TIMEOUT
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
-from minorm.cli.terminal.telling import Teller, teller
+from minorm.cli.terminal.training_progress import Teller, teller
 from minorm.cli.views import run_report
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
@@ -27,7 +27,7 @@ from minorm.serialization.checkpoint import load_training
 from minorm.training import Run, Settings, choose_settings
 from minorm.training.data import images
 from minorm.training.data.defaults import MOST_EPOCHS, OWN
-from minorm.training.data.guessing import largest_class
+from minorm.training.data.majority_guess import largest_class
 from minorm.training.data.preparing import load_data
 from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row

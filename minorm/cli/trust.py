@@ -15,7 +15,7 @@ from typing import Any
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.distributed.launcher import launched
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.training.model import model_building
 from minorm.training.model.onnx_graph import Graph
 from minorm.training.model.own_code import Code, is_graph

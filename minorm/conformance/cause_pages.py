@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from minorm.conformance import asking
+from minorm.conformance import runtime_calls
 from minorm.conformance.adapters.files import declare_outputs
-from minorm.conformance.asking import CannotRun, Outcome
 from minorm.conformance.case import GRADIENTS, Case, model
 from minorm.conformance.causes import CAUSES, Cause
 from minorm.conformance.defects import KNOWN
 from minorm.conformance.framework_formula import due
 from minorm.conformance.report import versions
+from minorm.conformance.runtime_calls import CannotRun, Outcome
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import RIGHT, WRONG, judge
 from minorm.serialization import atomic
@@ -55,11 +55,11 @@ def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
     found: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     cases = [CAUSES[name].case for name in names]
     for runtime in RUNTIMES.values():
-        if not asking.installed(runtime):
+        if not runtime_calls.installed(runtime):
             continue
         places = [place for place, case in enumerate(cases) if case.kind in runtime.functions]
         try:
-            outcomes = asking.ask(runtime, places, cases=cases)
+            outcomes = runtime_calls.ask(runtime, places, cases=cases)
         except CannotRun:
             continue
         for place in places:

@@ -10,11 +10,11 @@ from importlib import metadata
 from typing import Any
 
 from minorm.config import __version__
-from minorm.conformance import asking
-from minorm.conformance.asking import CannotRun, Outcome
+from minorm.conformance import runtime_calls
 from minorm.conformance.case import Case
 from minorm.conformance.cases import all_cases
 from minorm.conformance.file_cases import FileCases
+from minorm.conformance.runtime_calls import CannotRun, Outcome
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import WRONG, Cell, judge
 from minorm.onnx.checking import sandbox
@@ -80,14 +80,14 @@ def _asked(
     cases = all_cases() if given is None else given
     places = range(len(cases)) if places is None else places
     cells, failures = [], {}
-    usual = (name for name, runtime in known.items() if not runtime.extra or asking.installed(runtime))
+    usual = (name for name, runtime in known.items() if not runtime.extra or runtime_calls.installed(runtime))
     names = list(usual if runtimes is None else runtimes)
     for name in names:
         asked = [place for place in places if cases[place].kind in known[name].functions]
         try:
-            outcomes = asking.ask(known[name], asked, cases=given)
-            if runtimes is not None and not asking.installed(known[name]):
-                failures[name] = asking.missing(known[name])
+            outcomes = runtime_calls.ask(known[name], asked, cases=given)
+            if runtimes is not None and not runtime_calls.installed(known[name]):
+                failures[name] = runtime_calls.missing(known[name])
         except CannotRun as error:
             failures[name] = f"it cannot run: {error}"
             outcomes = dict.fromkeys(asked, Outcome("absent", failures[name]))

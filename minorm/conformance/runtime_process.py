@@ -1,4 +1,4 @@
-"""Ask one runtime case by case, as the other process of `asking.py`, and record the progress.
+"""Ask one runtime case by case, as the other process of `runtime_calls.py`, and record the progress.
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from minorm.conformance import defects, formula, framework_formula
-from minorm.conformance.asking import Outcome
 from minorm.conformance.case import GRADIENTS, Case
+from minorm.conformance.runtime_calls import Outcome
 from minorm.devices import dtypes
 from minorm.onnx.checking.verification import TOLERANCE, difference_of
 

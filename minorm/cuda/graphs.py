@@ -52,7 +52,7 @@ class CUDAGraph:
         self._recording: capture.Recording | None = None
         self._open: ExitStack | None = None  # the blocks that capture_end leaves
 
-    @documented(POOL, capture_error_mode="taken for PyTorch's sake, and not looked at")
+    @documented(POOL, capture_error_mode="accepted but ignored")
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:  # noqa: ARG002
         """Begin to record the work given to the current stream; `graph` does this on a separate stream."""
         self._check_free()
@@ -63,7 +63,7 @@ class CUDAGraph:
         if self._stream.ptr == 0:
             raise RuntimeError(
                 "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
-                "`with mn.cuda.graph(g):`, which has a stream of its own"
+                "`with mn.cuda.graph(g):`, which records on a separate stream"
             )
         with ExitStack() as stack:  # left at once if something fails
             stack.enter_context(self._recording.captured())
@@ -117,9 +117,9 @@ class CUDAGraph:
 
 @documented(
     POOL,
-    cuda_graph="the CUDAGraph that is to hold what happens inside",
-    stream="to capture on; None is a new one",
-    capture_error_mode="taken for PyTorch's sake, and not looked at",
+    cuda_graph="the CUDAGraph that records the work of the block",
+    stream="the stream to capture on; None is a new one",
+    capture_error_mode="accepted but ignored",
 )
 class graph:  # noqa: N801  PyTorch's name
     """Record the GPU's work inside the block in `cuda_graph` without doing it; the graph has its own memory.

@@ -174,7 +174,7 @@ class Event:
         return float(self._library.cuda.get_elapsed_time(self._cupy, end_event._cupy))
 
 
-@documented({}, stream="the Stream that gets what is started inside; None changes nothing")
+@documented({}, stream="the Stream for the work of the block; None changes nothing")
 class stream:  # noqa: N801  PyTorch's name
     """`with mn.cuda.stream(s):` gives the work started inside to s, and lets "cuda" mean its GPU.
 

@@ -6,32 +6,30 @@ from minorm.support.argument_texts import DRAWN
 
 SAMPLER = DRAWN | {
     "data_source": "the dataset, or anything with a length",
-    "replacement": "True lets an index come again",
+    "replacement": "True lets an index be drawn more than once",
 }
 
 PICTURES = {
     "root": "the folder that holds a folder for each class; a class's own folders are searched too",
     "image_size": "height and width: the shorter side is scaled to it and the centre cut",
     "channels": "3 for RGB, 1 for grey",
-    "skip_broken": (
-        "True leaves files out that hold no picture, and remembers them in `broken`; False raises BrokenImage"
-    ),
-    "max_bytes": "what the pixels of a picture may take when it is decoded, 4 bytes each; None allows 512 MiB",
+    "skip_broken": "True leaves out files that hold no picture, and lists them in `broken`; False raises BrokenImage",
+    "max_bytes": "the most memory of a decoded picture, at 4 bytes a value; None allows 512 MiB",
 }
 
 TRANSFORM = {
-    "transforms": "functions of images alone; or of (images, generator), where the second has that name or no default",
+    "transforms": "functions of images; or of (images, generator), if the second argument has that name or no default",
     "p": "the probability that an image is changed, 0 to 1",
     "size": "height and width, a number for both or two",
-    "inplace": "taken, without effect: the images that come stay as they are",
+    "inplace": "accepted but ignored: the given images are never changed",
     "interpolation": '"nearest", "nearest-exact", "bilinear" or "bicubic"',
-    "antialias": "True takes a wider kernel where an axis shrinks",
+    "antialias": "True widens the kernel where an axis shrinks",
     "fill": "what stands where there is no image",
     "padding_mode": (
-        '"constant" puts `fill` around; "edge" copies the outermost elements, "reflect" mirrors at them, "symmetric" '
+        '"constant" adds `fill`; "edge" copies the outermost elements, "reflect" mirrors at them, "symmetric" '
         "at the border"
     ),
-    "degrees": "(a, b) that the angle is drawn from, or d for (-d, d)",
+    "degrees": "(a, b), the range of the angle, or d for (-d, d)",
     "center": "(x, y) in pixels from the upper left corner, which stays in its place; None is the middle",
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.serialization.opening import exists, regular
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 RECORD = 1 + 3 * 32 * 32
 MOST = 10_000  # images a file

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from minorm.data.collate import stacked
-from minorm.data.showing import Shown, brief
+from minorm.data.settings_repr import Shown, brief
 from minorm.devices import dtypes, generators
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -68,8 +68,8 @@ class IterableDataset(Dataset[SampleT_co]):
 @documented(
     {},
     arrays="arrays or Tensors with the same first axis: images N x C x H x W and labels N, say",
-    scale="what the first array is divided by when it is read, as float32: images can stay bytes, a quarter of the "
-    "memory, and come out between 0 and 1 with scale=255. None reads it as it is",
+    scale="the number that batches of the first array are divided by, as float32: with scale=255, images stay bytes "
+    "in memory, a quarter of float32, and batches lie between 0 and 1. None reads it as it is",
 )
 class ArrayDataset(Dataset[tuple[Any, ...]]):
     """dataset[i] = (arrays[0][i], arrays[1][i], ...): arrays of one length, sample by sample.

@@ -21,7 +21,7 @@ def load_digits() -> ArrayDataset:
     return ArrayDataset(images, found.target.astype(np.int64))
 
 
-@documented({}, seed="the same seed gives the same two", fraction="the share of train")
+@documented({}, seed="the same seed gives the same two parts", fraction="the share of the samples for training")
 def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
     """Return (train, test): a random `fraction` of the digits and the rest, the same for the same seed.
 

@@ -22,13 +22,13 @@ from minorm.data.collate import stacked
 from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.listing import OTHER_PICTURES, LeftOut, pictures_by_class
 from minorm.data.pictures.decoding import BrokenImage, read_image
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.data.transforms.compose import applied
 from minorm.data.transforms.transform import Transform
 from minorm.devices import generators
 from minorm.support.argument_errors import outside
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.tensor.tensor import Tensor
 
 # torchvision's attributes that programs set, and the attributes to set here.

@@ -16,7 +16,7 @@ FOLDS = {
 }
 
 
-@documented(FOLDS, dataset="anything with a length, or a length")
+@documented(FOLDS, dataset="an object with a length, or a length")
 def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
     """Return k pairs (train, validation) of indices, drawn at random: each index is in one validation part.
 

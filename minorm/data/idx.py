@@ -26,7 +26,7 @@ from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.serialization import limits
 from minorm.serialization.opening import exists, regular
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_RATIO = 1032  # no deflate stream grows by a larger factor
@@ -37,7 +37,7 @@ EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 @documented(
     {},
     path="the file, with or without gzip",
-    max_bytes="a header that asks for more is a ValueError; 1 GiB unless you say otherwise",
+    max_bytes="a file whose header asks for more is a ValueError; the default is 1 GiB",
 )
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """Read the array in an IDX file, plain or gzipped.

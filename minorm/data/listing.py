@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from minorm.support.masking import printable, quoted
+from minorm.support.safe_names import printable, quoted
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff")
 FORMATS = "PNG, JPEG, WebP, BMP, GIF or TIFF"

@@ -24,7 +24,7 @@ from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch, read_samples
 from minorm.data.sample_order import Order
-from minorm.data.showing import brief
+from minorm.data.settings_repr import brief
 from minorm.data.transforms.compose import applied
 from minorm.data.transforms.transform import Transform
 from minorm.data.turns import Turns
@@ -47,25 +47,25 @@ CHANGEABLE = frozenset(
     shuffle="True draws a new order each epoch; None and False keep the dataset's",
     sampler="an iterable of positions that decides the order of an epoch itself",
     batch_sampler="an iterable of lists of positions, each a batch",
-    num_workers="threads that read batches ahead, with the same bits: what is random in a batch is drawn for it alone. "
+    num_workers="threads that read batches ahead, with the same bits: each batch draws its own random numbers. "
     "A dataset is asked by several threads at once then. At most 1024",
-    collate_fn="makes a batch of a list of samples, and is handed over as it returns; None is default_collate",
-    pin_memory="taken, without effect: what goes to a GPU passes through page-locked buffers in any case, and "
+    collate_fn="a function from a list of samples to a batch; None is default_collate",
+    pin_memory="accepted, without effect: copies to a GPU always pass through page-locked buffers, and "
     "`mn.data.prefetch(loader)` copies ahead",
     drop_last="True leaves out the last batch if it is smaller",
     timeout="seconds to wait for a batch that is read ahead; 0 is no limit",
     worker_init_fn="called as worker_init_fn(worker) in each thread",
-    multiprocessing_context="taken, without effect: workers are threads",
+    multiprocessing_context="accepted, without effect: workers are threads",
     generator="a minorm.Generator, or NumPy's, that draws the seed; None is the one that minorm.manual_seed sets",
     prefetch_factor="how many batches each worker reads ahead; None is 2",
-    persistent_workers="taken, without effect",
-    pin_memory_device="taken, without effect",
-    in_order="taken, without effect: batches always come in order",
+    persistent_workers="accepted, without effect",
+    pin_memory_device="accepted, without effect",
+    in_order="accepted, without effect: batches always come in order",
     transform="`transform(images, generator) -> images`, for the first array of every batch (minorm.data.transforms); "
     "samples must not be dicts then",
     seed="decides every order and transform; None draws it from generator",
-    shard="(rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to "
-    "n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then",
+    shard="(rank, size) of a distributed run: of each batch of n samples this loader gives the rows from "
+    "n * rank // size to n * (rank + 1) // size, perhaps 0 rows. Shuffling and transforms need a seed then",
 )
 class DataLoader(Checked):
     """A dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.

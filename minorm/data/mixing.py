@@ -14,7 +14,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.data.dataset import Array
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.devices import generators
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor

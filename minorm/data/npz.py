@@ -32,7 +32,7 @@ LARGEST = float(np.finfo(np.float32).max)
 @documented(
     {},
     path="the .npz file, with x_train, y_train, x_test and y_test",
-    max_bytes="what the four arrays may take in memory; None allows 2 GiB, or the file's length where that is more",
+    max_bytes="the most memory of the four arrays; None allows 2 GiB, or the file's length if that is more",
 )
 def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of your own arrays; samples are (image, label), float32 C x H x W and int64.

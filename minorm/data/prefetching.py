@@ -13,7 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 @documented(
-    {}, batches="what to iterate over, a DataLoader: Tensors in tuples, lists and dicts", device="where they shall be"
+    {},
+    batches="the iterable to copy, such as a DataLoader: Tensors in tuples, lists and dicts",
+    device="the device to copy to",
 )
 def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
     """Yield the same batches on the GPU, each copied on a separate stream while the step before it runs.

@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm.data.argument_texts import SAMPLER
 from minorm.data.sample_order import batched
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.devices import generators
 from minorm.support.documented import documented
 

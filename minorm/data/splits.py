@@ -21,7 +21,7 @@ from minorm.data.dataset import FilePath, Subset
 from minorm.data.folder import ImageFolder
 from minorm.data.listing import folder_entries, is_class, is_picture, pictures_by_class
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
 PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}
@@ -102,8 +102,8 @@ class SplitFolders(ImageFolder):
 
 @documented(
     PICTURES,
-    seed="of the fifth that is drawn for val, where there is no folder for it",
-    classes="those of a model that is there already, of which some may have no folder; None takes the folders' names",
+    seed="the seed of the draw of a fifth for val, if there is no folder for it",
+    classes="the classes of an existing model, of which some may have no folder; None takes the folders' names",
 )
 def load_folder(
     root: FilePath,

@@ -82,7 +82,7 @@ def manual_seed(seed: int) -> Generator:
     return own
 
 
-@documented({}, device="taken, without effect: one generator draws for all devices")
+@documented({}, device="accepted, without effect: one generator draws for all devices")
 class Generator:
     """A separate random generator, for the arguments called `generator`.
 

@@ -6,7 +6,7 @@
 image_batches.py draws images, passes.py runs the model twice over them. subject.py wraps the model: one of minorm
 (recording.py sees its steps, modes.py leaves no trace) or a module of PyTorch (pytorch/). records.py fills what
 measured.py holds, symptoms.py and statistics_symptoms.py have the statistic of each finding, findings.py its severity,
-explaining.py the words, diagnosis_report.py what is returned.
+finding_words.py the words, diagnosis_report.py what is returned.
 
 class_activation.py is apart: Grad-CAM, which parts of a picture speak for a class.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import explaining, image_batches, layer_statistics, passes, statistics_symptoms, symptoms
+from minorm.diagnosis import finding_words, image_batches, layer_statistics, passes, statistics_symptoms, symptoms
 from minorm.diagnosis.class_activation import grad_cam
 from minorm.diagnosis.diagnosis_report import Diagnosis, Finding
 from minorm.diagnosis.findings import judge
@@ -46,8 +46,8 @@ FROM_LOADER: Any = _FromLoader()
     loader="batches x or (x, labels) that can be read again, or one batch, of the data that the model was trained on: "
     "running statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change. None "
     "gives noise to an ONNX graph, and then only what does not depend on the data is said",
-    batch_size="that the model trains with; by default the median of the loader's batches. None where it is not known, "
-    "and then nothing is said about small batches",
+    batch_size="the batch size of training; by default the median of the loader's batches. None if it is not known: "
+    "then nothing is said about small batches",
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
@@ -82,7 +82,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
     findings = []
     for found in judged:
         symptom = found.symptom
-        words = explaining.words(symptom.name, symptom.numbers, measured.framework)
+        words = finding_words.words(symptom.name, symptom.numbers, measured.framework)
         findings.append(
             Finding(symptom.name, symptom.layer, found.severity, symptom.numbers, words.why, words.fix,
                     found.after, found.cause)

@@ -18,7 +18,7 @@ from minorm.graph.trace import Call
 from minorm.nn import Module
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.tensor import combining
 from minorm.tensor.tensor import Tensor
 
@@ -29,7 +29,7 @@ CONVOLUTIONS = (F.conv2d, F.conv_transpose2d)
     {},
     model="a Module that gives N x classes, or a loaded ONNX graph; any device and mode",
     images="a batch N x C x H x W, scaled as the model takes it",
-    layer="the layer whose output is looked at: a Module of the model, or its name; of a loaded graph also the name of "
+    layer="the layer whose output is explained: a Module of the model, or its name; of a loaded graph also the name of "
     "a node or of a value. None takes the last output with the height and width of the last convolution's, such as "
     "the activation behind it, and without a convolution the last N x C x H x W",
     target="the class to explain: one int for all images, or one for each; None takes the class that is predicted",

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from minorm.diagnosis import explaining
+from minorm.diagnosis import finding_words
 from minorm.diagnosis.findings import Gap
 from minorm.diagnosis.measured import Measured
 from minorm.support.documented import documented
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 WIDTH = 100
 HEAD = ("layer", "kind", "gap", "offset", "digits lost", "eps/variance", "batch error", "findings")
@@ -21,14 +21,14 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 
 @documented(
     {},
-    name="what it is called in docs/doctor.md",
+    name="its name in docs/doctor.md",
     layer="the module's dotted name; None where it is the whole model's",
     severity='"error", "warning" or "note"',
     numbers="what was measured, by name",
     why="why it is odd",
     fix="what to do about it",
-    after="the layer whose consequence it is; None where it is none",
-    cause="the layer that explains it; None where none does",
+    after="the layer whose fault causes this one, or None",
+    cause="the layer that explains it, or None",
 )
 @dataclass(frozen=True)
 class Finding:
@@ -52,7 +52,7 @@ class Finding:
 
     def __str__(self) -> str:
         where = "" if self.layer is None else f" in {printable(self.layer)}"
-        return f"{MARK[self.severity]}: {self.name}{where}: {explaining.words(self.name, self.numbers).seen}"
+        return f"{MARK[self.severity]}: {self.name}{where}: {finding_words.words(self.name, self.numbers).seen}"
 
 
 @documented(
@@ -61,7 +61,7 @@ class Finding:
     layers="a dict of numbers for each normalization",
     images="how many images were looked at; 0 where the model was given noise",
     batch_size="that the model trains with; None where it is not known",
-    gap="how far training and evaluation mode are apart; None where they are the same",
+    gap="how far training and evaluation mode are apart; None if they are the same",
     measured="all that was measured",
 )
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Diagnosis:
     def _modes(self) -> str:
         if self.gap is None:
             return ""
-        return textwrap.fill(f"From batch statistics to evaluation: {explaining.changes(self.gap.numbers)}.", WIDTH)
+        return textwrap.fill(f"From batch statistics to evaluation: {finding_words.changes(self.gap.numbers)}.", WIDTH)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def _block(alike: list[Finding]) -> str:
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]
     for finding in alike:
         place = "" if finding.layer is None else f"{printable(finding.layer)}: "
-        lines.append(_filled(f"{place}{explaining.words(finding.name, finding.numbers).seen}", "  "))
+        lines.append(_filled(f"{place}{finding_words.words(finding.name, finding.numbers).seen}", "  "))
     if first.severity != "note" or not (first.after or first.cause):
         lines.append(_filled(f"why  {first.why}", "  ", "       "))
         fixes = list(dict.fromkeys(finding.fix for finding in alike))

@@ -137,7 +137,7 @@ class Explanation:
         if any(phase.again for phase in self.forward + self.backward):
             lines.append(f"  {'cache':10}  {self._cache()}")
         if self.saved:
-            lines.append(f"  {'activation':10}  in the same passes: operations of its own would take {self.saved} more")
+            lines.append(f"  {'activation':10}  in the same passes: separate operations would take {self.saved} more")
         lines.append(f"  {'floor':10}  {self.passes} passes over {amount(self.nbytes)} = {amount(self.floor)}")
         return "\n".join(lines)
 

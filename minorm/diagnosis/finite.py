@@ -19,7 +19,9 @@ CURE = "a lower learning rate is the usual cure"
 
 
 @documented(
-    {}, message="what is no number", rank="whose loss it was, in a distributed run whose ranks all raise this together"
+    {},
+    message="the text of the error",
+    rank="whose loss it was, in a distributed run whose ranks all raise this together",
 )
 class NonFiniteLoss(ArithmeticError):
     """A loss became NaN or infinite; nothing useful can follow.

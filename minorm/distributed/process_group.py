@@ -24,9 +24,9 @@ TEXT = 1024
 @documented(
     {},
     rank="this rank's number",
-    collectives="what carries arrays from rank to rank",
-    meeting="where the ranks of this process wait for one another",
-    device="where this rank's model and data belong: `model.to(group.device)`",
+    collectives="the Collectives that carry arrays from rank to rank",
+    meeting="the barrier of the ranks of this process",
+    device="the device of this rank's model and data: `model.to(group.device)`",
 )
 class Group:
     """The ranks of a run, as one of them sees them; `run` and `simulate` make a Group for each rank.

@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     VALIDATE,
     probs="weights of at least 0 along the last axis; they are divided by their sum",
-    logits="their logarithms instead, which may all be moved by one number",
+    logits="their logarithms instead; a constant added to all of them changes nothing",
 )
 @documented_methods(METHODS)
 class Categorical(Distribution):

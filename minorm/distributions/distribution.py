@@ -33,7 +33,7 @@ METHODS = {
 
 
 @documented(
-    {}, batch_shape="the shape of the parameters", event_shape="that of one draw",
+    {}, batch_shape="the shape of the parameters", event_shape="the shape of one draw",
     validate_args="True checks arguments and samples, False does not; None is the default",
 )  # fmt: skip
 @documented_methods(METHODS)

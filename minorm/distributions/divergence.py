@@ -16,7 +16,7 @@ from minorm.tensor.combining import broadcast_tensors, where
 from minorm.tensor.tensor import Tensor
 
 
-@documented({}, p="the distribution that draws", q="the one that it is measured against, of the same kind")
+@documented({}, p="the distribution that draws", q="the distribution to compare with, of the same kind")
 @checked
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """Return the expected log p(x) - log q(x) of a draw x of p: 0 where the two are the same, and never below 0.

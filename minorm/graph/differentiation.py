@@ -86,11 +86,11 @@ def _targets(inputs: Any) -> tuple[Any, ...]:
 @documented(
     {},
     outputs="what is differentiated, a Tensor or several",
-    inputs="for what, a Tensor or several or a dict of them, which require grad",
+    inputs="the Tensors to differentiate by, one or several or a dict of them, which require grad",
     grad_outputs="weights of the outputs' elements, one Tensor for each; None for outputs of one element",
     retain_graph=GRAPH_KEPT,
     create_graph="True gives gradients that are in the graph, and can be differentiated",
-    only_inputs="taken, without effect: no other gradient is computed",
+    only_inputs="accepted, without effect: no other gradient is computed",
     allow_unused="True gives None for an input that the outputs do not depend on; None and False raise",
     materialize_grads="True gives zeros for such an input",
 )

@@ -1,6 +1,6 @@
 // CUDA for g++: a block's threads are fibers. Each runs up to its next barrier or shuffle; a seed decides their order.
 // This header has what kernels of one-dimensional blocks use; minorm/labs/cuda.py tells more. SHIM_APART leaves out the
-// second half, which no kernel needs to see: tests of hundreds of kernels then compile that half only once.
+// second half, which no kernel needs to see: it is compiled once, for all kernels.
 
 #include <ucontext.h>
 #include <algorithm>
@@ -19,10 +19,11 @@
 #define __launch_bounds__(...)
 #define __syncthreads() shim::wait(shim::BLOCK, __LINE__)
 #define __syncwarp(...) shim::wait(shim::WARP, __LINE__)
-#define __shfl_sync(mask, v, lane) shim::exchange(v, (lane) % 32, __LINE__)
-#define __shfl_down_sync(mask, v, delta) shim::exchange(v, shim::lane() + (delta), __LINE__)
-#define __shfl_up_sync(mask, v, delta) shim::exchange(v, shim::lane() - (int)(delta), __LINE__)
-#define __shfl_xor_sync(mask, v, other) shim::exchange(v, shim::lane() ^ (other), __LINE__)
+#define SHIM_EXCHANGE shim::exchange  // cuda_work.h puts one that counts in its place
+#define __shfl_sync(mask, v, lane) SHIM_EXCHANGE(v, (lane) % 32, __LINE__)
+#define __shfl_down_sync(mask, v, delta) SHIM_EXCHANGE(v, shim::lane() + (delta), __LINE__)
+#define __shfl_up_sync(mask, v, delta) SHIM_EXCHANGE(v, shim::lane() - (int)(delta), __LINE__)
+#define __shfl_xor_sync(mask, v, other) SHIM_EXCHANGE(v, shim::lane() ^ (other), __LINE__)
 
 struct dim3 {
     unsigned x, y, z;
@@ -60,7 +61,7 @@ template <class T> SHIM_UNCOUNTED T exchange(T v, int from, int line) {
 
 int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void* kernel);
 
-template <class Kernel> int run(dim3 grid, int threads, unsigned seed, Kernel kernel) {
+template <class Kernel> SHIM_UNCOUNTED int run(dim3 grid, int threads, unsigned seed, Kernel& kernel) {
     return run_blocks(grid, threads, seed, [](void* k) { (*static_cast<Kernel*>(k))(); }, &kernel);
 }
 }
@@ -84,14 +85,14 @@ unsigned dice(unsigned n) {  // xorshift
     return (random_state >> 11) % n;
 }
 
-__attribute__((noinline)) SHIM_UNCOUNTED void wait(State state, int line) {
+__attribute__((noinline)) void wait(State state, int line) {
     int mine = current;
     fibers[mine].state = state; fibers[mine].line = line;
     swapcontext(&fibers[mine].context, &scheduler);
     fibers[mine].passed[state]++;
 }
 
-SHIM_UNCOUNTED void enter() { body(argument); fibers[current].state = DONE; }
+void enter() { body(argument); fibers[current].state = DONE; }
 
 bool together(int first, int last, State state) {  // do all of these wait at the same line?
     for (int t = first; t < last; t++)
@@ -113,7 +114,7 @@ int stuck() {
     return -1;
 }
 
-SHIM_UNCOUNTED int run_block(int threads) {
+int run_block(int threads) {
     fibers.assign(threads, Fiber());
     std::vector<int> order;
     for (int t = 0; t < threads; t++) {

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from minorm.labs.lab import Lab
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 NAME = re.compile(r"lab(\d+)_\w+")
 FILES = "a lab has checks.py and solution.py, and may have beside.py and mistakes.md"

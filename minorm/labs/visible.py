@@ -18,7 +18,7 @@ from minorm.labs.calling.student import Here
 from minorm.labs.judge.recognizing import hinted
 from minorm.labs.lab import Lab
 from minorm.labs.scores import Outcome, table
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 SEED = 0  # graded are others
 

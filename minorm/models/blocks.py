@@ -16,7 +16,7 @@ ARGUMENTS = {
         "the probability that the last residual branch is left out, in training; earlier ones have less, in proportion "
         "to their place"
     ),
-    "weights": "None, as there are none in minorm: torchvision's argument",
+    "weights": "None: minorm has no trained weights; the argument is torchvision's",
 }
 
 

@@ -45,7 +45,7 @@ SMALLEST = dict.fromkeys(BY_NAME, 1) | {"digits": 4, "lenet": 12, "norms": 4, "c
 PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of that
 
 
-@documented(NETWORK, name="of the network, such as lenet or resnet18")
+@documented(NETWORK, name="the network's name, such as lenet or resnet18")
 def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
     """Return the network called `name`, fitted to the images; ValueError for a name or a size it cannot be.
 

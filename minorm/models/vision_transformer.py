@@ -173,7 +173,7 @@ def vit_tiny(
 
 @documented(
     {},
-    image_size="height and width of the images that the new network is for",
+    image_size="height and width of the new network's images",
     patch_size="height and width of a patch, of both networks",
     model_state="a VisionTransformer's state_dict; it is not changed",
     interpolation_mode='how values between the positions are found: "bicubic" or "bilinear"',

@@ -8,7 +8,7 @@ from typing import Any
 from minorm.nn.fused_pairs import run_together
 from minorm.nn.module import Module
 from minorm.support.documented import documented
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 
 class _Numbered(Module):

@@ -19,7 +19,7 @@ from minorm.nn.parameter import Parameter
 from minorm.nn.state_dicts import LoadResult
 from minorm.support.argument_errors import split_flags
 from minorm.support.documented import documented_methods
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 

@@ -10,7 +10,7 @@ from typing import Any
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter
 from minorm.support.documented import documented
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.tensor.tensor import Tensor
 
 

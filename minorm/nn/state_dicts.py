@@ -14,7 +14,7 @@ from minorm import devices
 from minorm.kernels import select
 from minorm.nn.attributes import MODULE
 from minorm.nn.offer import EXTRA, Offer
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 

@@ -12,7 +12,7 @@ from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.nn.module import Module
 from minorm.support.documented import documented
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.tensor.tensor import Tensor
 
 

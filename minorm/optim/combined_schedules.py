@@ -86,8 +86,8 @@ class ChainedScheduler(LRScheduler):
 
 @documented(
     SCHEDULE,
-    schedulers="those that follow one another, of one optimizer",
-    milestones="the t at which the next one begins, one less than there are schedulers",
+    schedulers="the schedulers that follow one another, of one optimizer",
+    milestones="the t at which each next scheduler begins, one less than the number of schedulers",
 )
 class SequentialLR(LRScheduler):
     """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0.

@@ -34,7 +34,7 @@ _ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
-@documented(OPTIMIZER, defaults="the settings of groups that do not say otherwise")
+@documented(OPTIMIZER, defaults="the settings of groups that do not name them")
 class Optimizer(Checked):
     """Base of the optimizers: groups of parameters with their own settings, and the state kept for each parameter.
 
@@ -338,7 +338,9 @@ class Optimizer(Checked):
         ]
         return {"state": {index[id(p)]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
 
-    @documented({}, state_dict="what `state_dict()` of an optimizer with the same groups gave; its arrays are copied")
+    @documented(
+        {}, state_dict="the result of `state_dict()` of an optimizer with the same groups; its arrays are copied"
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where another optimizer stood.
 

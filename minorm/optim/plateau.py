@@ -16,7 +16,7 @@ from minorm.support.documented import documented
 @documented(
     SCHEDULE,
     mode='which way is better: "min" or "max"',
-    patience="how many steps without an improvement are borne",
+    patience="how many steps without an improvement to wait before the rate changes",
     threshold="how much better the number must be to count as an improvement",
     threshold_mode='whether threshold is relative to the best number ("rel") or absolute ("abs")',
     cooldown="how many steps after a change are not counted",

@@ -83,13 +83,14 @@ class RangeTest:
     {},
     model="a Module, on any device",
     loader="batches (inputs, targets); it is read again from the start where it is shorter than num_iter",
-    loss_function="gives a number for (outputs, targets)",
-    optimizer="of the model's parameters; groups of other rates keep their proportions, and the largest is what rises",
+    loss_function="a function from (outputs, targets) to one number",
+    optimizer="the optimizer of the model's parameters; the largest rate rises, and the rates of other groups keep "
+    "their proportions to it",
     start_lr="the rate of the first step",
     end_lr="the rate of the last step",
     num_iter="how many steps, at least 10",
-    smoothing="what the moving average keeps of its past, 0 to 1",
-    diverge_threshold="ends the test where the smoothed loss is so many times its smallest value; math.inf never does",
+    smoothing="the share of the old average that is kept, 0 to 1",
+    diverge_threshold="the test ends when the smoothed loss is this many times its smallest value; for math.inf, never",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
 )
 def lr_finder(

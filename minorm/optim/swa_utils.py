@@ -32,7 +32,7 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
 
 @documented(
     {},
-    model="whose weights are averaged; it is copied",
+    model="the model whose weights are averaged; it is copied",
     device="where the copy is; None is where the model is",
     avg_fn="f(average, weights, n), the average of n + 1; None is the plain mean",
     multi_avg_fn="the same for lists of Tensors, which it changes in place; not together with avg_fn",
@@ -76,7 +76,7 @@ class AveragedModel(Module):
         """Return the averaged model's result."""
         return self.module(*args, **kwargs)
 
-    @documented({}, model="whose weights are taken in, the first time as they are")
+    @documented({}, model="the model whose weights join the average; the first time they become it")
     def update_parameters(self, model: Module) -> None:
         """average = avg_fn(average, weights, n): take the model's weights into the average."""
         fixed = {name for name, part in model.named_modules() if part.frozen}
@@ -165,8 +165,8 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
 @documented(
     {},
     loader="gives the batches, each a Tensor, or a tuple or list that begins with one",
-    model="whose running statistics are measured",
-    device="where a batch is moved to before; None leaves it where it is",
+    model="the model whose running statistics are measured",
+    device="the device that each batch is moved to first; None leaves it where it is",
 )
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """running = mean over all batches: measure a model's running statistics anew, each batch counted alike.
@@ -201,8 +201,8 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 @documented(
     SCHEDULE,
-    swa_lr="the rate that it comes to, or a list of them, one for each group",
-    anneal_epochs="how many epochs that takes, at least 0",
+    swa_lr="the final rate, or a list of them, one for each group",
+    anneal_epochs="how many epochs the change takes, at least 0",
 )
 class SWALR(LRScheduler):
     """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on.

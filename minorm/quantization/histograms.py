@@ -60,7 +60,7 @@ def _centres(low: float, high: float, bins: int) -> Any:
     return low + (np.arange(bins) + 0.5) * (high - low) / bins
 
 
-@documented(OPTIONS, percentile="how many of 100 numbers lie between the ends")
+@documented(OPTIONS, percentile="the percentage of numbers that lie between the ends")
 class PercentileObserver(_Histogram):
     """Ends between which `percentile` of 100 numbers lie; the others are cut off, half at either end.
 

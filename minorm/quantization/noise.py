@@ -31,10 +31,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     {},
-    name="of the layer's weight, as in the model",
+    name="the name of the layer's weight in the model",
     weight="the noise of its weight, dB",
-    output="the noise of what it gives, dB",
-    cost="the part of the score that goes when it alone is rounded; None where there is no score",
+    output="the noise of its output, dB",
+    cost="how much score is lost when this layer alone is rounded; None without a score",
 )
 @dataclass(frozen=True)
 class LayerNoise:

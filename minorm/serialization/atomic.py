@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from minorm.serialization.opening import FilePath, in_words, kind
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 LOCKS = sys.platform not in ("win32", "emscripten")  # elsewhere the files of a killed process stay
 if LOCKS:

@@ -79,10 +79,10 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
 @documented(
     {},
     path="the file: safetensors, or PyTorch's .pt",
-    map_location='the device where the Tensors shall be, "cpu" or "cuda"; None is the CPU. Functions and dicts are '
-    "taken, without effect: they say where Tensors go that were on a GPU, and no file here knows of one",
-    weights_only="taken, without effect: code in a file never runs",
-    max_bytes="what the tensors of a .pt file may take together; None allows 2 GiB, or the file's length where that is "
+    map_location='the device of the Tensors, "cpu" or "cuda"; None is the CPU. Functions and dicts are '
+    "accepted, without effect: they say where Tensors go that were on a GPU, and no file here knows of one",
+    weights_only="accepted, without effect: code in a file never runs",
+    max_bytes="the most memory of a .pt file's tensors together; None allows 2 GiB, or the file's length if that is "
     "more. A safetensors file never takes more than its length",
 )
 @checked

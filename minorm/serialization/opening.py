@@ -11,7 +11,7 @@ import os
 import stat
 from io import BufferedReader
 
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 FilePath = str | os.PathLike[str]
 

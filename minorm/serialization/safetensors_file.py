@@ -29,7 +29,7 @@ from minorm.serialization import limits
 from minorm.serialization.archive import Archive
 from minorm.serialization.atomic import replacing
 from minorm.serialization.opening import FilePath, regular
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 OTHER = {
     "other": "a number, or a Tensor; the two broadcast",
-    "alpha": "what other is multiplied with before",
+    "alpha": "the factor of other",
 }
 
 AXES = {
     "dim": "an axis or several, negative ones count from the end; None is all",
     "keepdim": "True keeps the axes with length 1, False drops them",
-    "dtype": "what x is cast to before; None is its own type, int64 for smaller integers",
+    "dtype": "the type that x is cast to first; None is its own type, int64 for smaller integers",
 }
 
 AXIS = "an axis; negative ones count from the end"
@@ -19,7 +19,7 @@ DRAWN = {"generator": "a minorm.Generator, or NumPy's, to draw from; None is the
 
 MADE = {
     "dtype": "the element type; None is the default float type, float32",
-    "device": 'where it is made, "cpu" or "cuda"; None is the CPU',
+    "device": 'the device of the result, "cpu" or "cuda"; None is the CPU',
     "requires_grad": "True: backward() should leave a gradient in it",
     "size": "the length of each axis, as numbers or as one tuple",
 }
@@ -27,13 +27,13 @@ MADE = {
 MADE_LIKE = MADE | {
     "input": "a Tensor of the shape wanted",
     "dtype": "the element type; None is input's",
-    "device": 'where it is made, "cpu" or "cuda"; None is where input is',
+    "device": 'the device of the result, "cpu" or "cuda"; None is that of input',
     "memory_format": "the order in memory; None is input's, minorm.contiguous_format row-major",
 }
 
 MEMORY = {
     "memory_format": "minorm.channels_last for images whose channels lie last in memory; None keeps the order",
-    "non_blocking": "taken, without effect: a copy is waited for",
+    "non_blocking": "accepted, without effect: a copy is waited for",
 }
 
 DRAW = MADE | DRAWN

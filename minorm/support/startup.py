@@ -15,7 +15,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
-from minorm.support.masking import message
+from minorm.support.safe_names import message
 
 TYPE_CHECKING = False  # importing typing takes even longer
 if TYPE_CHECKING:

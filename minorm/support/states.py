@@ -58,7 +58,9 @@ def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]
             raise
         if str(error).startswith(operation):
             raise
-        raise ValueError(f"{operation}: the state is none to go on from: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{operation}: training cannot go on from this state: {type(error).__name__}: {error}"
+        ) from error
 
 
 def shown(value: Any) -> str:

@@ -37,7 +37,7 @@ from minorm.training.steps.score import Score
     score="the Score so far of this epoch's training, or of the validation in `on_validation_end`; None before",
     row="the epoch's row of the log, from `on_train_epoch_end` on; None before",
     path="the checkpoint that was written, from the first `on_save_checkpoint` on; None before",
-    error="what ended the training, in `on_exception`; None elsewhere",
+    error="the exception that ended the training, in `on_exception`; None elsewhere",
 )
 @dataclass(frozen=True)
 class CallbackState:

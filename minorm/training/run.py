@@ -50,17 +50,19 @@ from minorm.training.steps.score import Score
 
 @documented(
     {},
-    settings="what to train, and how",
-    out="the folder for checkpoint and log, made if it is not there; None writes nothing",
-    path="where the images are, for all but the digits",
-    device='what to compute on, "cpu" or "cuda"; a checkpoint can go on on another',
-    group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
-    sets="(train, validation) datasets, where they were loaded already; None loads them",
+    settings="the settings of the run",
+    out="the folder for checkpoint and log, made if it does not exist; None writes nothing",
+    path="the folder or file of the images, for all data but the digits",
+    device='the device, "cpu" or "cuda"; a run can continue on another one',
+    group="the Group through which the `settings.ranks` ranks of a distributed run communicate; None is this rank "
+    "alone",
+    sets="(train, validation) datasets, if they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
-    code="of a model that `settings.model` names as FILE.py:FUNCTION or FILE.onnx, where it was read; None reads it",
+    code="the code of a model that `settings.model` names as FILE.py:FUNCTION or FILE.onnx, if it was read already; "
+    "None reads it",
     graph="True: on a GPU steps of one batch are CUDA graphs, which change no bit; False computes them eagerly",
-    init="a file of weights to begin with, or a run's folder: what fits the model by name and shape is taken, and no "
-    "code in it is run; None draws all weights",
+    init="a file of weights to begin with, or a run's folder: tensors that fit the model by name and shape are loaded, "
+    "and no code in it is run; None draws all weights",
 )
 class Run:
     """A new run; `Run.resume` goes on with an old one, to the same bits.

@@ -93,7 +93,7 @@ class WandbCallback(Tracker):
 
 @documented(
     {},
-    experiment="MLflow's experiment, made if it is not there",
+    experiment="MLflow's experiment, made if it does not exist",
     tracking_uri='where MLflow writes, as "sqlite:///mlflow.db" or a server; None is its default',
 )
 class MLflowCallback(Tracker):
@@ -129,7 +129,7 @@ class MLflowCallback(Tracker):
             self.run_id = None
 
 
-@documented({}, folder="where the file goes; None is the run's own folder")
+@documented({}, folder="the folder of the file; None is the run's own folder")
 class TensorBoardCallback(Tracker):
     """Writes the numbers of each epoch as TensorBoard's events.
 

@@ -18,7 +18,7 @@ from minorm.support.documented import documented
 from minorm.training.callbacks import Callback, CallbackState
 
 
-@documented({}, model="whose layers with running statistics are followed")
+@documented({}, model="the model whose layers with running statistics are followed")
 class BatchNormWatch(Callback):
     """(mean, var) after each step, of every layer of `model` that has running statistics.
 

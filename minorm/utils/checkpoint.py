@@ -27,19 +27,19 @@ __all__ = ["checkpoint", "checkpoint_sequential"]
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 SAME = {
-    "use_reentrant": "taken, without effect: it is PyTorch's False in any case",
+    "use_reentrant": "accepted, without effect: it is PyTorch's False in any case",
     "preserve_rng_state": "True draws the same random numbers again, False goes on with new ones",
 }
 
 
 @documented(
     SAME,
-    function="what is computed; it is called a second time for backward()",
+    function="the function to compute; it is called a second time for backward()",
     args="its arguments",
-    context_fn="gives two contexts, for the first and for the second call of function; None gives none",
+    context_fn="a function that returns two contexts, for the first and the second call of `function`; None uses none",
     determinism_check='"default" raises where the second call computes something else; any other is a ValueError',
-    debug="taken, without effect: the error names the operations in any case",
-    early_stop="taken, without effect: the second call runs to its end",
+    debug="accepted, without effect: the error names the operations in any case",
+    early_stop="accepted, without effect: the second call runs to its end",
     kwargs="its arguments by name",
 )
 @checked
@@ -98,8 +98,8 @@ def checkpoint(
 @documented(
     SAME,
     functions="a Sequential, or a list of functions of one argument each",
-    segments="how many parts of about equal length are made of them; all but the last are checkpointed",
-    input="what the first one gets",
+    segments="the number of parts, of about equal length; all but the last are checkpointed",
+    input="the argument of the first function",
 )
 @checked
 def checkpoint_sequential(

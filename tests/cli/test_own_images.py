@@ -24,7 +24,7 @@ from minorm import cli, nn
 from minorm.cli.terminal import words
 from minorm.cli.views import run_report
 from minorm.training import Run
-from minorm.training.data.guessing import Guess
+from minorm.training.data.majority_guess import Guess
 from minorm.training.run import BEST, CHECKPOINT, LOG
 from tests.cli.test_main import hide
 

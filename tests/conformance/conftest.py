@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance.asking import ask, missing
 from minorm.conformance.cases import all_cases
+from minorm.conformance.runtime_calls import ask, missing
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import Cell, judge
 from tests.conformance.planted import PLANTED, REFUSED, RIGHT, WRONG

@@ -11,12 +11,12 @@ import onnx
 import pytest
 
 from minorm.conformance import cause_pages, file_cases
-from minorm.conformance.asking import Outcome, ask, missing
 from minorm.conformance.case import OUTPUTS
 from minorm.conformance.causes import CAUSES
 from minorm.conformance.defects import KNOWN
 from minorm.conformance.framework_formula import due
 from minorm.conformance.minorm_calls import answer, gradients
+from minorm.conformance.runtime_calls import Outcome, ask, missing
 from minorm.conformance.runtimes import RUNTIMES
 from minorm.conformance.verdict import WRONG, judge
 

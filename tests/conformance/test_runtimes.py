@@ -12,9 +12,9 @@ pytest.importorskip("onnx")
 
 from minorm.cli import conform as command
 from minorm.conformance import minorm_calls
-from minorm.conformance.asking import Outcome
 from minorm.conformance.case import GRADIENTS, Case
 from minorm.conformance.cases import all_cases
+from minorm.conformance.runtime_calls import Outcome
 from minorm.conformance.runtimes import RUNTIMES, onnxruntime, reference
 from minorm.conformance.verdict import judge
 

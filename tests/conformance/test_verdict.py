@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("onnx")
 
 from minorm.conformance import framework_formula
-from minorm.conformance.asking import Outcome, ask
 from minorm.conformance.cases import all_cases
+from minorm.conformance.runtime_calls import Outcome, ask
 from minorm.conformance.verdict import Cell, allowed, counted, judge
 from tests.conformance.planted import REFUSED, RIGHT, WRONG
 

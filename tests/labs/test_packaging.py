@@ -28,6 +28,8 @@ def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
     found = {path.name: path.read_text() for path in (tmp_path / "lib/minorm/labs/notebooks").iterdir()}
     assert found == {f"{lab.file}.py": catalogue.notebook(lab) for lab in map(catalogue.find, catalogue.numbers())}
     assert (tmp_path / "lib/minorm/labs/judge/mistakes.md").exists()  # where hints come from
+    headers = {path.relative_to(ROOT) for path in (ROOT / "minorm/labs").rglob("*.h")}
+    assert {path.relative_to(tmp_path / "lib") for path in (tmp_path / "lib/minorm/labs").rglob("*.h")} == headers
     assert not list((tmp_path / "lib").rglob("*solution*"))
     assert not list((tmp_path / "lib").rglob("*examination*"))
     assert not [path for path in (tmp_path / "lib").rglob("*") if path.is_file() and strangers(path.read_text())]

@@ -14,8 +14,8 @@ import pytest
 from minorm.kernels.protocol import Statistics
 from minorm.labs import catalogue
 from minorm.labs.calling import submission
+from minorm.labs.calling.followed_array import FollowedArray
 from minorm.labs.calling.student import Here
-from minorm.labs.following.followed import FollowedArray
 from minorm.labs.lab import SECONDS, Check
 from tests.labs.conftest import changed
 
@@ -56,15 +56,18 @@ RARE = ("True", "an empty tuple", "a text")
 KINDS = [*(pytest.param(kind, marks=pytest.mark.slow) if kind in RARE else kind for kind in PLAIN), "the input"]
 LIKE = ["zeros", "ones", "NaN"]  # of the shape and type that a right function's answers have
 QUICK = [n for n in catalogue.numbers() if n not in (5, 7, 8)]
+# What these functions give is no number, so they stay right: an order of Vars, and the student's own tests.
+NO_NUMBERS = ("14.3 the order of a graph", "15.3 the cause of ")
 
 
-def earned(number: int, kind: str) -> list[str]:
+def earned(number: int, kind: str, **replaced: Any) -> list[str]:
+    """The checks that a solution passes with such functions, or with the objects that are given, in place of its."""
     lab = catalogue.find(number)
     quick = [item for item in lab.items if isinstance(item, Check) and item.seconds <= SECONDS]
     module, _ = submission.load(changed(number), "mine.py")
     for name, value in list(vars(module).items()):
         if inspect.isfunction(value) and value.__code__.co_filename == "mine.py":
-            setattr(module, name, instead_of(value, kind))
+            setattr(module, name, replaced.get(name, instead_of(value, kind)))
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = dataclasses.replace(lab, items=quick).run(Here(module, lab.beside), 1)
@@ -77,10 +80,10 @@ def test_no_answer_at_all_earns_nothing(number: int, kind: str) -> None:
     assert earned(number, kind) == []
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 6])
+@pytest.mark.parametrize("number", QUICK)
 @pytest.mark.parametrize("kind", LIKE)
 def test_numbers_of_the_right_shape_earn_nothing(number: int, kind: str) -> None:
-    assert earned(number, kind) == []
+    assert [row for row in earned(number, kind) if not row.startswith(NO_NUMBERS)] == []
 
 
 @pytest.mark.parametrize("number", [7, 8])
@@ -105,5 +108,6 @@ KERNELS = {
 def test_a_kernel_of_constants_earns_nothing(judge_changed: Any, number: int, constant: str) -> None:
     changes = [(old, new.replace("ZERO", constant)) for old, new in KERNELS[number]]
     report = judge_changed(number, *changes, patience=3)
+    # The answers of 8.3 are the student's own tests, which stay right.
     kernels = [row for row in report.outcomes if row.task != "8.3" and "passes with" not in row.remark]
     assert {row.title for row in kernels if row.earned} <= {"as many threads as asked for"}  # which they do start

@@ -62,8 +62,9 @@ plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 # For instance the last line gives dc = g * rstd, and drstd = sum(g * c). The line before it gives the gradient dvar,
 # by d(rstd)/d(var) = -1/2 rstd^3. Go on: c is used twice, and so is x.
 #
-# The checks compare with finite differences, but your function must not use them. A check counts the numbers that it
-# computes: a backward pass takes a few operations on each element, a finite difference a whole forward pass for each.
+# Do not use finite differences: the checks compare more digits than they have. A check also counts the numbers that
+# your function computes: a backward pass takes a few operations on each element, a finite difference a whole forward
+# pass for each.
 
 
 # %%

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minorm.support.masking import message, printable, printable_lines
+from minorm.support.safe_names import message, printable, printable_lines
 
 
 def say(line: object) -> None:

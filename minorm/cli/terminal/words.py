@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.training.data.preparing import folder_of
 
 if TYPE_CHECKING:
     from minorm.cli.views.check_report import Report
     from minorm.onnx.checking.inspection import Inspection
-    from minorm.training.data.guessing import Guess
+    from minorm.training.data.majority_guess import Guess
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 

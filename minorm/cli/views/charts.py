@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.support.masking import for_page
+from minorm.support.safe_names import for_page
 from minorm.training.files.outcome import clipped
 from minorm.training.metrics.classification_report import Bin
 

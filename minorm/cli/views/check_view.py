@@ -15,7 +15,7 @@ from rich.text import Text
 from minorm.cli.terminal.words import bare, counted, listed, odd, shape, short, totals
 from minorm.onnx.checking.layers import overview
 from minorm.onnx.loading import cutting
-from minorm.support.masking import printable, printable_lines
+from minorm.support.safe_names import printable, printable_lines
 
 if TYPE_CHECKING:
     from minorm.cli.views.check_report import Report, Verdict

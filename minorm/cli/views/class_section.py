@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minorm.cli.views import charts, html_parts
-from minorm.support.masking import for_page
+from minorm.support.safe_names import for_page
 from minorm.training import ClassificationReport
 from minorm.training.metrics.classification_report import AVERAGES, ClassRow
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.plots import BLUE, GREY, PLAIN, VERMILLION
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 if TYPE_CHECKING:
     from minorm.diagnosis import Diagnosis

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minorm.cli.views.layered import layout
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 HEIGHT, STEP, EDGE = 44, 74, 8  # of a box, from row to row, around the drawing
 LETTER, SMALL, LONGEST = 7.2, 6.0, 42  # the width of a letter in each line, the letters that are shown

@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm.cli.views.page_style import STYLE
 from minorm.cli.views.report_style import REPORT_STYLE
-from minorm.support.masking import for_page
+from minorm.support.safe_names import for_page
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm.cli.terminal import output
-from minorm.support.masking import for_spreadsheet, printable
+from minorm.support.safe_names import for_spreadsheet, printable
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minorm.cli.views import html_parts
-from minorm.support.masking import for_page, printable
+from minorm.support.safe_names import for_page, printable
 
 SHOWN = 1000  # pictures
 SIDE = 64  # pixels of a thumbnail

@@ -13,7 +13,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.plots import BLUE, PLAIN, VERMILLION
 from minorm.quantization import LayerNoise
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 MOST, LOUDEST = 60, 80.0  # layers to draw, dB at which bars end
 

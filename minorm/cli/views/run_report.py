@@ -18,9 +18,9 @@ import numpy as np
 from minorm.cli.views import charts, class_section, html_parts, worst_images
 from minorm.serialization import atomic
 from minorm.serialization.checkpoint import load_training
-from minorm.support.masking import for_page
+from minorm.support.safe_names import for_page
 from minorm.training import ClassificationReport, Run
-from minorm.training.data.guessing import Guess, largest_class
+from minorm.training.data.majority_guess import Guess, largest_class
 from minorm.training.data.preparing import loaders
 from minorm.training.files.outcome import Outcome, clipped, outcome
 from minorm.training.files.run_folder import BEST, OUTCOME

@@ -14,7 +14,7 @@ from minorm.cli.views import html_parts
 from minorm.data import DataLoader, Subset
 from minorm.diagnosis import grad_cam
 from minorm.nn import Module
-from minorm.support.masking import for_page, printable
+from minorm.support.safe_names import for_page, printable
 from minorm.training.files.outcome import Outcome, pixels
 
 SHOWN, TOGETHER = 24, 4  # images shown, and images in one graph, which takes memory

@@ -20,7 +20,7 @@ from minorm.data.pictures import picture_files
 from minorm.data.pictures.picture import Picture
 from minorm.serialization import limits, opening
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 PAPER = (255, 255, 255)  # the background of transparent pixels
 GAP = 2.0  # a JPEG is decoded at no less than this times the size, so that scaling can still average pixels
@@ -41,7 +41,7 @@ class BrokenImage(ValueError):
     path="a PNG, JPEG, WebP, BMP, GIF or TIFF",
     size="height and width: the shorter side is scaled to it, the centre cut; None keeps all of the picture",
     channels="3 for RGB, 1 for grey",
-    max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
+    max_bytes="the most memory of the decoded picture, at 4 bytes a value; None allows 512 MiB",
 )
 def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
     """Read the picture as uint8, channels x size x size, or channels x its height x its width.

@@ -83,7 +83,7 @@ class AutoAugment(ImageTransform):
 @documented(
     MAGNITUDES,
     num_ops="how many changes each image gets, one after the other",
-    magnitude="how strong they are, from 0 to num_magnitude_bins - 1",
+    magnitude="how strong the changes are, from 0 to num_magnitude_bins - 1",
 )
 class RandAugment(AutoAugment):
     """Applies `num_ops` of fourteen changes to each image, all of one strength: shears, turns, colours, tones and more.

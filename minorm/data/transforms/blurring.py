@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     TRANSFORM,
     kernel_size="how many elements a mean is taken over, odd: a number for both axes, or (along x, along y)",
-    sigma="(a, b) that the standard deviation is drawn from, in pixels, or one number",
+    sigma="(a, b), the range of the standard deviation in pixels, or one number",
 )
 class GaussianBlur(ImageTransform):
     """Blurs each image along both axes, with weights exp(-d^2 / (2 sigma^2)) at distance d, which sum to one.

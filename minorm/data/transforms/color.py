@@ -28,8 +28,8 @@ GREY = np.array([0.2989, 0.587, 0.114])
 
 @documented(
     TRANSFORM,
-    mean="what is subtracted, one number or one for each channel",
-    std="what is divided by, one number or one for each channel",
+    mean="the number to subtract, one for all channels or one for each",
+    std="the number to divide by, one for all channels or one for each",
 )
 class Normalize(ImageTransform):
     """y = (images - mean) / std, with one number for all channels or one a channel.

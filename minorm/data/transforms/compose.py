@@ -11,7 +11,7 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.data.transforms.argument_checks import check_probability, functions, is_number
 from minorm.data.transforms.transform import Generator, ImageTransform, Transform
 from minorm.devices import generators
@@ -93,7 +93,7 @@ class RandomApply(ImageTransform):
         return _listed("RandomApply", self.transforms, f"p={self.p:g}")
 
 
-@documented(TRANSFORM, p="how likely each transform is; None takes all alike")
+@documented(TRANSFORM, p="the probability of each transform; None takes all alike")
 class RandomChoice(ImageTransform):
     """Applies one of the transforms, drawn for each image.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.devices import dtypes
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor

@@ -21,9 +21,9 @@ from minorm.support.documented import documented
 
 @documented(
     TRANSFORM,
-    scale="(a, b), which shares of the image's area the rectangle may have",
-    ratio="(a, b), which heights over widths, drawn evenly on a logarithmic scale",
-    value='what it becomes: a number, one for each channel, or "random" for draws from the normal distribution',
+    scale="(a, b), the range of the rectangle's share of the image's area",
+    ratio="(a, b), the range of height / width, drawn evenly on a logarithmic scale",
+    value='the new value: one number, one for each channel, or "random" for draws from the normal distribution',
 )
 class RandomErasing(ImageTransform):
     """Sets one rectangle in each image to `value`, with probability p.

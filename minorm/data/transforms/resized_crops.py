@@ -77,8 +77,8 @@ class Resize(ImageTransform):
 
 @documented(
     TRANSFORM,
-    scale="(a, b), which shares of the image's area the window may have",
-    ratio="(a, b), which widths over heights, drawn evenly on a logarithmic scale",
+    scale="(a, b), the range of the window's share of the image's area",
+    ratio="(a, b), the range of width / height, drawn evenly on a logarithmic scale",
 )
 class RandomResizedCrop(ImageTransform):
     """Crops a window of random area and proportions from each image, and resizes it to `size`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.data.dataset import Array
-from minorm.data.showing import Shown
+from minorm.data.settings_repr import Shown
 from minorm.devices import dtypes, generators
 from minorm.tensor.tensor import Tensor
 

@@ -63,9 +63,9 @@ class RandomRotation(ImageTransform):
 
 @documented(
     WARP,
-    translate="the largest shares of width and height that it moves by, whole pixels; None moves nothing",
-    scale="(a, b) that the factor is drawn from; None keeps the size",
-    shear="(a, b) degrees that the shear along x is drawn from, or d for (-d, d); four numbers: along y, too",
+    translate="the largest shift, as shares of width and height, rounded to whole pixels; None moves nothing",
+    scale="(a, b), the range of the factor; None keeps the size",
+    shear="(a, b), the range in degrees of the shear along x, or d for (-d, d); four numbers: along y, too",
 )
 class RandomAffine(ImageTransform):
     """Turns (clockwise), moves, scales and shears each image by random amounts.

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
+from minorm.labs.calling.borrowed import packages_of
 
-from minorm.labs.calling import borrowed
-
-
-def packages(module: Any, name: str, case: dict[str, Any]) -> list[str]:
-    """Beside NumPy."""
-    return borrowed.packages(getattr(module, name), **case)
+__all__ = ["packages_of"]

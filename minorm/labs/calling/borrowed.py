@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -32,3 +32,8 @@ def packages(function: Callable[..., Any], *args: Any, **options: Any) -> list[s
         sys.setprofile(before)
     entered = {name.split(".")[0] for name in found if not name.startswith(OURS)}
     return sorted(entered & set(sys.modules) - OWN)  # a namedtuple has a name that is no module
+
+
+def packages_of(module: Any, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
+    """The packages that a call of the module's function enters; a lab's module in beside/ imports this."""
+    return packages(getattr(module, name), *args, **options)

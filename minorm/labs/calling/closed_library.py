@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-import minorm_ext
 from minorm.kernels import cpu, reference, variance
 
 PROTOCOL = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")
@@ -38,8 +37,9 @@ class ClosedPackage(ModuleType):
 def close() -> Callable[[], None]:
     """Close them in this process; the function that opens them again."""
     undo: list[tuple[Any, str, Any]] = []
-    rooms = {reference.norm: PROTOCOL, cpu.norm: PROTOCOL, variance: ("two_pass", "welford", "onnx")}
-    if minorm_ext.COMPILED:  # else cpu.norm is the reference
+    rooms: dict[Any, tuple[str, ...]] = {reference.norm: PROTOCOL, cpu.norm: PROTOCOL}
+    rooms[variance] = "two_pass", "welford", "onnx"
+    if hasattr(cpu.norm, "BoundKernels"):  # in a wheel without kernels cpu.norm is the reference
         rooms[cpu.norm.BoundKernels] = PROTOCOL
     for where, names in rooms.items():
         for name in names:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels.protocol import Statistics
+from minorm.labs.calling.followed_array import FollowedArray
 from minorm.labs.calling.wire import TYPES, Makers, Packers
-from minorm.labs.following.followed import FollowedArray
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Axis, Loop, Nest
 

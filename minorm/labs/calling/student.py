@@ -15,7 +15,7 @@ from typing import Any
 from minorm.labs.beside import Beside
 from minorm.labs.calling import objects, submission, wire, worker
 from minorm.labs.ranks import Rank
-from minorm.support import masking
+from minorm.support import safe_names
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
 MOST = 200  # calls that are kept, the last ones
@@ -168,7 +168,7 @@ class Here(Student):
 
 def printable(text: Any) -> str:
     """The beginning of a stranger's text, without what could steer a terminal."""
-    return masking.printable(str(text)[:500])
+    return safe_names.printable(str(text)[:500])
 
 
 def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -57,6 +57,11 @@ def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
 def copied(value: Any) -> Any:
     """The value after a journey: what the other process would see."""
     return decode(*encode(value))
+
+
+def leaves(values: Sequence[Any]) -> list[Any]:
+    """The values that are no tuple and no list, in order, at any depth."""
+    return [leaf for value in values for leaf in (leaves(value) if isinstance(value, (tuple, list)) else [value])]
 
 
 def _require(text: int, body: int) -> None:

@@ -22,12 +22,11 @@ from typing import Any
 from minorm.kernels.protocol import Statistics
 from minorm.labs import compiling, cuda, ranks
 from minorm.labs.beside import Beside
-from minorm.labs.calling import closed_library, objects, submission
+from minorm.labs.calling import closed_library, followed_array, objects, submission
+from minorm.labs.calling.followed_array import FollowedArray
 from minorm.labs.calling.sent import Told
 from minorm.labs.calling.watching import Watched, WatchedModule
-from minorm.labs.calling.wire import Line, Packers, WireError, encode
-from minorm.labs.following import followed
-from minorm.labs.following.followed import FollowedArray
+from minorm.labs.calling.wire import Line, Packers, WireError, encode, leaves
 from minorm.labs.sealed import entry
 
 TEST = "test_"
@@ -162,10 +161,10 @@ class Worker:
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """One of the student's functions; given followed arrays, it also makes such."""
         function = function_of(self.module, name)
-        if not any(map(_is_followed, _leaves([*args, *options.values()]))):
+        if not any(map(_is_followed, leaves([*args, *options.values()]))):
             return Watched(function, name, self.changed)(*args, **options)
         names = getattr(function, "__globals__", {})
-        with closed_library.closed(), followed.making(self._function(objects.FOLLOW), names):
+        with closed_library.closed(), followed_array.making(self._function(objects.FOLLOW), names):
             return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
@@ -227,11 +226,6 @@ REFUSALS: dict[str, type[Exception]] = {
 
 def _is_followed(value: Any) -> bool:
     return isinstance(value.block if isinstance(value, Statistics) else value, FollowedArray)
-
-
-def _leaves(values: Sequence[Any]) -> list[Any]:
-    """What is in tuples and lists."""
-    return [leaf for value in values for leaf in (_leaves(value) if isinstance(value, (tuple, list)) else [value])]
 
 
 def sendable(value: Any) -> Any:

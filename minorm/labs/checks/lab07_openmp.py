@@ -130,7 +130,7 @@ def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
 @LAB.check("7.2", "twice as fast as the plain loop", points=2, visible=True, seconds=SECONDS)
 def lanes_fast(student: Any, rng: np.random.Generator) -> None:
     _summed(student, "lanes", np.ones(1, np.float32))  # compiled and loaded, before the clock runs
-    _lanes(student, [rng.uniform(1, 2, 1000).astype(np.float32)])
+    _lanes(student, [rng.uniform(1, 2, 1024).astype(np.float32)])  # nothing is left over: other checks look at that
     for _ in range(2):
         speed, disturbed = _lane_speed(student, rng)
         if speed >= 2:

@@ -276,8 +276,11 @@ def layer_single(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("9.5", "one message forward and one backward")
 def layer_messages(student: Any, rng: np.random.Generator) -> None:
-    found, _, _ = _layer(student, rng, ((2, 3), (2, 3)))
-    for there, back in (rank[4] for rank in found):
+    found, expected, cuts = _layer(student, rng, ((2, 3), (2, 3)))
+    for number, (y, dx) in enumerate(zip(*(np.split(whole, cuts) for whole in expected[:2]), strict=True)):
+        close(found[number][0], y, f"y of rank {number}", rtol=1e-9, atol=1e-9)
+        close(found[number][1], dx, f"dx of rank {number}", rtol=1e-9, atol=1e-9)
+        there, back = found[number][4]
         true(there == back == 1, "messages of a layer, forward and backward", "1 and 1", f"{there} and {back}")
 
 

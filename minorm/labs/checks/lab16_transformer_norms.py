@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -240,45 +241,39 @@ def neighbours(student: Any, rng: np.random.Generator) -> None:
     close(student.masked_batch_norm(x, mask), right.masked_batch_norm(near, mask), what, rtol=1e-7, atol=1e-8)
 
 
-def _implementation(
-    count_all: bool = False,
-    mean_of_all: bool = False,
-    zeroed: bool = True,
-    eps_outside: bool = False,
-    multiplied: bool = False,
-    by_sentence: bool = False,
-) -> dict[str, Any]:
-    """A masked BatchNorm with something planted."""
+def _mean_of_all(x: Any, mask: Any, eps: float) -> Any:
+    """A masked BatchNorm with the mean of all positions."""
+    mean = np.where(np.isfinite(x), x, 0.0).mean(axis=(0, 1))
+    c = np.where(mask[:, :, None], x - mean, 0.0)
+    return c / np.sqrt(np.square(c).sum(axis=(0, 1)) / mask.sum() + eps)
+
+
+def _by_sentence(x: Any, mask: Any, eps: float) -> Any:
+    """A masked BatchNorm in which each sentence has the same weight."""
+    real, weight = mask[:, :, None], mask / mask.sum(axis=1, keepdims=True) / len(mask)
+    c = np.where(real, x - np.einsum("nt,ntc->c", weight, np.where(real, x, 0.0)), 0.0)
+    return c / np.sqrt(np.einsum("nt,ntc->c", weight, c * c) + eps)
+
+
+def _implementation(function: Callable[[Any, Any, float], Any]) -> dict[str, Any]:
+    """What task 16.6 asks about: a masked BatchNorm, also of whole numbers."""
 
     def masked_batch_norm(x: Any, mask: Any, eps: float = 1e-5) -> Any:
-        x, real = np.asarray(x, np.float64), np.asarray(mask, bool)[:, :, None]
-
-        def only(values: Any) -> Any:
-            return values * real if multiplied else np.where(real, values, 0.0)
-
-        weight = real / (real.sum(axis=1, keepdims=True) if by_sentence else 1)  # of each token
-        n = real.size if count_all else weight.sum()
-        mean = only(x * weight).sum(axis=(0, 1)) / n
-        if mean_of_all:
-            mean = np.where(np.isfinite(x), x, 0.0).mean(axis=(0, 1))
-        c = x - mean
-        var = only(c * c * weight).sum(axis=(0, 1)) / n
-        y = c / (np.sqrt(var) + eps if eps_outside else np.sqrt(var + eps))
-        return only(y) if zeroed else np.where(np.isfinite(y), y, 0.0)
+        return function(np.asarray(x, np.float64), np.asarray(mask, bool), eps)
 
     return {"masked_batch_norm": masked_batch_norm}
 
 
 LAB.mutants(
     "16.6",
-    _implementation(),
+    _implementation(right.masked_batch_norm),
     {
-        "padding is counted in n": _implementation(count_all=True),
-        "padding is in the mean": _implementation(mean_of_all=True),
-        "padded positions are not 0": _implementation(zeroed=False),
-        "eps outside the root": _implementation(eps_outside=True),
-        "NaN in the padding spreads": _implementation(multiplied=True),
-        "each sentence counts the same": _implementation(by_sentence=True),
+        "padding is counted in n": _implementation(mistakes.PaddingCounted().masked_batch_norm),
+        "padding is in the mean": _implementation(_mean_of_all),
+        "padded positions are not 0": _implementation(mistakes.NotZeroed().masked_batch_norm),
+        "eps outside the root": _implementation(mistakes.EpsOutside().masked_batch_norm),
+        "NaN in the padding spreads": _implementation(mistakes.MaskMultiplied().masked_batch_norm),
+        "each sentence counts the same": _implementation(_by_sentence),
     },
     visible=True,
 )

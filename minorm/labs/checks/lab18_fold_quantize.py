@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.checks.mistakes import lab18_fold_quantize as mistakes
+from minorm.labs.checks.own_arithmetic import own_answer
 from minorm.labs.comparing import close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 
@@ -22,14 +23,6 @@ LAB = Lab(
 TOO_WIDE = 10.0
 U = 2.0**-24
 right = mistakes.Right()
-
-
-def _own(student: Any, name: str, *given: Any) -> Any:
-    """The answer of the student's function, which is to be its own arithmetic."""
-    answer = getattr(student, name)(*given)
-    called = student.drive("packages", name=name, given=list(given))
-    true(not called, f"what {name} calls", "NumPy alone", ", ".join(map(str, called)))
-    return answer
 
 
 def _norm(rng: np.random.Generator, channels: int) -> tuple[Any, Any, float, Any, Any]:
@@ -65,13 +58,13 @@ def folds_linear(student: Any, rng: np.random.Generator) -> None:
         x, W, c, norm = rng.standard_normal((6, n)), *rng.standard_normal((2, channels, n)), _norm(rng, channels)
         c = c[:, 0]
         expected = _normalized(x @ W.T + c, *norm)
-        weight, bias = parts(_own(student, "fold", W, c, *norm), 2, "fold")
+        weight, bias = parts(own_answer(student, "fold", W, c, *norm), 2, "fold")
         what = f"fold of W {W.shape}"
         weight = numbers(weight, what, f"weights of shape {W.shape}")
         equal(weight.shape, W.shape, f"the shape of the weights, {what}")
         close(bias, _normalized(c[None], *norm)[0], f"the bias, {what}: what comes out for x = 0")
         close(x @ weight.T + bias, expected, f"the folded layer's output, {what}", rtol=1e-10, atol=1e-10)
-        y = _own(student, "folded_linear", x, W, c, *norm)
+        y = own_answer(student, "folded_linear", x, W, c, *norm)
         close(y, expected, f"folded_linear, x {x.shape}, W {W.shape}", rtol=1e-10, atol=1e-10)
 
 
@@ -84,7 +77,7 @@ def folds_convolutions(student: Any, rng: np.random.Generator) -> None:
         along = (-1, *[1] * len(image))
         expected = _normalized(_convolved(x, W, groups) + c.reshape(along), *norm)
         what = f"W {shape}, {groups} group{'s' * (groups > 1)}"
-        weight, bias = parts(_own(student, "fold", W, c, *norm), 2, f"fold of {what}")
+        weight, bias = parts(own_answer(student, "fold", W, c, *norm), 2, f"fold of {what}")
         weight = numbers(weight, f"fold of {what}", f"weights of shape {shape}")
         equal(weight.shape, shape, f"the shape of the weights, {what}")
         bias = numbers(bias, f"fold of {what}", f"a bias of shape ({channels},)")
@@ -100,9 +93,8 @@ def folds_odd(student: Any, rng: np.random.Generator) -> None:
     mean, _, _, s, b = _norm(rng, 5)
     for var, eps in ((np.full(5, 1e-7), 1e-5), (np.full(5, 2e-3), 1.0), (rng.uniform(50, 90, 5), 1e-12)):
         expected = _normalized(x @ W.T, 1e3 + mean, var, eps, -np.abs(s), b)
-        weight, bias = parts(
-            _own(student, "fold", W, None, 1e3 + mean, var, eps, -np.abs(s), b), 2, "fold without bias"
-        )
+        folded = own_answer(student, "fold", W, None, 1e3 + mean, var, eps, -np.abs(s), b)
+        weight, bias = parts(folded, 2, "fold without bias")
         what = f"the folded layer without bias, var about {var[0]:.3g}, eps={eps:g}"
         close(x @ np.asarray(weight).T + bias, expected, what, rtol=1e-9, atol=1e-7)
     narrow = [v.astype(np.float32) for v in (W, zero, mean, np.ones(5), s, b)]
@@ -133,7 +125,7 @@ def _bounded(student: Any, rng: np.random.Generator, n: int, offset: float) -> N
     other = nx @ (nW * a[:, None]).T + ((nc - nmean) * a + nb)
     apart = np.abs(one.astype(np.float64) - other)
     what = f"rounding_bound, x {x.shape}, W {W.shape}, numbers about {offset:g}"
-    got = numbers(_own(student, "rounding_bound", x, W, c, mean, var, eps, s, b, U), what, f"shape {apart.shape}")
+    got = numbers(own_answer(student, "rounding_bound", x, W, c, mean, var, eps, s, b, U), what, f"shape {apart.shape}")
     equal(got.shape, apart.shape, f"the shape of {what}")
     true((got >= apart).all(), what, "a bound that holds", f"{np.max(apart / got):.3g} times it, in float32")
     close(got, _rounding(x, W, c, mean, var, eps, s, b, U), what, rtol=1e-6)
@@ -165,7 +157,7 @@ def _lines(student: Any, rng: np.random.Generator, samples: int, n: int, channel
     )
     c = c[:, 0]
     eps, s, b = norm[2:]
-    slope, offset = parts(_own(student, "training_line", x, W, c, *norm), 2, "training_line")
+    slope, offset = parts(own_answer(student, "training_line", x, W, c, *norm), 2, "training_line")
     what = f"x {x.shape}, W {W.shape}"
     slope = numbers(slope, f"the slope, {what}", f"shape ({channels},)")
     offset = numbers(offset, f"the offset, {what}", f"shape ({channels},)")
@@ -240,7 +232,7 @@ def ranges_odd(student: Any, rng: np.random.Generator) -> None:
         scale, zero = _range(student, min(low, high), max(low, high))
         first, last = min(low, high, 0.0), max(low, high, 0.0)
         x = np.linspace(first, last, 999)
-        q = _own(student, "quantize", x, scale, zero)
+        q = own_answer(student, "quantize", x, scale, zero)
         back = numbers(student.dequantize(q, scale, zero), "dequantize", "numbers")
         what = f"|dequantize(quantize(x)) - x| in steps, x from {first:.4g} to {last:.4g}"
         true(np.abs(back - x).max() <= 0.5000001 * scale, what, "at most 1/2", f"{np.abs(back - x).max() / scale:.4g}")
@@ -280,7 +272,7 @@ def _quantized(student: Any, x: Any, W: Any, x_scale: float, W_scale: Any, tight
     near_x, near_W = np.rint(x / x_scale) * x_scale, np.rint(W / W_scale[:, None]) * W_scale[:, None]
     off = np.abs(near_x @ near_W.T - x @ W.T)
     what = f"quantization_bound, x {x.shape}, W {W.shape}"
-    got = numbers(_own(student, "quantization_bound", x, W, x_scale, W_scale), what, f"shape {off.shape}")
+    got = numbers(own_answer(student, "quantization_bound", x, W, x_scale, W_scale), what, f"shape {off.shape}")
     equal(got.shape, off.shape, f"the shape of {what}")
     true((got >= off * (1 - 1e-9)).all(), what, "a bound that holds", f"errors up to {np.max(off / got):.3g} times it")
     if tight:
@@ -342,7 +334,7 @@ def _jumps(student: Any, W: Any, slopes: Any, axis: int | None) -> None:
         found.append(np.clip(np.rint(folded / scale), -127, 127))
     expected = [int((a != b).sum()) for a, b in itertools.pairwise(found)]
     what = f"jumps, W {W.shape}, {len(slopes)} batches, axis {axis}"
-    close(_own(student, "jumps", W, slopes, axis), np.array(expected), what, rtol=0, atol=0)
+    close(own_answer(student, "jumps", W, slopes, axis), np.array(expected), what, rtol=0, atol=0)
 
 
 @LAB.check("18.6", "one scale for all, and one for each channel", points=2, visible=True)

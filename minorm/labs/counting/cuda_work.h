@@ -4,79 +4,20 @@
 
 #include <cstdint>
 
-#undef __shfl_sync
-#undef __shfl_down_sync
-#undef __shfl_up_sync
-#undef __shfl_xor_sync
-#define __shfl_sync(mask, v, lane) shim::shuffle(v, (lane) % 32, __LINE__)
-#define __shfl_down_sync(mask, v, delta) shim::shuffle(v, shim::lane() + (delta), __LINE__)
-#define __shfl_up_sync(mask, v, delta) shim::shuffle(v, shim::lane() - (int)(delta), __LINE__)
-#define __shfl_xor_sync(mask, v, other) shim::shuffle(v, shim::lane() ^ (other), __LINE__)
+#undef SHIM_EXCHANGE
+#define SHIM_EXCHANGE shim::shuffle
 #define atomicAdd shim::add
 
 namespace shim {
 struct Work { int shared_reads, shared_writes, reads, writes, shuffles, atomics; };
-struct Array { uintptr_t first, end; };
-struct Use { int thread = -1, block = 0, warp = 0; };  // by whom, behind how many barriers and waits of its warp
-struct Number { uintptr_t place; int launch, block; Use write, reads[2]; };
-const int MOST_NUMBERS = 1 << 14;  // of shared memory, a power of two: what a block of a GPU has at most
+extern Work* works;  // of each thread of each block; 0: nothing is counted
+extern int changed_shuffle;
 
-Work* works;           // of each thread of each block; 0: nothing is counted
-Array arrays[32];      // that were passed
-int array_count, races, launches, changed_shuffle = -1;
-char race[200];
-uintptr_t arguments, arguments_end;
-Number numbers[MOST_NUMBERS];  // of shared memory, by address
+void access(const void* address, size_t size, bool write);
+void begin(const void* kernel, size_t size);
+void end();
 
-SHIM_UNCOUNTED bool in(uintptr_t p, const void* object, size_t size) { return p - (uintptr_t)object < size; }
-
-SHIM_UNCOUNTED Work& mine() { return works[block_index * blockDim.x + current]; }
-
-SHIM_UNCOUNTED bool before(const Use& use, const Use& now) {
-    return use.thread < 0 || use.thread == now.thread || use.block < now.block ||
-           (use.thread / 32 == now.thread / 32 && use.warp < now.warp);
-}
-
-SHIM_UNCOUNTED void look(const Use& use, const Use& now) {
-    if (before(use, now)) return;
-    if (!races++)
-        snprintf(race, sizeof race, "thread %d and thread %d of block %d use the same number in shared memory, one of "
-                 "them to write, with no barrier between", use.thread, now.thread, block_index);
-}
-
-SHIM_UNCOUNTED void use_shared(uintptr_t p, bool write) {
-    Number* found = 0;
-    for (int i = 0; i < MOST_NUMBERS; i++) {
-        found = &numbers[(p / 4 + i) % MOST_NUMBERS];
-        if (found->launch != launches || found->block != block_index) *found = {p / 4, launches, block_index};
-        if (found->place == p / 4) break;
-    }
-    Number& number = *found;
-    Use now;
-    now.thread = current; now.block = fibers[current].passed[BLOCK]; now.warp = fibers[current].passed[WARP];
-    look(number.write, now);
-    if (!write) {
-        if (number.reads[0].thread != current) number.reads[1] = number.reads[0];
-        number.reads[0] = now;
-        return;
-    }
-    look(number.reads[0], now); look(number.reads[1], now);
-    number.reads[0] = number.reads[1] = Use();
-    number.write = now;
-}
-
-SHIM_UNCOUNTED void access(const void* address, size_t size, bool write) {
-    uintptr_t p = (uintptr_t)address;
-    if (!works || !inside || in(p, stacks + current * stack_bytes, stack_bytes)) return;
-    if (p >= arguments && p < arguments_end) return;
-    if (in(p, &threadIdx, sizeof(dim3)) || in(p, &blockIdx, sizeof(dim3)) || in(p, &blockDim, sizeof(dim3)) ||
-        in(p, &gridDim, sizeof(dim3)) || in(p, &fibers, sizeof fibers) || in(p, &current, sizeof current)) return;
-    int count = (size + 3) / 4;
-    for (int i = 0; i < array_count; i++)
-        if (p >= arrays[i].first && p < arrays[i].end) { (write ? mine().writes : mine().reads) += count; return; }
-    (write ? mine().shared_writes : mine().shared_reads) += count;
-    for (size_t at = 0; at < size; at += 4) use_shared(p + at, write);
-}
+SHIM_UNCOUNTED inline Work& mine() { return works[block_index * blockDim.x + current]; }
 
 template <class T> SHIM_UNCOUNTED T shuffle(T v, int from, int line) {
     int place = works ? mine().shuffles++ : -1;
@@ -98,39 +39,98 @@ SHIM_UNCOUNTED inline void* copy(void* to, const void* from, size_t size) {
 }
 
 template <class Kernel> SHIM_UNCOUNTED int counted(dim3 grid, int threads, unsigned seed, Kernel kernel) {
-    arguments = (uintptr_t)&kernel; arguments_end = arguments + sizeof kernel;
-    launches++; races = 0; race[0] = 0;
-    int result = run_blocks(grid, threads, seed, [](void* k) { (*static_cast<Kernel*>(k))(); }, &kernel);
-    works = 0; array_count = 0; changed_shuffle = -1;
+    begin(&kernel, sizeof kernel);
+    int result = run(grid, threads, seed, kernel);
+    end();
     return result;
 }
 }
 
-extern "C" {
-SHIM_UNCOUNTED void shim_count(shim::Work* rows, int shuffle) { shim::works = rows; shim::changed_shuffle = shuffle; }
-SHIM_UNCOUNTED void shim_array(uintptr_t first, uintptr_t bytes) {
-    if (shim::array_count < 32) shim::arrays[shim::array_count++] = {first, first + bytes};
-}
-SHIM_UNCOUNTED const char* shim_race() { return shim::race; }
-
 #define memcpy shim::copy
 #define memmove shim::copy
 
-#define SHIM_ANNOUNCED(name, size) \
-    SHIM_UNCOUNTED void __tsan_read##name(void* p) { shim::access(p, size, false); } \
-    SHIM_UNCOUNTED void __tsan_write##name(void* p) { shim::access(p, size, true); } \
-    SHIM_UNCOUNTED void __tsan_unaligned_read##name(void* p) { shim::access(p, size, false); } \
-    SHIM_UNCOUNTED void __tsan_unaligned_write##name(void* p) { shim::access(p, size, true); }
-SHIM_ANNOUNCED(1, 1)
-SHIM_ANNOUNCED(2, 2)
-SHIM_ANNOUNCED(4, 4)
-SHIM_ANNOUNCED(8, 8)
-SHIM_ANNOUNCED(16, 16)
-SHIM_UNCOUNTED void __tsan_read_range(void* p, size_t size) { shim::access(p, size, false); }
-SHIM_UNCOUNTED void __tsan_write_range(void* p, size_t size) { shim::access(p, size, true); }
-SHIM_UNCOUNTED void __tsan_vptr_read(void** p) {}
-SHIM_UNCOUNTED void __tsan_vptr_update(void** p, void*) {}
-SHIM_UNCOUNTED void __tsan_func_entry(void*) {}
-SHIM_UNCOUNTED void __tsan_func_exit() {}
-SHIM_UNCOUNTED void __tsan_init() {}
+#ifndef SHIM_APART  // compiled once, without -fsanitize=thread, as the second half of cuda_shim.h
+namespace shim {
+struct Array { uintptr_t first, end; };
+struct Use { int thread = -1, block = 0, warp = 0; };  // by whom, behind how many barriers and waits of its warp
+struct Number { uintptr_t place; int launch, block; Use write, reads[2]; };
+const int MOST_NUMBERS = 1 << 14;  // of shared memory, a power of two: what a block of a GPU has at most
+
+Work* works;
+Array arrays[32];      // that were passed
+int array_count, races, launches, changed_shuffle = -1;
+char race[200];
+uintptr_t arguments, arguments_end;
+Number numbers[MOST_NUMBERS];  // of shared memory, by address
+
+bool in(uintptr_t p, const void* object, size_t size) { return p - (uintptr_t)object < size; }
+
+bool before(const Use& use, const Use& now) {
+    return use.thread < 0 || use.thread == now.thread || use.block < now.block ||
+           (use.thread / 32 == now.thread / 32 && use.warp < now.warp);
 }
+
+void look(const Use& use, const Use& now) {
+    if (before(use, now)) return;
+    if (!races++)
+        snprintf(race, sizeof race, "thread %d and thread %d of block %d use the same number in shared memory, one of "
+                 "them to write, with no barrier between", use.thread, now.thread, block_index);
+}
+
+void use_shared(uintptr_t p, bool write) {
+    Number* found = 0;
+    for (int i = 0; i < MOST_NUMBERS; i++) {
+        found = &numbers[(p / 4 + i) % MOST_NUMBERS];
+        if (found->launch != launches || found->block != block_index) *found = {p / 4, launches, block_index};
+        if (found->place == p / 4) break;
+    }
+    Number& number = *found;
+    Use now;
+    now.thread = current; now.block = fibers[current].passed[BLOCK]; now.warp = fibers[current].passed[WARP];
+    look(number.write, now);
+    if (!write) {
+        if (number.reads[0].thread != current) number.reads[1] = number.reads[0];
+        number.reads[0] = now;
+        return;
+    }
+    look(number.reads[0], now); look(number.reads[1], now);
+    number.reads[0] = number.reads[1] = Use();
+    number.write = now;
+}
+
+void access(const void* address, size_t size, bool write) {
+    uintptr_t p = (uintptr_t)address;
+    if (!works || !inside || in(p, stacks + current * stack_bytes, stack_bytes)) return;
+    if (p >= arguments && p < arguments_end) return;
+    if (in(p, &threadIdx, sizeof(dim3)) || in(p, &blockIdx, sizeof(dim3)) || in(p, &blockDim, sizeof(dim3)) ||
+        in(p, &gridDim, sizeof(dim3)) || in(p, &fibers, sizeof fibers) || in(p, &current, sizeof current)) return;
+    int count = (size + 3) / 4;
+    for (int i = 0; i < array_count; i++)
+        if (p >= arrays[i].first && p < arrays[i].end) { (write ? mine().writes : mine().reads) += count; return; }
+    (write ? mine().shared_writes : mine().shared_reads) += count;
+    for (size_t at = 0; at < size; at += 4) use_shared(p + at, write);
+}
+
+inline void on_read(const void* p, size_t size) { access(p, size, false); }
+inline void on_write(const void* p, size_t size) { access(p, size, true); }
+
+void begin(const void* kernel, size_t size) {
+    arguments = (uintptr_t)kernel; arguments_end = arguments + size;
+    launches++; races = 0; race[0] = 0;
+}
+
+void end() { works = 0; array_count = 0; changed_shuffle = -1; }
+}
+
+extern "C" {
+void shim_count(shim::Work* rows, int shuffle) { shim::works = rows; shim::changed_shuffle = shuffle; }
+void shim_array(uintptr_t first, uintptr_t bytes) {
+    if (shim::array_count < 32) shim::arrays[shim::array_count++] = {first, first + bytes};
+}
+const char* shim_race() { return shim::race; }
+
+void __tsan_write_range(void* p, size_t size) { shim::on_write(p, size); }
+void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void**, void*) {}
+}
+#endif

@@ -78,8 +78,9 @@ UNCOUNTED static void pause_now(Thread* t) {
     t->row.shared += __atomic_load_n(&blocks, __ATOMIC_SEQ_CST) != before;
 }
 
-UNCOUNTED static void on_read(uintptr_t p, int64_t size) {
+UNCOUNTED static void on_read(const volatile void* address, int64_t size) {
     if (!running) return;
+    uintptr_t p = (uintptr_t)address;
     Thread* t = me();
     t->row.loads += (size + 3) / 4;
     uintptr_t first = (uintptr_t)shown, end = first + 4 * elements;
@@ -93,9 +94,9 @@ UNCOUNTED static void on_read(uintptr_t p, int64_t size) {
     }
 }
 
-UNCOUNTED static void on_write(uintptr_t p) {
+UNCOUNTED static void on_write(const volatile void* address, int64_t size) {  // one place, of any size
     if (!running) return;
-    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t p = (uintptr_t)address, frame = (uintptr_t)__builtin_frame_address(0);
     if (p + NEAR > frame && p < frame + NEAR) return;
     Thread* t = me();
     uintptr_t* last = &t->written[p / 4 % 256];
@@ -118,45 +119,32 @@ UNCOUNTED void counts_end(int64_t* rows) {
     for (int t = 0; t < MOST; t++) memcpy(rows + 5 * t, &threads[t].row, sizeof(Row));
 }
 
-#define ANNOUNCED(name, size) \
-    UNCOUNTED void __tsan_read##name(void* p) { on_read((uintptr_t)p, size); } \
-    UNCOUNTED void __tsan_write##name(void* p) { on_write((uintptr_t)p); } \
-    UNCOUNTED void __tsan_unaligned_read##name(void* p) { on_read((uintptr_t)p, size); } \
-    UNCOUNTED void __tsan_unaligned_write##name(void* p) { on_write((uintptr_t)p); }
-ANNOUNCED(1, 1)
-ANNOUNCED(2, 2)
-ANNOUNCED(4, 4)
-ANNOUNCED(8, 8)
-ANNOUNCED(16, 16)
-UNCOUNTED void __tsan_read_range(void* p, size_t size) { on_read((uintptr_t)p, size); }
+#include "announced.h"
 UNCOUNTED void __tsan_write_range(void* p, size_t size) {
-    for (size_t i = 0; i < size; i += 4) on_write((uintptr_t)p + i);
+    for (size_t i = 0; i < size; i += 4) on_write((char*)p + i, 4);
 }
-UNCOUNTED void __tsan_vptr_read(void** p) { on_read((uintptr_t)p, sizeof *p); }
-UNCOUNTED void __tsan_vptr_update(void** p, void* v) { (void)v; on_write((uintptr_t)p); }
-UNCOUNTED void __tsan_func_entry(void* p) { (void)p; }
-UNCOUNTED void __tsan_func_exit(void) {}
-UNCOUNTED void __tsan_init(void) {}
+UNCOUNTED void __tsan_vptr_read(void** p) { on_read(p, sizeof *p); }
+UNCOUNTED void __tsan_vptr_update(void** p, void* v) { (void)v; on_write(p, sizeof *p); }
 
 // Atomic operations, which OpenMP's reductions need: done as they are asked for, and counted as one read.
 #define SEQ __ATOMIC_SEQ_CST
 #define CHANGING(bits, type, name) \
     UNCOUNTED type __tsan_atomic##bits##_fetch_##name(volatile type* p, type v, int order) { \
-        on_read((uintptr_t)p, sizeof *p); \
+        on_read(p, sizeof *p); \
         return __atomic_fetch_##name(p, v, SEQ); \
     }
 #define ATOMIC(bits, type) \
     UNCOUNTED type __tsan_atomic##bits##_load(const volatile type* p, int order) { \
-        on_read((uintptr_t)p, sizeof *p); \
+        on_read(p, sizeof *p); \
         return __atomic_load_n(p, SEQ); \
     } \
     UNCOUNTED void __tsan_atomic##bits##_store(volatile type* p, type v, int order) { __atomic_store_n(p, v, SEQ); } \
     UNCOUNTED type __tsan_atomic##bits##_exchange(volatile type* p, type v, int order) { \
-        on_read((uintptr_t)p, sizeof *p); \
+        on_read(p, sizeof *p); \
         return __atomic_exchange_n(p, v, SEQ); \
     } \
     UNCOUNTED int __tsan_atomic##bits##_compare_exchange_strong(volatile type* p, type* c, type v, int a, int b) { \
-        on_read((uintptr_t)p, sizeof *p); \
+        on_read(p, sizeof *p); \
         return __atomic_compare_exchange_n(p, c, v, 0, SEQ, SEQ); \
     } \
     UNCOUNTED int __tsan_atomic##bits##_compare_exchange_weak(volatile type* p, type* c, type v, int a, int b) { \

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels.protocol import Statistics
+from minorm.labs.calling.followed_array import dtype_named
 from minorm.labs.calling.objects import FOLLOW, Followed
 from minorm.labs.calling.student import Failure
 from minorm.labs.following import numpy_operations
-from minorm.labs.following.followed import dtype_named
 from minorm.labs.following.listed import Buffer, Event, Value, is_view_index, places, shown, with_axes
 
 MOST = 200_000  # operations
@@ -172,7 +172,8 @@ class Follower:
             np.ravel(np.asarray(value)).astype(np.float64) for value in kept if np.asarray(value).dtype.kind != "c"
         ]
         flat = np.concatenate(numbers) if numbers else np.zeros(0)
-        self._written += flat.size if what == "view" else sum(np.size(value.value) for value in outputs)
+        if what != "view":
+            self._written += sum(np.size(value.value) for value in outputs)
         types = [str(value.value.dtype) for value in outputs]
         asked = [options.get("dtype"), *(args[1:2] if name in ("view", "astype") else [])]
         types += [str(np.dtype(one)) for one in asked if one is not None and kind != "index"]

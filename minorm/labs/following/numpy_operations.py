@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.calling.followed_array import METHODS
+from minorm.labs.calling.wire import leaves
+
 LARGEST = 1 << 20  # elements of a result
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in (
     "all", "allclose", "amax", "amin", "any", "append", "argmax", "argmin", "argsort", "around", "array",
@@ -24,11 +27,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in 
     "sum", "swapaxes", "take", "tensordot", "tile", "trace", "transpose", "var", "vdot", "vsplit", "vstack",
     "where", "zeros", "zeros_like",
 )} | {"norm": np.linalg.norm}  # fmt: skip
-METHODS = {
-    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "diagonal",
-    "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
-    "std", "sum", "swapaxes", "take", "trace", "transpose", "var", "view",
-}  # fmt: skip
 OPERATORS: dict[str, Callable[..., Any]] = {name: getattr(operator, name) for name in (
     "abs", "add", "eq", "floordiv", "ge", "gt", "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod",
     "imul", "invert", "ior", "ipow", "irshift", "isub", "itruediv", "ixor", "le", "lshift", "lt", "matmul",
@@ -75,7 +73,7 @@ def _assign(array: Any, index: Any, value: Any) -> None:
 
 def _require(name: str, outer: bool, args: list[Any], options: dict[str, Any]) -> None:
     """Unknown where the result would be large."""
-    arrays = [value for value in (*_flat(args), *_flat(list(options.values()))) if isinstance(value, np.ndarray)]
+    arrays = [value for value in leaves([*args, *options.values()]) if isinstance(value, np.ndarray)]
     sizes = sorted((value.size for value in arrays), reverse=True)
     if name in SHAPED:
         shape = options.get("shape", args[SHAPED[name]] if len(args) > SHAPED[name] else ())
@@ -99,10 +97,3 @@ def _broadcasts(arrays: list[Any]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        found += _flat(list(value)) if isinstance(value, (list, tuple)) else [value]
-    return found

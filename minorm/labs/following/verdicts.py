@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.calling.wire import leaves
 from minorm.labs.comparing import Wrong
 from minorm.labs.following.follower import Follower
 from minorm.labs.following.listed import Event, Value
@@ -20,17 +21,13 @@ WORK = 300  # numbers computed for each number given: a gradient takes a few doz
 
 def same_answer(followed: Any, plain: Any, what: str) -> None:
     """The function must not compute in another way when it is looked at."""
-    for one, other in zip(_flat(followed), _flat(plain), strict=True):
+    for one, other in zip(leaves([followed]), leaves([plain]), strict=True):
         first, second = np.asarray(one), np.asarray(other)
         if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
             raise Wrong(
                 what, "the same numbers, however the check calls it",
                 "other numbers when the check follows each operation; does the code ask what kind of array it has?",
             )  # fmt: skip
-
-
-def _flat(answer: Any) -> list[Any]:
-    return [leaf for item in answer for leaf in _flat(item)] if isinstance(answer, (tuple, list)) else [answer]
 
 
 def no_variance(follow: Follower, what: str) -> None:

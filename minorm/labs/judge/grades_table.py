@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minorm.labs.judge.roster import ROSTER, without_remarks
-from minorm.support.masking import for_spreadsheet
+from minorm.support.safe_names import for_spreadsheet
 
 Row = dict[str, Any]
 

@@ -22,7 +22,7 @@ from minorm.labs.lab import PIP, Lab
 from minorm.labs.varied.choices import NAME_OF_PLAIN
 from minorm.serialization import atomic
 from minorm.serialization.opening import contents
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 HIDDEN = ("visible", "after_due_date", "after_published", "hidden")  # Gradescope's words
 PLACE = "${AUTOGRADER:-/autograder}"  # another folder in tests

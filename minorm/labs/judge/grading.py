@@ -28,7 +28,7 @@ from minorm.labs.scores import MUCH, Outcome, Report
 from minorm.labs.sealed import folders, walls
 from minorm.labs.varied import rendering
 from minorm.serialization import atomic
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 JUDGING = 240.0  # seconds that the judge may compute, besides those that it waits for the submission
 
@@ -59,7 +59,7 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
         memory = lab.memory if options.memory is None else options.memory
         limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
         raise RuntimeError(
-            f"nobody was graded, because the reference solution {reference.name} earns only {row['score']} of "
+            f"no submission was graded, because the reference solution {reference.name} earns only {row['score']} of "
             f"{row['points']} points on this machine ({limited}): {row['failed'] or row['notes']}"
         )
 

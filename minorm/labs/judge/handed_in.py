@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from minorm.labs.lab import Lab
 from minorm.serialization.opening import in_words, kind
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 ENDINGS = (".py", ".ipynb")
 ARCHIVES = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar")

@@ -15,7 +15,7 @@ from minorm.labs.remote import Remote
 from minorm.labs.scores import Report
 from minorm.labs.sealed import finding, walls
 from minorm.serialization.opening import regular
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 SEED = 1
 LARGEST_FILE = 32 << 20

@@ -17,7 +17,7 @@ from typing import Any
 from minorm.labs.judge import whose
 from minorm.labs.lab import Lab
 from minorm.serialization.opening import regular
-from minorm.support.masking import for_spreadsheet, quoted
+from minorm.support.safe_names import for_spreadsheet, quoted
 
 KEYS = (
     "id", "identifier", "student id", "id number", "sis user id", "sis login id", "username", "user name", "login",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minorm.labs.scores import Outcome, Report
 from minorm.serialization import atomic
-from minorm.support.masking import for_page
+from minorm.support.safe_names import for_page
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }

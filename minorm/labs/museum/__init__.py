@@ -4,11 +4,12 @@
     plaques         who shipped each fault, in which version, and where docs/conformance/ tells of it
     exhibit_errors  cases, and how far an exhibit is from the formula
 
-A case is a dict of arguments: `exhibit("A")(**case)` runs it, `off("A", case)` says how far from the formula it is.
+A case is a dict of arguments: `exhibit("A")(**case)` runs it, `off("A", case)` says how far from the formula it is,
+and `right("batch_norm", case)` gives the formula's results.
 """
 
-from minorm.labs.museum.exhibit_errors import checked, distance, off
+from minorm.labs.museum.exhibit_errors import checked, distance, off, right
 from minorm.labs.museum.exhibits import exhibit, quiet
 from minorm.labs.museum.plaques import PLAQUES, Plaque, guide
 
-__all__ = ["PLAQUES", "Plaque", "checked", "distance", "exhibit", "guide", "off", "quiet"]
+__all__ = ["PLAQUES", "Plaque", "checked", "distance", "exhibit", "guide", "off", "quiet", "right"]

@@ -30,12 +30,17 @@ _OPTIONS = {
 def off(letter: str, case: Mapping[str, Any]) -> float:
     """The largest error beside the largest right number, or 1; infinity for NaN and for another shape."""
     case = checked(PLAQUES[letter].function, case)
-    return distance(exhibit(letter)(**case), _RIGHT[PLAQUES[letter].function](**case))
+    return distance(exhibit(letter)(**case), right(PLAQUES[letter].function, case))
 
 
-def distance(got: Any, right: Any) -> float:
-    """max |got - right| / max(1, max |right|) of one array, or the largest of several."""
-    ours, theirs = (value if isinstance(value, tuple) else (value,) for value in (got, right))
+def right(function: str, case: Mapping[str, Any]) -> Any:
+    """The formula's results in float64, whatever the case's types are."""
+    return _RIGHT[function](**case)
+
+
+def distance(got: Any, expected: Any) -> float:
+    """max |got - expected| / max(1, max |expected|) of one array, or the largest of several."""
+    ours, theirs = (value if isinstance(value, tuple) else (value,) for value in (got, expected))
     return max(map(_apart, ours, theirs)) if len(ours) == len(theirs) else float("inf")
 
 

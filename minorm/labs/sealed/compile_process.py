@@ -64,7 +64,7 @@ def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _shim() -> Path:
-    """The precompiled header of lab 8, made by the judge once and readable for every user."""
+    """What all kernels of lab 8 share, compiled by the judge once and readable for every user."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from minorm.onnx.checking import sandbox
-from minorm.onnx.checking.trying import Size
+from minorm.onnx.checking.trial_sizes import Size
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.node_rewriter import in_words

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from minorm.devices import dtypes
-from minorm.onnx.checking import absent, layers, lint, sharing
+from minorm.onnx.checking import absent, duplicate_weights, layers, lint
 from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
@@ -128,8 +128,8 @@ def inspect(
         tensors=_judged(proto, nodes, module),
         folded=absent.folded(proto), written_out=absent.written_out(proto),
         quantized=0 if module is None or weights else absent.quantized(proto),
-        twice=sharing.twice(trained, origin),
-        merged=sharing.merged(proto, trained, origin), nodes=nodes,
+        twice=duplicate_weights.twice(trained, origin),
+        merged=duplicate_weights.merged(proto, trained, origin), nodes=nodes,
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import LoadError
 from minorm.serialization.opening import in_words
 from minorm.support import subprocesses
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 
 SECONDS = 300.0
 MEMORY = 4 << 30  # bytes of address space, in addition to the needs of model and inputs

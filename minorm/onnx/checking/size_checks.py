@@ -17,7 +17,7 @@ import onnx
 
 from minorm.onnx.checking import declared, randomness, sandbox
 from minorm.onnx.checking.sandbox import Stage, Trial
-from minorm.onnx.checking.trying import Size
+from minorm.onnx.checking.trial_sizes import Size
 from minorm.onnx.checking.verification import (
     TOLERANCE,
     Report,

@@ -8,11 +8,11 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx.checking import declared, sandbox, sandbox_worker, trying
+from minorm.onnx.checking import declared, sandbox, sandbox_worker, trial_sizes
 from minorm.onnx.checking.required import Required
 from minorm.onnx.checking.sandbox import Stage, Trial
 from minorm.onnx.checking.size_checks import Comparison, first_difference
-from minorm.onnx.checking.trying import Size
+from minorm.onnx.checking.trial_sizes import Size
 from minorm.onnx.graph.lengths import declared_of
 
 Lengths = Mapping[str, Sequence[int | str]]  # input -> its lengths; a str is an axis that stays free
@@ -61,9 +61,9 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
     required = Required(old.graph).lengths(labels)
     if required != labels:
         with suppress(ValueError):  # the required lengths are only a guess
-            return Comparison(OldFile(old, folder), trying.usual(required, elems), "convert")
+            return Comparison(OldFile(old, folder), trial_sizes.usual(required, elems), "convert")
     try:
-        return Comparison(OldFile(old, folder), trying.usual(labels, elems), "convert")
+        return Comparison(OldFile(old, folder), trial_sizes.usual(labels, elems), "convert")
     except ValueError as error:
         tried = ", ".join(f"{name} {tuple(lengths)}" for name, lengths in labels.items())
         raise ValueError(

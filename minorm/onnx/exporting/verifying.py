@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from minorm.graph.grad_mode import no_grad
-from minorm.onnx.checking import trying
+from minorm.onnx.checking import trial_sizes
 from minorm.onnx.checking.sandbox import Trial
 from minorm.onnx.checking.size_checks import Comparison, first_difference
-from minorm.onnx.checking.trying import Size
+from minorm.onnx.checking.trial_sizes import Size
 from minorm.onnx.conversion.equivalence import inputs_of, labels_of
 from minorm.onnx.exporting.runs import results, same_random_numbers_after
 from minorm.onnx.exporting.trace_lengths import REFUSALS
@@ -106,11 +106,11 @@ def against(translated: Translated) -> Comparison:
     return of(TranslatedModel(translated), inputs, example.tensors, translated.training)
 
 
-def of(source: Any, labels: trying.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
+def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
     """Return a Comparison around an example. labels: each input's lengths, free ones by their names."""
     arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
-    return Comparison(source, trying.around(labels, elems, arrays, 2 if training else 1), "export")
+    return Comparison(source, trial_sizes.around(labels, elems, arrays, 2 if training else 1), "export")
 
 
 # A loaded graph that is written back
@@ -176,4 +176,4 @@ def of_graph(
     if example is not None:
         return of(source, labels, example, training is not False)
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in entries}
-    return Comparison(source, trying.usual(labels, elems), "export")
+    return Comparison(source, trial_sizes.usual(labels, elems), "export")

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 Shapes = Mapping[str, int | Sequence[int]]
 Declared = Mapping[str, Sequence[int | str] | None]  # as in a file; a str is a free axis, None a free rank

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, LOCAL_BUFFER, MODULE, PARAMETER
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.tensor.tensor import Tensor
 
 

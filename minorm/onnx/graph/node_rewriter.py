@@ -21,7 +21,7 @@ import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from minorm.onnx.graph.errors import RuleNotApplicable
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 LANGUAGE = 18  # the opset of the nodes that rules emit
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)

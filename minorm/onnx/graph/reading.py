@@ -25,7 +25,7 @@ from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import MAX_RANK, Budget
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

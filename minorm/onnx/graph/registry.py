@@ -55,7 +55,7 @@ from typing import Any, TypeVar
 import onnx
 
 from minorm.onnx.graph import versions
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 Rule = Callable[..., Any]
 Since = int | tuple[int, ...] | None  # from this version on; just these; or every version

@@ -21,7 +21,7 @@ from minorm.onnx.graph.reading import Node, attribute_value
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading.signatures import Signature, domain_of
 from minorm.onnx.operators import expansions
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 MAX_DEPTH = 64
 MAX_LOOPS = 16  # nested in each other

@@ -11,7 +11,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.onnx.graph.storage import narrow
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.tensor.tensor import Tensor
 
 

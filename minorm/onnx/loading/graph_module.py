@@ -32,7 +32,7 @@ from minorm.onnx.loading.planning.plans import Plans
 from minorm.onnx.loading.planning.recorder import Recorder
 from minorm.onnx.loading.quantized.fused_steps import Fused, inference_steps
 from minorm.onnx.operators.norm.batch_statistics import put
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 

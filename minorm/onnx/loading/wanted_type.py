@@ -13,7 +13,7 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 
 def check(

@@ -45,10 +45,10 @@ class Choice(NamedTuple):
 
 @documented(
     {},
-    path="where the images are, for all but the digits",
-    max_bytes="what a file may take in memory when it is read; None leaves it to the reader",
-    init="a file of weights to begin with, or a run's folder: model, image_size, mean and std are those that it says",
-    given="settings by name, which stay as they are",
+    path="the folder or file of the images, for all data but the digits",
+    max_bytes="the most memory of a file when it is read; None leaves it to the reader",
+    init="a file of weights to begin with, or a run's folder: it decides model, image_size, mean and std",
+    given="the settings that the user gave, by name; they stay as they are",
 )
 def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str | None = None, **given: Any) -> Choice:
     """(settings, reasons, sets): Settings for these images, why each was chosen, and the (train, validation) datasets.

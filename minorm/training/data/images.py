@@ -19,7 +19,7 @@ import numpy as np
 from minorm.data import ImageFolder, Subset
 from minorm.data.dataset import ArrayDataset
 from minorm.data.splits import SHARE
-from minorm.support.masking import printable, quoted
+from minorm.support.safe_names import printable, quoted
 
 Known = dict[str, Any]  # {"train": {"number": 48, "sha256": "...", "files": ...}, "validation": ..., "path": ...}
 PARTS = ("train", "validation")

@@ -72,7 +72,7 @@ def load_data(
 
     found      what a model that is there already takes: a folder's pictures are read in its size and channels, and
                labelled by the names of its classes
-    max_bytes  what a file may take in memory when it is read; None leaves it to the reader (limits.py)
+    max_bytes  the most memory of a file when it is read; None leaves it to the reader (limits.py)
     """
     part = fold_of(settings.fold)
     train, val = _loaded(settings, path, found, max_bytes)

@@ -1,1 +1,1 @@
-"""Write the files of a run's folder, and go on from them."""
+"""Write the files of a run's folder, and continue a run from them."""

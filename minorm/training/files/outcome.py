@@ -14,7 +14,7 @@ import numpy as np
 
 from minorm.data import DataLoader
 from minorm.nn import Module
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.tensor.tensor import Tensor
 from minorm.training.data.preparing import folder_of
 from minorm.training.steps.loop import predict

@@ -15,7 +15,7 @@ import numpy as np
 
 from minorm.distributed import Group, RankError
 from minorm.serialization import opening
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.data import images
 from minorm.training.model import model_building
 from minorm.training.model.onnx_graph import Graph

@@ -21,7 +21,7 @@ from typing import Any
 
 from minorm.distributed import Group, RankError
 from minorm.serialization import atomic, opening
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.files.log_file import LOG
 from minorm.training.model.onnx_graph import Graph
 from minorm.training.model.own_code import Code

@@ -125,7 +125,7 @@ def _check_images(found: Any, path: str) -> None:
         there = entry(found, part) if isinstance(found, dict) else None
         if not (isinstance(there, dict) and type(there.get("number")) is int and there["number"] >= 0
                 and isinstance(there.get("sha256", 0), (str, type(None))) and _are_names(there)):  # fmt: skip
-            raise ValueError(f"{path}: what it says of its images is {reprlib.repr(found)}; expected number "
+            raise ValueError(f"{path}: its entry 'images' is {reprlib.repr(found)}; expected number "
                              f"and sha256 of {' and '.join(PARTS)}")  # fmt: skip
     if not isinstance(found.get(PATH, ""), str) or "\0" in found.get(PATH, ""):
         raise ValueError(f"{path}: the place of its images is {reprlib.repr(found[PATH])}; expected a path")
@@ -154,7 +154,7 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
         type(value) is kinds[name] if name in kinds else isinstance(value, list) and all(type(v) is str for v in value)
         for name, value in found.items()
     ):
-        raise ValueError(f"{path}: what it says of its initial weights is {reprlib.repr(found)}; expected "
+        raise ValueError(f"{path}: its entry 'initial' is {reprlib.repr(found)}; expected "
                          f"{', '.join(field.name for field in fields(Initial))}")  # fmt: skip
 
 

@@ -23,7 +23,7 @@ AVERAGES = (None, "macro", "weighted")
 
 @documented(
     Y_TRUE,
-    y_pred="the class that each sample was given, N integers",
+    y_pred="the predicted class of each sample, N integers",
     labels="the classes to score, in this order; None takes those that occur in y_true or y_pred",
     average="None gives a number for each class; 'macro' their mean, 'weighted' their mean by support",
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm.support.argument_errors import checked
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.files.outcome import clipped
 from minorm.training.metrics.class_scores import (
     in_bins,
@@ -43,7 +43,7 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class Bin:
-    """The predictions whose probability is in one bin: how many, their mean probability, the share that is right."""
+    """The predictions whose probability is in one bin: their number, mean probability, and the share that is right."""
 
     images: int
     probability: float
@@ -53,12 +53,13 @@ class Bin:
 @documented(
     {},
     classes="a row for each class: name, precision, recall, f1, roc_auc, support, and how often it was predicted",
-    accuracy="the share that is right",
+    accuracy="the share of right predictions",
     macro="precision, recall and f1, their means over the classes that occur",
     weighted="the same, weighted by the images of each class",
     roc_auc="the mean area of each class against the rest, over the classes that have one; None without one",
     top_k="(k, top-k accuracy); None where there are no more than k classes",
-    calibration="a row for each range of probabilities: images, their mean probability, and the share that is right",
+    calibration="a row for each range of probabilities: images, their mean probability, and the share of right "
+    "predictions",
     calibration_error="the mean distance between these two, by images",
     majority="(name, accuracy) of always guessing the largest class",
 )

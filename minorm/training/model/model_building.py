@@ -15,8 +15,8 @@ from typing import Any
 
 from minorm import models
 from minorm.support.documented import documented
-from minorm.support.masking import quoted
-from minorm.training.model import sizing
+from minorm.support.safe_names import quoted
+from minorm.training.model import parameter_counts
 from minorm.training.model.onnx_graph import NAME, Graph
 from minorm.training.model.own_code import Code, is_file, is_graph, split
 from minorm.training.settings import LARGEST
@@ -31,7 +31,7 @@ COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a dri
     {},
     path="the checkpoint",
     function="the name of the function that builds the model",
-    code="the copy in the checkpoint's folder; None where there is none with the SHA-256 that the checkpoint says",
+    code="the copy in the checkpoint's folder; None without a copy of the SHA-256 that the checkpoint names",
 )
 class UntrustedCode(ValueError):
     """A checkpoint's model is built by code, and the user has not said to run it. Nothing was run.
@@ -126,7 +126,7 @@ def checked(found: Any, path: str) -> dict[str, Any]:
     if is_file(name) or is_graph(name):
         _check_file(found, path)
     else:
-        sizing.check(found, path)
+        parameter_counts.check(found, path)
     return found
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from minorm.nn import Module
 from minorm.serialization import limits, opening
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.data import file_preprocessing
 from minorm.training.data.preparing import Preprocessing
 

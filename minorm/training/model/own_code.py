@@ -21,7 +21,7 @@ from minorm.nn import Module
 from minorm.nn.evaluating import evaluating
 from minorm.serialization import limits, opening
 from minorm.support.argument_errors import kind_of
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.tensor.creation import zeros
 
 

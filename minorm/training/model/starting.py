@@ -8,7 +8,7 @@ from typing import Any
 from minorm.nn import Module
 from minorm.quantization import QATModel
 from minorm.serialization import checkpoint
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.data.preparing import Preprocessing, folder_of
 from minorm.training.files.run_folder import weights_file
 from minorm.training.model import initial

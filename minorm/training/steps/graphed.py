@@ -20,8 +20,8 @@ class GraphedLoop:
     """Runs a loop's step on a batch as CUDA graphs, the same ones from epoch to epoch.
 
     model          on a GPU
-    loss_function  gives a number for (outputs, targets)
-    optimizer      of the model's parameters
+    loss_function  a function from (outputs, targets) to one number
+    optimizer      the optimizer of the model's parameters
     clip_grad      the largest norm that all gradients together may have, 0 for no limit
     """
 

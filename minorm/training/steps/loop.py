@@ -26,17 +26,17 @@ from minorm.training.steps.score import Score, judged
 LOOP = {
     "model": "a Module, on any device",
     "loader": "batches (inputs, targets), as a DataLoader gives them",
-    "loss_function": "gives a number for (outputs, targets): a mean, or with reduction='sum' a sum",
+    "loss_function": "a function from (outputs, targets) to one number: a mean, or with reduction='sum' a sum",
 }
 
 
 @documented(
     LOOP,
-    optimizer="of the model's parameters",
-    scheduler="of the learning rate, which moves on after every batch; None leaves the rate",
+    optimizer="the optimizer of the model's parameters",
+    scheduler="the scheduler of the learning rate, which moves on after every batch; None leaves the rate",
     after_step="called after every step with the score so far: to show progress, to record; None calls nothing",
-    accumulate="batches a step: its gradient is that of the loss of them all, and running statistics move "
-    "once. The last step of an epoch may have fewer",
+    accumulate="the number of batches of a step: its gradient is that of their joint loss, and running statistics "
+    "move once. The last step of an epoch may have fewer",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
     callbacks="Callbacks: their methods for an epoch, its steps and exceptions are called",
 )
@@ -184,7 +184,7 @@ def _is_a_part(loader: Iterable[Any]) -> bool:
     return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
 
 
-@documented(LOOP, images="a batch of inputs, wherever they are")
+@documented(LOOP, images="a batch of inputs, on any device")
 def predict(model: Module, images: Tensor) -> Tensor:
     """model(images) in evaluation mode, without a graph; the model is left in the mode it was in.
 

@@ -1,4 +1,4 @@
-"""Score: the mean loss of all that was seen so far, and, where targets are classes, the share that is right."""
+"""Score: the mean loss of all that was seen so far, and, where targets are classes, the share of right predictions."""
 
 from __future__ import annotations
 

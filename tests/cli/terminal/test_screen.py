@@ -13,7 +13,7 @@ pytest.importorskip("rich")
 from rich.table import Table
 from rich.text import Text
 
-from minorm.cli.terminal import output, telling
+from minorm.cli.terminal import output, training_progress
 from minorm.cli.terminal.screen import Screen
 from minorm.training import Score
 
@@ -63,7 +63,7 @@ def test_a_bar_with_a_line_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text that is printed meanwhile also goes above the bar; rich would interpret it, so it is masked first."""
     terminal = in_a_terminal(monkeypatch)
     with output.masked():
-        told = telling.BarTeller()
+        told = training_progress.BarTeller()
         with told.following(4, 0) as after_step:
             after_step(Score())
             told.say(f"epoch {NAME}\nFORGED")

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("onnx")
 
 from minorm.conformance.adapters.files import as_file, on_disk
-from minorm.conformance.asking import Outcome
 from minorm.conformance.case import OUTPUTS
 from minorm.conformance.cases import all_cases
+from minorm.conformance.runtime_calls import Outcome
 from minorm.conformance.verdict import RIGHT, judge
 from minorm.onnx import backend
 

@@ -63,8 +63,8 @@ void invoke(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
 }
 template <class... A>
 int launch(void (*kernel)(A...), unsigned* grid, int threads, unsigned seed, void** arguments) {
-    return run(dim3(grid[0], grid[1], grid[2]), threads, seed,
-               [=] { invoke(kernel, arguments, std::index_sequence_for<A...>()); });
+    auto call = [=] { invoke(kernel, arguments, std::index_sequence_for<A...>()); };
+    return run(dim3(grid[0], grid[1], grid[2]), threads, seed, call);
 }
 template <class... A>
 int sizes(void (*)(A...), int* out) {

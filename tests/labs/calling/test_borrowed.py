@@ -59,3 +59,10 @@ def test_the_profiler_is_put_back() -> None:
     with pytest.raises(statistics.StatisticsError):
         borrowed.packages(statistics.fmean, [])
     assert sys.getprofile() is before
+
+
+def test_the_packages_of_a_modules_function() -> None:
+    text = "import numpy as np\nfrom minorm import nn, tensor\ndef f(x, *, library):\n"
+    module, _ = submission.load(text + "    return nn.ReLU()(tensor(x)) if library else np.abs(x)\n", "mine.py")
+    assert borrowed.packages_of(module, "f", [X], {"library": False}) == []
+    assert "minorm" in borrowed.packages_of(module, "f", [X], {"library": True})

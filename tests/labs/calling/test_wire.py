@@ -71,6 +71,14 @@ def test_what_no_encoder_writes_is_refused(text: str) -> None:
         wire.decode(text.encode(), b"12345678")
 
 
+def test_leaves_are_in_order_at_any_depth() -> None:
+    array = np.arange(2)
+    found = wire.leaves([1, (2, [array, ()], "ab"), {"a": [3]}])
+    assert found[:2] == [1, 2]
+    assert found[2] is array
+    assert found[3:] == ["ab", {"a": [3]}]
+
+
 def test_a_list_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)

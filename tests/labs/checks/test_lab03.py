@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-GRAPH = {"the graph against finite differences", "other shapes and a large eps"}
-TERMS = {"the formula against finite differences", "sum dx = 0 and sum dx * xhat = 0"}
+GRAPH = {"dx from the graph", "other shapes and a large eps"}
+TERMS = {"dx from the formula", "sum dx = 0 and sum dx * xhat = 0"}
 BATCH, LAYER = "your backward in BatchNorm", "in Layer- and GroupNorm"
 RMS, GUARD = "in RMSNorm, which is not centered", "in MeanVarianceNorm, eps outside the root"
 TRAINS = "the digits network trains as with the library"
@@ -58,7 +58,7 @@ DIFFERENCES = """
         (
             "return rstd * (g - mean_g - xhat * mean_gx)\n",
             "return g - mean_g - xhat * mean_gx\n",
-            {"the formula against finite differences"},
+            TERMS,
         ),
         ("dy.sum(axis=axes)\n", "dy.mean(axis=axes)\n", {"BatchNorm's and LayerNorm's"}),
         (
@@ -72,7 +72,7 @@ DIFFERENCES = """
         (" if equation.centered else 0", "", {RMS}),
         ("mean_gx = slope * ", "mean_gx = ", {GUARD}),
         # finite differences in place of the graph
-        ("    dc = g * rstd\n", DIFFERENCES, {"other shapes and a large eps"}),
+        ("    dc = g * rstd\n", DIFFERENCES, GRAPH),
         ("((x4 - k) - d) * rstd", "(x4 - k) * rstd", {BATCH, LAYER, GUARD}),
         ("like(nest, rstd * (g", "like(nest, 1.01 * rstd * (g", {BATCH, LAYER, RMS, GUARD, TRAINS}),
     ],

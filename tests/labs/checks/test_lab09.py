@@ -27,7 +27,7 @@ SINGLE, MESSAGES, TRAINING = (
     "ranks train as one computer",
 )
 MERGED = "(weight * (var + (mean - middle) ** 2)).sum(0)"
-FORWARD = {Y, DX, UNEQUAL, SINGLE, TRAINING}  # what moments decide
+FORWARD = {Y, DX, UNEQUAL, SINGLE, MESSAGES, TRAINING}  # what moments decide
 HALVES = (
     "    n = len(vectors)\n    if n == 1: return vectors[0]\n"
     "    return tree_sum(vectors[: n // 2]) + tree_sum(vectors[n // 2 :])\n"
@@ -87,7 +87,7 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
             {DX, UNEQUAL, MESSAGES, TRAINING},
         ),
         # the sums of all, divided by this rank's m
-        ([(BACK, "return sum_g, sum_gx")], {DX, UNEQUAL, TRAINING}),
+        ([(BACK, "return sum_g, sum_gx")], {DX, UNEQUAL, MESSAGES, TRAINING}),
         # right only for ranks with equal numbers of images
         ([(BACK, "return sum_g / rank.size, sum_gx / rank.size")], {UNEQUAL, TRAINING}),
         # the mean as a single float32 number
@@ -135,7 +135,7 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
                     "    if rank.number: return k, d, var\n        _, mean, var = all_moments(",
                 )
             ],
-            {*FORWARD, MESSAGES},
+            FORWARD,
         ),
     ],
 )

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-import numpy as np
 import pytest
-
-from minorm.kernels.protocol import Statistics
-from minorm.labs import catalogue
-from minorm.labs.calling import submission
-from minorm.labs.calling.student import Here
-from tests.labs.conftest import changed
-from tests.labs.test_zeros import instead_of
 
 STEPS = {"steps in elements, in the order of memory", "a refusal of gaps, steps of 0 and negative steps"}
 REFUSED = "a refusal of gaps, steps of 0 and negative steps"
@@ -90,17 +81,3 @@ def test_wrong_answers(lost: Any, changes: list[tuple[str, str]], expected: set[
 )  # fmt: skip
 def test_weak_tests_miss_bugs(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
     assert lost(13, *changes) == expected
-
-
-def test_zeros_earn_nothing() -> None:
-    """Answers of the right shape with zeros for numbers, and tests that look at nothing."""
-    lab = catalogue.find(13)
-    module, _ = submission.load(changed(13), "mine.py")
-    for name, value in list(vars(module).items()):
-        if inspect.isfunction(value) and value.__code__.co_filename == "mine.py":
-            setattr(module, name, (lambda _: None) if name.startswith("test_") else instead_of(value, "zeros"))
-    module.inner = lambda keep, reduce: ""
-    module.forward = lambda nest, x, s, b, equation: (0 * x, Statistics(np.zeros((4, nest.rows))))
-    with np.errstate(all="ignore"):
-        rows = lab.run(Here(module, lab.beside), 1)
-    assert [row.title for row in rows if row.earned] == []

@@ -204,7 +204,7 @@ def test_siblings_and_neighbours_are_right_but_for_their_fault(letter: str) -> N
         "layer_norm": {"x": x, "s": np.ones(4), "b": np.zeros(4)},
         "lp_norm": {"x": x},
     }[room]
-    right = checks._right(room, ordinary)
+    right = museum.right(room, ordinary)
     for program in (
         museum.exhibit(letter), planted.RIGHT_TOO[room],
         *planted.SIBLINGS[letter].values(), *planted.NEIGHBOURS[room].values(),

@@ -236,7 +236,7 @@ def test_a_judge_that_fails_the_reference_solution_grades_nobody(
     assert main([*command, "--reference", str(wrong)]) == 1
     said = capsys.readouterr()
     assert not said.out
-    assert "nobody was graded, because the reference solution wrong.py earns only 17 of 18 points" in said.err
+    assert "no submission was graded, because the reference solution wrong.py earns only 17 of 18 points" in said.err
     assert "0.2 a mask of axes: wrong" in said.err
     assert not table.exists()
 

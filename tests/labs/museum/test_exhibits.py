@@ -55,8 +55,7 @@ def test_the_exhibit_gives_what_the_tool_gave(letter: str) -> None:
 @lettered
 def test_the_measure_has_the_pages_formula(letter: str) -> None:
     case, answers = page(letter)
-    function = museum.exhibit_errors._RIGHT[PLAQUES[letter].function]
-    given = function(**case)
+    given = museum.right(PLAQUES[letter].function, case)
     got = dict(zip(("y", "mean", "var"), given if isinstance(given, tuple) else (given,), strict=False))
     for name, expected in answers["the formula"].items():
         np.testing.assert_allclose(got[name], expected, rtol=1e-3 if expected.dtype == np.float16 else 2e-5)

@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime")
 from onnx import helper  # noqa: E402
 
 from minorm.onnx.checking import declared  # noqa: E402
-from minorm.onnx.checking.trying import Size  # noqa: E402
+from minorm.onnx.checking.trial_sizes import Size  # noqa: E402
 
 SIZE = Size({"x": (1, [2, 3, 10, 12])}, {"n": 2, "h": 10})
 

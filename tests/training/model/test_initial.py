@@ -175,9 +175,7 @@ def test_what_a_checkpoint_says_of_it_is_checked(tmp_path: Path) -> None:
     wrong: Any
     for wrong in ([], {**good, "taken": "1"}, {**good, "unused": [3]}, {**good, "more": 1}, {**good, "file": None}):
         mn.checkpoint.save_training(f"{out}/{CHECKPOINT}", **parts, initial=wrong)
-        with pytest.raises(
-            ValueError, match=r"what it says of its initial weights is .*; expected file, sha256, taken"
-        ):
+        with pytest.raises(ValueError, match=r"its entry 'initial' is .*; expected file, sha256, taken"):
             Run.resume(out, sets=sets())
     mn.checkpoint.save_training(f"{out}/{CHECKPOINT}", **parts, initial=good)
     assert Run.resume(out, sets=sets()).initial == Initial(**good)  # type: ignore[arg-type]

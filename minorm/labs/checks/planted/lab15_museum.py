@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.museum.exhibits import along_channels
+
 Function = Callable[..., Any]
 
 
 def _rows(x: Any) -> Any:
     """(C, m)."""
     return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
-
-
-def _along(v: Any, x: Any) -> Any:
-    return np.asarray(v, np.float64).reshape(-1, *[1] * (x.ndim - 2))
 
 
 def batch_norm(
@@ -67,7 +65,8 @@ def _batch_norm(
         var = running_var * np.float64(keep_var) + of_var * m / max(m - fewer, 1) * (1 - keep_var)
         inside_mean = running_mean * y_mean * momentum + of_mean * (1 - y_mean * momentum)
         inside_var = running_var * y_var * momentum + of_var * (1 - y_var * momentum)
-        y = (x - _along(inside_mean, x)) / np.sqrt(_along(inside_var, x) + eps) * _along(s, x) + _along(b, x)
+        xhat = (x - along_channels(inside_mean, x)) / np.sqrt(along_channels(inside_var, x) + eps)
+        y = xhat * along_channels(s, x) + along_channels(b, x)
         if m == 1 and "y" in alone:
             y = x
         if m == 1 and "statistics" in alone:
@@ -84,7 +83,9 @@ def _stored(
 ) -> Any:
     """Training that normalizes with the stored statistics."""
     _, mean, var = batch_norm(x, s, b, running_mean, running_var, momentum, eps)
-    y = (x - _along(running_mean, x)) / np.sqrt(_along(running_var, x) + eps) * _along(s, x) + _along(b, x)
+    old_mean, old_var = (along_channels(np.float64(v), x) for v in (running_mean, running_var))
+    xhat = (x - old_mean) / np.sqrt(old_var + eps)
+    y = xhat * along_channels(s, x) + along_channels(b, x)
     return y.astype(x.dtype), mean, var
 
 
@@ -119,7 +120,8 @@ def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, 
             c = (groups - shift) - total / kind(m)
             var = (c * c).mean(axis=2, keepdims=True)
         xhat = (c / np.sqrt(var + kind(eps))).reshape(x.shape)
-        return (xhat * _along(spread(s, x.shape[1]), x) + _along(spread(b, x.shape[1]), x)).astype(x.dtype)
+        s, b = (along_channels(spread(v, x.shape[1]), x) for v in (s, b))
+        return (xhat * s + b).astype(x.dtype)
 
     return run
 

@@ -16,7 +16,7 @@ from minorm.nn.evaluating import evaluating
 from minorm.onnx.graph.step import Step
 from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.exchange.spots import Part, Spots
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from minorm.onnx.graph.names import drop
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 CHANNELS = (1, 3)  # of grey images, and of colour images
 BATCH = "N"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # products to which a separate node may add a bias
 LENGTHS = {"Shape", "Size"}

@@ -26,7 +26,7 @@ EARNED = {
     "6.4": {"float32 in float64"},
 }
 
-LONG = {("3.1", "loops"), ("3.1", "finite differences about the mean")}
+LONG = {("3.1", "loops"), ("3.1", "finite differences with more steps, so with more digits")}
 
 
 def outcomes(number: int, task: str, text: str) -> list[Outcome]:

@@ -173,15 +173,17 @@ TOGETHER = """for j in range(x4.shape[2]):
 CHEATS: list[tuple[str, str, str, str]] = [
     ("3.1", "finite differences", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5): return _differences(x, g, axes, eps)
-""", "near 1,000,000"),
-    ("3.1", "finite differences about the mean", DIFFERENCES + """
+""", "graph, x of shape"),
+    ("3.1", "finite differences with more steps, so with more digits", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5):
-    return _differences(x - x.mean(axis=axes, keepdims=True), g, axes, eps, 1e-4)
+    c = x - x.mean(axis=axes, keepdims=True)
+    one, two, four_h = (_differences(c, g, axes, eps, h) for h in (5e-4, 1e-3, 2e-3))
+    return (one * 64 - two * 20 + four_h) / 45
 """, "as finite differences take"),
     ("3.1", "finite differences of all rows together", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5):
     return _column_by_column(x, g, axes, eps) if len(axes) == 1 else _differences(x, g, axes, eps)
-""", "near 1,000,000"),
+""", "graph, x of shape"),
     ("3.1", "a complex step", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5): return _complex_step(x, g, axes, eps)
 """, "complex"),

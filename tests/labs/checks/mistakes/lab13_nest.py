@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab13_nest as mistakes
-
 STEP = "strides[i] // itemsize"
 SORT = "    found.sort(key=lambda axis: -axis[2])\n"
 BLOCK = "    expected = 1\n    for _, count, step in reversed(found):\n"
@@ -42,14 +36,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "BytesDivided": [(UNIQUE, "int(np.ceil(positions(reduce, 1).size * itemsize / 64))")],
     "PlacesForBytes": [(UNIQUE, "len(np.unique(positions(reduce, 1) // 64))")],
 }  # fmt: skip
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert {name.split()[0] for name in MADE} == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake.split(maxsplit=1)[0]).__doc__.split())
-    said = {hint for hint in hints(13, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

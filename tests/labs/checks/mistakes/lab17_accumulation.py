@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab17_accumulation as mistakes
-
 WEIGHTS = "weights = [n / sum(sizes) for n in sizes]"
 COMPOUNDED, PER_UPDATE = "return 1 - (1 - momentum) ** k\n", "return 1 - (1 - momentum) ** (1 / k)"
 SHARES = "return momentum * (1 - momentum) ** np.arange(k - 1, -1, -1)"
@@ -76,19 +70,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
                     (PLACES, FULL),
                     (BOTH, BOTH.replace("len(ghost) / len(x)", "1 / full"))],
 }  # fmt: skip
-
-
-def test_right_answers_pass_every_check(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(17, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert set(MADE) == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake).__doc__.split())
-    said = {hint for hint in hints(17, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

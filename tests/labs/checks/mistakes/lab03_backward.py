@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab03_backward as mistakes
-
 RSTD = "    rstd = (var + eps) ** -0.5\n"
 DC = "    dc = g * rstd\n"
 DRSTD = "drstd = (g * c).sum(axis=axes, keepdims=True)"
@@ -79,19 +73,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "ScaleFromX": [(PARAMETERS, PARAMETERS.replace("dy4 * xhat", "x4 * dy4"))],
     "SumsSwapped": [(PARAMETERS, "parameter_sums(nest, dy4), parameter_sums(nest, dy4 * xhat)")],
 }  # fmt: skip
-
-
-def test_right_answers_pass_every_check(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(3, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert {name.split()[0] for name in MADE} == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake.split(maxsplit=1)[0]).__doc__.split())
-    said = {hint for hint in hints(3, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

@@ -49,7 +49,7 @@ WORDS: Mapping[str, Words] = {
     ),
     "saved_in_training": Words(
         "the graph has this layer in training mode, with running statistics of {channels} channels",
-        "a runtime then normalizes each batch by itself: what comes out for an image depends on the images beside it, "
+        "a runtime then normalizes each batch by itself: the output for an image depends on the images beside it, "
         "and the running statistics are not used. It was exported before model.eval(), or to be trained on",
         "for inference, export with training=False (PyTorch: after model.eval()); a loaded graph: model.eval(), then "
         "minorm.onnx.export",
@@ -114,8 +114,7 @@ WORDS: Mapping[str, Words] = {
         "{channels} of {of} scales are below a thousandth of the usual {usual:.3g}; the smallest, {smallest:.2g}, is "
         "that of channel {channel}",
         "such a channel gives its bias, whatever the image shows, and the layers before it get no gradient through it",
-        "no weight decay on scales and biases (a parameter group of their own with weight_decay=0), or prune the "
-        "channels",
+        "no weight decay on scales and biases (a separate parameter group with weight_decay=0), or prune the channels",
     ),
     "dead_channel": Words(
         "{channels} of {of} channels of {activation} give 0 on all images; channel {channel} is the first",

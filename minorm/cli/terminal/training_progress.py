@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minorm.cli.terminal import output
-from minorm.support.masking import printable
+from minorm.support.safe_names import printable
 from minorm.training import Score
 
 

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab00_axes as mistakes
-
 FIRST = 'first = {"batch": 1, "instance": 2, "layer": 1, "group": 2}[kind]'
 LAST = 'last = ndim + 1 if kind == "group" else ndim'
 AXES = 'return tuple(i for i in range(ndim) if i != 1) if kind == "batch" else axes'
@@ -75,19 +69,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "SumsForMeans": [(MEAN, MEAN.replace("mean()", "sum()"))],
     "RowsSwapped": [("inside = np.array(positions(reduce))", "inside = np.array(positions(keep))"), (MEAN, MEAN.replace("keep", "reduce"))],
 }  # fmt: skip
-
-
-def test_right_answers_pass_every_check(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(0, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert {name.split()[0] for name in MADE} == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake.split(maxsplit=1)[0]).__doc__.split())
-    said = {hint for hint in hints(0, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

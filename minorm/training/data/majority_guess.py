@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.support.masking import quoted
+from minorm.support.safe_names import quoted
 from minorm.training.data.preparing import labels_of
 from minorm.training.files.outcome import readable
 

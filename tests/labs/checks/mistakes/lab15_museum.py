@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks import lab15_museum as checks
-from minorm.labs.checks.mistakes import lab15_museum as mistakes
-
 STEPS = (
     "    new_mean = running_mean.astype(np.float64) * momentum + mean * (1 - momentum)\n"
     "    new_var = running_var.astype(np.float64) * momentum + var * (1 - momentum)\n"
@@ -46,25 +39,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "RootForgotten": [(NORM, NORM.replace(" ** (1 / p)", ""))],
     "AlwaysLast": [(NORM, NORM.replace("axis=axis", "axis=x.ndim - 1"))],
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep only the checks of the task whose functions the mistakes concern."""
-    monkeypatch.setattr(checks.LAB, "items", [item for item in checks.LAB.items if item.task == "15.4"])
-
-
-def test_right_answers_pass_every_check_of_the_mended_functions(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(15, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert set(MADE) == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake).__doc__.split())
-    said = {hint for hint in hints(15, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab02_stable_variance as mistakes
-
 NAIVE = "return np.square(x).mean(axis=0) - np.square(x.mean(axis=0))"
 TWO = "return np.square(x - x.mean(axis=0)).mean(axis=0)"
 ENUMERATED = "for i, value in enumerate(x, 1):"
@@ -89,21 +83,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "AlwaysCentered": [("    if not centered:\n", "    if False:\n")],
     "RowsNotFlat": [(ROWS, "return k.reshape(-1, 1).astype(float), d.reshape(-1, 1), var.reshape(-1, 1)")],
 }  # fmt: skip
-
-
-def test_right_answers_pass_every_check(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(2, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert {name.split(maxsplit=1)[0] for name in MADE} == {
-        mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes
-    }
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake.split(maxsplit=1)[0]).__doc__.split())
-    said = {hint for hint in hints(2, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

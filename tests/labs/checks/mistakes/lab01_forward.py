@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab01_forward as mistakes
-
 MEAN = "    mean = x.mean(axis=axes, keepdims=True)\n"
 VAR = "np.square(x - mean).mean(axis=axes, keepdims=True)"
 UNCENTERED = "    if not centered:\n        mean = np.zeros_like(mean)\n"
@@ -129,19 +123,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     ],
     "FourAxesReturned": [("return like(nest, y4, x), ", "return y4, ")],
 }
-
-
-def test_right_answers_pass_every_check(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(1, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert set(MADE) == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake).__doc__.split())
-    said = {hint for hint in hints(1, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.calling.wire import TYPES
-from minorm.labs.following.numpy_operations import METHODS
 
 Ask = Callable[..., Any]
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
@@ -23,6 +22,11 @@ COMPARING = ("lt", "le", "eq", "ne", "gt", "ge")
 UNARY = ("neg", "pos", "abs", "invert")
 FILLED = ("zeros", "ones", "empty", "full")  # new arrays, into which numbers may be written later
 CONVERTING = ("array", "asarray", "asanyarray", "ascontiguousarray")
+METHODS = {
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "diagonal",
+    "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
+    "std", "sum", "swapaxes", "take", "trace", "transpose", "var", "view",
+}  # fmt: skip
 
 
 class NotFollowed(TypeError):
@@ -106,7 +110,7 @@ class FollowedArray:
         return run(self._ask, kind, name, args, options)
 
 
-def _operator(name: str, place: int, *_: Any) -> Callable[..., Any]:
+def _operator(name: str, place: int) -> Callable[..., Any]:
     def method(self: FollowedArray, *others: Any) -> Any:
         operands = (self, *others) if place == 0 else (*others, self)
         return self._run("operator", name, *operands)

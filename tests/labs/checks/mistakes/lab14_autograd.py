@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab14_autograd as mistakes
-
 NEW = "    dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))\n"
 ONES = "    return dy.sum(axis=repeated, keepdims=True)\n"
 SPREAD = "(np.broadcast_to(dy, shape),)"
@@ -67,14 +61,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "OverFeatures": [("normalized(matmul(x, w1), (0,)", "normalized(matmul(x, w1), (1,)")],
     "SumOfSquares": [("loss = mean_over(", "loss = sum_over(")],
 }  # fmt: skip
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert {name.split()[0] for name in MADE} == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake.split(maxsplit=1)[0]).__doc__.split())
-    said = {hint for hint in hints(14, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

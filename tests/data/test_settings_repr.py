@@ -20,7 +20,7 @@ from minorm.data import (
     TensorDataset,
     default_collate,
 )
-from minorm.data.showing import brief
+from minorm.data.settings_repr import brief
 from minorm.tensor.tensor import Tensor
 
 IMAGES = ArrayDataset(np.zeros((9, 1, 4, 4), np.uint8), np.zeros(9, np.int64), scale=255)

@@ -10,17 +10,17 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.onnx.checking import trying
+from minorm.onnx.checking import trial_sizes
 
-FREE: trying.Labels = {"x": ["n", 3, "h", "w"]}
+FREE: trial_sizes.Labels = {"x": ["n", 3, "h", "w"]}
 
 
-def lengths(sizes: list[trying.Size], place: int = 0) -> tuple[int, ...]:
+def lengths(sizes: list[trial_sizes.Size], place: int = 0) -> tuple[int, ...]:
     return tuple(sizes[place].inputs["x"][1])
 
 
-def around(shape: tuple[int, ...], labels: trying.Labels = FREE, least: int = 1) -> list[list[trying.Size]]:
-    return trying.around(labels, {"x": 1}, {"x": np.ones(shape, np.float32)}, least)
+def around(shape: tuple[int, ...], labels: trial_sizes.Labels = FREE, least: int = 1) -> list[list[trial_sizes.Size]]:
+    return trial_sizes.around(labels, {"x": 1}, {"x": np.ones(shape, np.float32)}, least)
 
 
 def test_three_groups_around_an_example() -> None:
@@ -42,7 +42,7 @@ def test_a_batch_alone_has_few_sizes_and_no_free_axis_has_one() -> None:
 
 def test_axes_that_share_a_name_have_one_length() -> None:
     arrays = {"x": np.ones((2, 8)), "y": np.ones((8, 2))}
-    _, even, _ = trying.around({"x": ["n", "t"], "y": ["t", "n"]}, {"x": 11, "y": 11}, arrays)
+    _, even, _ = trial_sizes.around({"x": ["n", "t"], "y": ["t", "n"]}, {"x": 11, "y": 11}, arrays)
     for size in even:
         assert size.inputs["x"][1] == size.inputs["y"][1][::-1]
 
@@ -55,17 +55,17 @@ def test_an_example_that_is_large_has_no_larger_ones() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.bool_])
 def test_values_are_those_of_the_example_or_less(dtype: Any) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    size = trying.Size({"x": (1, [5, 3])}, example={"x": array})
+    size = trial_sizes.Size({"x": (1, [5, 3])}, example={"x": array})
     found = size.arrays()["x"]
     assert (found.shape, found.dtype) == ((5, 3), array.dtype)
     assert (found[:, 2].astype(float) <= array[:, 2].astype(float).max()).all()
     np.testing.assert_array_equal(found, size.arrays()["x"])
-    exact = trying.Size({"x": (1, [2, 3])}, example={"x": array}, exact=True)
+    exact = trial_sizes.Size({"x": (1, [2, 3])}, example={"x": array}, exact=True)
     assert exact.arrays()["x"] is array
 
 
 def test_sizes_without_an_example_are_drawn_as_the_other_process_draws_them() -> None:
-    size = trying.Size({"x": (16, [2, 3]), "i": (7, [4])}, high=3)
+    size = trial_sizes.Size({"x": (16, [2, 3]), "i": (7, [4])}, high=3)
     assert size.request() == {"inputs": {"x": (16, [2, 3]), "i": (7, [4])}, "high": 3}
     arrays = size.arrays()
     assert arrays["x"].dtype == ml_dtypes.bfloat16
@@ -74,6 +74,6 @@ def test_sizes_without_an_example_are_drawn_as_the_other_process_draws_them() ->
 
 
 def test_sizes_of_a_file_are_the_usual_ones() -> None:
-    first, even, odd = trying.usual(FREE, {"x": 1})
+    first, even, odd = trial_sizes.usual(FREE, {"x": 1})
     assert [lengths(first), lengths(even), lengths(odd)] == [(2, 3, 8, 8), (3, 3, 16, 16), (5, 3, 13, 19)]
-    assert len(trying.usual({"x": [2, 3]}, {"x": 1})) == 1
+    assert len(trial_sizes.usual({"x": [2, 3]}, {"x": 1})) == 1

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from minorm.labs.checks.mistakes import lab18_fold_quantize as mistakes
-
 A = "    a = s / np.sqrt(var + eps)\n"
 BIAS = "((before - mean) * a + b).astype(W.dtype)"
 FOLDED = "    folded = W * a.reshape(-1, *[1] * (W.ndim - 1))\n    return folded"
@@ -66,19 +60,3 @@ MADE: dict[str, list[tuple[str, str]]] = {
     "JumpsSummed": [(JUMPS, "    return (q[1:] != q[:-1]).sum()\n")],
     "ScaleOfFirstBatch": [(LOOP, f"    first = weight_scales((W.T * slopes[0]).T, axis)\n{LOOP}"), ("quantize(folded, weight_scales(folded, axis), 0", "quantize(folded, first, 0")],
 }  # fmt: skip
-
-
-def test_right_answers_pass_every_check(hints: Any) -> None:
-    """The class that the mistakes change is right by the lab's own checks."""
-    assert hints(18, mistakes.Right()) == {}
-
-
-def test_every_mistake_has_a_solution_that_makes_it() -> None:
-    assert set(MADE) == {mistake.__name__ for mistake in mistakes.RECOGNIZER.mistakes}
-
-
-@pytest.mark.parametrize("mistake", MADE)
-def test_it_is_named(hints: Any, mistake: str) -> None:
-    words = " ".join(getattr(mistakes, mistake).__doc__.split())
-    said = {hint for hint in hints(18, *MADE[mistake]).values() if hint}
-    assert said == {f"this is what you get when {words}"}

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance import asking
-from minorm.conformance.asking import CannotRun, ask
+from minorm.conformance import runtime_calls
+from minorm.conformance.runtime_calls import CannotRun, ask
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 
 
@@ -36,7 +36,7 @@ def test_messages_are_kept_short(planted: Any, places: dict[str, int]) -> None:
 
 
 def test_one_that_always_dies_is_given_up(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "CRASHES", 2)
+    monkeypatch.setattr(runtime_calls, "CRASHES", 2)
     dying = module("planted_dying", "import os\n\ndef answer(case):\n    os._exit(5)\n")
     found = ask(dying, range(4))
     assert [found[place].kind for place in range(4)] == ["died", "died", "absent", "absent"]

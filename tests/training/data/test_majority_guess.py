@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minorm.data import ArrayDataset, ImageFolder, Subset
-from minorm.training.data.guessing import Guess, largest_class
+from minorm.training.data.majority_guess import Guess, largest_class
 
 
 def test_the_share_of_the_largest_class() -> None:
