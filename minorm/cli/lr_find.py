@@ -11,13 +11,14 @@ from typing import Any
 
 import minorm as mn
 from minorm import optim
-from minorm.cli import config, sources
-from minorm.cli.options import output_files, train_options
+from minorm.cli import config, sources, trust
+from minorm.cli.options import output_files, train_options, transfer_options
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.curve import curve
 from minorm.serialization import atomic
 from minorm.training import Run, choose_settings
 from minorm.training.data.preparing import mixed
+from minorm.training.settings import USUAL_DATA
 
 NUMBERS = ".csv"
 
@@ -32,6 +33,7 @@ def add(commands: Any) -> None:
         "change nothing. Nothing that was trained is kept.",
     )
     train_options.add_training(parser)
+    trust.add(parser)
     parser.add_argument("--start-lr", type=float, default=1e-6, metavar="X", help="first rate (default %(default)g)")
     parser.add_argument("--end-lr", type=float, default=10.0, metavar="X", help="last rate (default %(default)g)")
     parser.add_argument("--steps", type=int, default=100, metavar="N", help="how many (default %(default)d)")
@@ -68,9 +70,14 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
 
 
 def _tested(args: argparse.Namespace) -> optim.RangeTest:
+    args.code = None
+    if (pretrained := transfer_options.resolve(args)) is not None:
+        transfer_options.fill(args, pretrained, args.data or USUAL_DATA)
     settings, _, sets = choose_settings(args.path, args.max_bytes, **train_options.given(args))
     workers = args.num_workers if args.num_workers is not None else 2 if settings.data == "folder" else 0
-    training = Run(settings, None, args.path, args.device, None, sets, workers, init=args.init, graph=False)
+    training = Run(
+        settings, None, args.path, args.device, None, sets, workers, code=args.code, init=args.init, graph=False
+    )
     output.note(
         f"minorm lr-find: {settings.data} with {settings.optimizer}, {args.steps} batches of {settings.batch_size}"
     )

@@ -226,7 +226,9 @@ def _settings(args: argparse.Namespace) -> Settings:
     settings = saved.settings(found, file)
     if args.model is not None and is_file(args.model) and is_file(settings.model):
         del given["model"]  # the file may have moved; its SHA-256 decides
-    given.pop("epochs", None)  # `Run.resume` goes on to that epoch
+    transfer_options.check_same_scaling(args, found)
+    for name in ("epochs", "mean", "std"):  # `Run.resume` goes on to that epoch; the scaling is the same by now
+        given.pop(name, None)
     for name, value in given.items():
         if value != getattr(settings, name):
             raise ValueError(

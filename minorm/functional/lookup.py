@@ -44,6 +44,8 @@ def embedding(
     floats("embedding", (), weight=weight)
     _check_places("embedding", input, weight)
     padding_idx = _row("embedding", padding_idx, weight)
+    if input.dtype == dtypes.uint8:  # an index of uint8 would be a mask
+        input = input.to(dtypes.int64)
     del sparse
     if max_norm is not None:
         _shorten(input, weight, max_norm, norm_type)
@@ -168,13 +170,15 @@ def _check_places(name: str, input: Any, weight: Tensor) -> None:
     if not devices.is_host(input.array):  # on a GPU the host would have to wait, so rows are not checked
         return
     if input.numel() and not (int(input.min()) >= 0 and int(input.max()) < len(weight)):
-        raise IndexError(f"{name}: input holds {int(input.min())} to {int(input.max())}; expected 0 to "
-                         f"{len(weight) - 1}, the rows of weight")  # fmt: skip
+        rows = f"0 to {len(weight) - 1}, the rows of weight" if len(weight) else "no number, as weight has no rows"
+        raise IndexError(f"{name}: input holds {int(input.min())} to {int(input.max())}; expected {rows}")
 
 
 def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
     if padding_idx is None:
         return None
+    if not isinstance(padding_idx, (int, np.integer)) or isinstance(padding_idx, bool):
+        raise TypeError(f"{name}: padding_idx is {padding_idx!r}; expected an int or None")
     if not -len(weight) <= padding_idx < len(weight):
         raise ValueError(f"{name}: padding_idx is {padding_idx}; expected a row of the {len(weight)} of weight")
     return padding_idx % len(weight)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from minorm.graph import trace
 from minorm.ops import scatter as ops
 from minorm.tensor.methods.index_places import inside
-from minorm.tensor.methods.scattering import put_along, put_by
+from minorm.tensor.methods.scatter_arguments import put_by
+from minorm.tensor.methods.scattering import put_along
 from minorm.tensor.tensor import Tensor
 
 

@@ -136,6 +136,8 @@ def _scalar(value: Any, dtype: Any, like: Any) -> Any:
 
 def axis_of(operation: str, dim: int, x: Any) -> int:
     """Return `dim` counted from the front; IndexError if x has no such axis."""
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"{operation}: dim={dim!r}; expected an int")
     if not -x.ndim <= dim < x.ndim:
         raise IndexError(
             f"{operation}: dim={dim} is out of range for shape {x.shape}; expected {-x.ndim} to {x.ndim - 1}"

@@ -177,6 +177,7 @@ class Callbacks:
                     callback.on_exception(self.state)
                 except Exception as second:  # noqa: BLE001  the first error is the one that the user must see
                     first.add_note(f"{_name(callback, 'on_exception')}: {type(second).__name__}: {second}")
+            self.state = replace(self.state, error=None)  # else the error, whose frames hold this object, holds itself
             raise
 
 

@@ -39,16 +39,20 @@ def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
     """Return the learning rate as a function of the steps done, of `steps` in all; None for a constant one.
 
     It rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
-    which all but the head is frozen, and those after them, have a schedule each, as two runs would.
+    which all but the head is frozen, and those after them, have a schedule each, as two runs would. The warm-up of the
+    frozen epochs leaves the last of them out: a single frozen epoch has none.
     """
-    epoch, frozen = steps // settings.epochs, settings.frozen_epochs
+    epoch, frozen, constant = steps // settings.epochs, settings.frozen_epochs, optim.lr_scheduler.ConstantLR
     rates = [group["lr"] for group in optimizer.param_groups]
     if not 0 < frozen < settings.epochs:
         return _one_schedule(settings, optimizer, rates, steps, settings.warmup_epochs * epoch)
     warm = min(settings.warmup_epochs, frozen - 1)
     first = _one_schedule(settings, optimizer, rates, frozen * epoch, warm * epoch)
     rest = _one_schedule(settings, optimizer, rates, steps - frozen * epoch, settings.warmup_epochs * epoch)
-    return first and rest and optim.lr_scheduler.SequentialLR(optimizer, [first, rest], [frozen * epoch])
+    if first is None and rest is None:
+        return None
+    both = [part or constant(optimizer, 1.0) for part in (first, rest)]
+    return optim.lr_scheduler.SequentialLR(optimizer, both, [frozen * epoch])
 
 
 def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps: int, warm: int) -> Any:

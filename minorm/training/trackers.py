@@ -1,6 +1,6 @@
 """Callbacks that hand a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
-Rank 0 alone does it. The packages are imported when a run begins, and are never needed otherwise.
+Rank 0 alone does it. A tracker's package is imported when a run begins, so one that is missing costs no epoch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ class Tracker(Callback):
         if state.run.rank == 0:
             self._start(state.run)
 
-    def on_train_epoch_end(self, state: CallbackState) -> None:
-        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, those that there are."""
-        if state.run is None or state.row is None:
+    def on_train_epoch_start(self, state: CallbackState) -> None:
+        """Refuse `train_epoch`, which has no Run."""
+        if state.run is None:
             name = type(self).__name__
             raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
+
+    def on_train_epoch_end(self, state: CallbackState) -> None:
+        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, those that there are."""
+        assert state.row is not None
         if state.run.rank == 0:
             named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}
             self._log({tag: value for tag, value in named.items() if value is not None}, state.epoch)
@@ -136,12 +140,14 @@ class TensorBoardCallback(Tracker):
 
     def __init__(self, folder: str | None = None) -> None:
         self.folder = folder
+        self._place: str | None = None  # the folder of this run
         self._writer: Any = None  # until the first epoch is done
 
     def _start(self, run: Any) -> None:
-        self.folder = run.out if self.folder is None else self.folder
-        if self.folder is None:
+        self._place = run.out if self.folder is None else self.folder
+        if self._place is None:
             raise ValueError("TensorBoardCallback: folder is None, and the run has no folder; expected one of the two")
+        import tensorboard.summary.writer.event_file_writer  # noqa: F401  an error comes before the first epoch
 
     def _log(self, numbers: Mapping[str, float], epoch: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -149,7 +155,7 @@ class TensorBoardCallback(Tracker):
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         if self._writer is None:
-            self._writer = EventFileWriter(self.folder)
+            self._writer = EventFileWriter(self._place)
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
         self._writer.add_event(Event(wall_time=time.time(), step=epoch, summary=Summary(value=values)))
 

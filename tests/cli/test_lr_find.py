@@ -35,6 +35,24 @@ def test_it_is_lr_finder_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [float(row["smoothed_loss"]) for row in rows] == expected.smoothed
 
 
+def test_it_begins_and_scales_pixels_as_train_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model and the scaling are those of the run after --init, the numbers are for --pixel-range."""
+    settings = Settings(epochs=1, model="norms", mean="0.25", std="2")
+    Run(settings, str(tmp_path / "run")).save(str(tmp_path / "run"))
+    weights = str(tmp_path / "run" / "checkpoint.safetensors")
+    for words, same in (
+        (["--init", weights], settings),
+        (["--pixel-range", "255"], Settings(mean="0", std=repr(1 / 255))),
+    ):
+        assert cli.main([*WORDS, *words, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        run = Run(same, init=weights if same is settings else None)
+        expected = optim.lr_finder(
+            run.model, run.train_loader, run.loss_function, run.optimizer, start_lr=1e-4, end_lr=3.0, num_iter=30
+        )
+        assert found["losses"] == expected.losses
+
+
 def test_it_draws_a_curve_and_suggests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "curve.png"

@@ -106,6 +106,9 @@ def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.Captur
     assert "holds a run already" in message("--epochs", "1", "--out", out)
     text = message("--resume", "--out", out, "--lr", "0.5")
     assert "has lr=0.05, --resume goes on with that; got 0.5" in text
+    assert "goes on with that; got '0' by --pixel-range 255" in message(
+        "--resume", "--out", out, "--pixel-range", "255"
+    )
 
 
 def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(

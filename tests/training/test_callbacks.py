@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,24 @@ def test_before_the_first_checkpoint_a_callback_that_raises_leaves_no_folder(tmp
             callbacks=[raising("on_fit_start", KeyError("a"), epoch=0)]
         )
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_start", "on_train_batch_end", "on_validation_end"])
+def test_a_callback_that_raises_ends_the_threads_that_read_ahead(hook: str) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError
+
+    callback = type("Bad", (Callback,), {hook: fail})()
+    gc.disable()  # nothing is left for the collector
+    try:
+        with pytest.raises(CallbackError):
+            Run(SETTINGS, sets=sets(), num_workers=2).fit(callbacks=[callback])
+        for thread in threading.enumerate():
+            if thread.name.startswith("DataLoader"):
+                thread.join(5)
+                assert not thread.is_alive()
+    finally:
+        gc.enable()
 
 
 def test_ctrl_c_passes_a_callback_as_it_is() -> None:

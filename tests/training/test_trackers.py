@@ -104,6 +104,10 @@ def test_a_tracker_that_cannot_begin_says_what_is_missing(monkeypatch: pytest.Mo
     with pytest.raises(CallbackError, match=r"callback MLflowCallback.on_fit_start: ModuleNotFoundError: .*mlflow"):
         Run(SETTINGS, str(tmp_path / "run"), sets=sets()).fit(callbacks=[MLflowCallback()])
     assert not (tmp_path / "run").exists()
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(CallbackError, match=r"callback TensorBoardCallback.on_fit_start: ModuleNotFoundError"):
+        Run(SETTINGS, str(tmp_path / "run"), sets=sets()).fit(callbacks=[TensorBoardCallback()])
+    assert not (tmp_path / "run").exists()
 
 
 class MLflow:
@@ -156,8 +160,10 @@ def test_mlflow_is_given_settings_and_numbers(monkeypatch: pytest.MonkeyPatch, n
 def test_a_tracker_without_a_run_is_refused() -> None:
     model = nn.Linear(1, 1)
     optimizer = mn.optim.SGD(model.parameters(), lr=0.1)
+    before = model.weight.item()
     with pytest.raises(CallbackError, match="WandbCallback needs a Run, and this is train_epoch"):
         train_epoch(model, [(mn.ones(1, 1), mn.ones(1, 1))], nn.MSELoss(), optimizer, callbacks=[WandbCallback()])
+    assert model.weight.item() == before
     with pytest.raises(CallbackError, match="folder is None, and the run has no folder"):
         Run(SETTINGS, sets=sets()).fit(callbacks=[TensorBoardCallback()])
 
@@ -222,10 +228,14 @@ def test_tensorboard_is_given_every_number_of_a_row(tmp_path: Path, monkeypatch:
         f"{base}.event_pb2": {"Event": Record}, f"{base}.summary_pb2": {"Summary": Summary},
     }.items():  # fmt: skip
         stand_in(monkeypatch, name, **parts)
-    run = Run(SETTINGS, str(tmp_path), sets=sets())
-    run.fit(callbacks=[TensorBoardCallback()])
+    callback = TensorBoardCallback()
+    Run(SETTINGS, str(tmp_path / "first"), sets=sets()).fit(callbacks=[callback])
+    assert seen[0] == str(tmp_path / "first")
+    seen.clear()
+    run = Run(SETTINGS, str(tmp_path / "second"), sets=sets())
+    run.fit(callbacks=[callback])
     folder, *events, end = seen
-    assert (folder, end) == (str(tmp_path), "closed")
+    assert (folder, end) == (str(tmp_path / "second"), "closed")
     assert [event.step for event in events] == [1, 2]
     for event, row in zip(events, run.history, strict=True):
         assert {value.tag: value.simple_value for value in event.summary.value} == numbers(row)

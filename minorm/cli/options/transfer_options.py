@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minorm.cli import trust
@@ -49,7 +49,7 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
 
     UsageError if options do not go together, or if the model needs code that the user has not allowed.
     """
-    _scale(args)
+    scale(args)
     if args.init is None and args.model is not None and is_graph(args.model):
         args.init = args.model
     if args.init is None:
@@ -78,12 +78,28 @@ def fill(args: argparse.Namespace, found: Pretrained, data: str) -> None:
             setattr(args, name, value)
 
 
+def check_same_scaling(args: argparse.Namespace, found: Mapping[str, Any]) -> None:
+    """Raise ValueError if --mean, --std and --pixel-range scale pixels in another way than the run in --out.
+
+    found  the checkpoint of the run; its numbers and those of the options may be written differently
+    """
+    scale(args)
+    for name in ("mean", "std"):
+        given, run = getattr(args, name), list(found.get("preprocessing", {}).get(name, []))
+        if given is not None and numbers(given) not in (run, run[:1] if len(set(run)) == 1 else run):
+            among = "" if args.pixel_range is None else f" by --pixel-range {args.pixel_range}"
+            raise ValueError(
+                f"the run in {args.out} scales pixels from 0 to 1 by {name} {said(run)}, --resume goes on with that; "
+                f"got {given!r}{among}; for another value start a new run with another --out"
+            )
+
+
 def sentences(training: Run) -> Iterator[str]:
     """Yield lines on the frozen layers and the learning rates of the layers."""
     settings = training.settings
     if settings.frozen_epochs:
         until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "
-        until += "begins anew" if settings.schedule != "constant" else "stays"
+        until += "begins anew" if settings.schedule != "constant" or settings.warmup_epochs else "stays"
         until = "to the end" if settings.frozen_epochs == settings.epochs else until
         yield f"freeze {settings.freeze}: the head alone is trained {until}"
     if settings.layer_decay != 1:
@@ -92,8 +108,8 @@ def sentences(training: Run) -> Iterator[str]:
                f"{last:.3g} for the first layers, in {len(training.rates)} groups")  # fmt: skip
 
 
-def _scale(args: argparse.Namespace) -> None:
-    """Convert --mean and --std to pixels from 0 to 1."""
+def scale(args: argparse.Namespace) -> None:
+    """Convert --mean and --std to pixels from 0 to 1, as Settings have them."""
     if args.pixel_range is None:
         return
     white = float(args.pixel_range)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -115,7 +114,7 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
             "values": sum(y.numel() for y in mine),
             "differ": sum(int((a.array != b.array).sum()) for a, b in zip(mine, fake, strict=True)),
         },
-        "layers": [_plain(row) for row in noise],
+        "layers": [vars(row) for row in noise],
         "stay_float": list(qat.plan.floats),
         "bytes": {"float": len(floats), "int8": len(whole)},
         "onnxruntime": runtime_comparison.compared(floats, whole, batches, mine),
@@ -132,11 +131,6 @@ def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
         raise ValueError(f"quantize: the model makes {tuple(first.shape)} of {len(batch)} images; expected one row an "
                          "image, with one number a class")  # fmt: skip
     return first
-
-
-def _plain(row: LayerNoise) -> dict[str, Any]:
-    """Return a layer's row for JSON, which has no infinity: null stands for no loss."""
-    return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in vars(row).items()}
 
 
 def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Namespace) -> None:

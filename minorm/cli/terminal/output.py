@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,10 +49,19 @@ def show_json(value: Any, indent: int | None = 2) -> None:
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """Return a value as JSON; characters that could control a terminal become escapes of JSON."""
+    """Return a value as JSON; characters that could control a terminal become escapes, NaN and infinity become null."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = json.dumps(value, indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
+    text = json.dumps(_finite(value), indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with None for numbers that JSON lacks: programs other than Python read no NaN or Infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def safe(text: str, encoding: str | None) -> str:

@@ -16,9 +16,10 @@ import numpy as np
 from minorm.data.argument_texts import WARP
 from minorm.data.dataset import Array
 from minorm.data.transforms import tones
-from minorm.data.transforms.color import brightened, contrasted, saturated
+from minorm.data.transforms.argument_checks import by_channel, whole
+from minorm.data.transforms.color import brightened, check_colors, contrasted, saturated
 from minorm.data.transforms.transform import Generator, ImageTransform, check_floats
-from minorm.data.transforms.warping import Fill, linear, mode, warped
+from minorm.data.transforms.warping import Fill, filling, linear, mode, warped
 from minorm.support.documented import documented
 
 Space: TypeAlias = dict[str, tuple[Array, bool]]  # magnitudes of an operation, and whether half of them get a minus
@@ -33,8 +34,10 @@ class AutoAugment(ImageTransform):
 
     def __init__(self, num_magnitude_bins: int, interpolation: str, fill: Fill | None) -> None:
         name = type(self).__name__
-        self.num_magnitude_bins = _whole(name, "num_magnitude_bins", num_magnitude_bins, 2)
+        self.num_magnitude_bins = whole(name, "num_magnitude_bins", num_magnitude_bins, 2)
         self.interpolation, self.fill = mode(name, interpolation), fill
+        if fill is not None:
+            by_channel(name, "fill", fill)
 
     def space(self, height: int, width: int) -> Space:
         """Return the operations and their magnitudes for images of this size."""
@@ -42,6 +45,11 @@ class AutoAugment(ImageTransform):
 
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
         """Apply an operation drawn for each image, with the magnitude of its bin."""
+        own = type(self).__name__
+        check_floats(own, images)
+        check_colors(own, images)
+        if np.isnan(images).any():
+            raise ValueError(f"{own}: the images have NaN; expected numbers from 0 to 1")
         space = list(self.space(*images.shape[2:]).items())
         which = generator.integers(len(space), size=len(images))
         signs = 1 - 2 * generator.integers(2, size=len(images))
@@ -62,13 +70,14 @@ class AutoAugment(ImageTransform):
             return images
         maps, moves = np.tile(np.eye(2), (len(images), 1, 1)), np.zeros((len(images), 2))
         center = None
+        fill = filling(type(self).__name__, 0 if self.fill is None else self.fill, images)
         if name.startswith("Shear"):  # the corner stays
             maps[:, *((0, 1) if name == "ShearX" else (1, 0))], center = -values, (0, 0)
         elif name.startswith("Translate"):
             moves[:, 0 if name == "TranslateX" else 1] = np.trunc(values)
         else:
             maps = np.stack([linear(-angle) for angle in values])
-        return warped(images, maps, moves, center, self.interpolation, 0 if self.fill is None else self.fill)
+        return warped(images, maps, moves, center, self.interpolation, fill)
 
 
 @documented(
@@ -98,15 +107,14 @@ class RandAugment(AutoAugment):
         fill: Fill | None = None,
     ) -> None:
         super().__init__(num_magnitude_bins, interpolation, fill)
-        self.num_ops = _whole("RandAugment", "num_ops", num_ops, 0)
-        self.magnitude = _whole("RandAugment", "magnitude", magnitude, 0)
+        self.num_ops = whole("RandAugment", "num_ops", num_ops, 0)
+        self.magnitude = whole("RandAugment", "magnitude", magnitude, 0)
         if magnitude >= num_magnitude_bins:
             raise ValueError(f"RandAugment: magnitude={magnitude}; expected less than num_magnitude_bins, "
                              f"{num_magnitude_bins}")  # fmt: skip
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw new changes for each image, and apply them."""
-        check_floats("RandAugment", images)
         for _ in range(self.num_ops):
             images = self.changed(images, np.full(len(images), self.magnitude), generator)
         return images.copy() if self.num_ops == 0 else images
@@ -136,7 +144,6 @@ class TrivialAugmentWide(AutoAugment):
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new change for each image, and apply it."""
-        check_floats("TrivialAugmentWide", images)
         bins = generator.integers(self.num_magnitude_bins, size=len(images))
         return self.changed(images, bins, generator)
 
@@ -178,9 +185,3 @@ TONES: dict[str, Callable[[Array, Any], Array]] = {
     "AutoContrast": lambda images, _: tones.autocontrasted(images),
     "Equalize": lambda images, _: tones.equalized(images),
 }
-
-
-def _whole(name: str, argument: str, value: Any, least: int) -> int:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}: {argument}={value}; expected an int of at least {least}")
-    return int(value)

@@ -8,7 +8,8 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, in_floats, interval, pair
+from minorm.data.transforms.argument_checks import TINY, interval, is_number, pair
+from minorm.data.transforms.transform import Generator, ImageTransform, in_floats
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -31,12 +32,11 @@ class GaussianBlur(ImageTransform):
     """
 
     def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)) -> None:
-        sizes = kernel_size if isinstance(kernel_size, (int, np.integer)) else (kernel_size[0], kernel_size[-1])
+        sizes = kernel_size[0] if isinstance(kernel_size, Sequence) and len(kernel_size) == 1 else kernel_size
         self.kernel_size = pair("GaussianBlur", "kernel_size", sizes, 1)
         if not all(size % 2 for size in self.kernel_size):
             raise ValueError(f"GaussianBlur: kernel_size={kernel_size}; expected odd numbers")
-        both = (sigma, sigma) if isinstance(sigma, (int, float)) else sigma
-        self.sigma = interval("GaussianBlur", "sigma", both, np.finfo(np.float64).tiny)
+        self.sigma = interval("GaussianBlur", "sigma", (sigma, sigma) if is_number(sigma) else sigma, TINY)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new sigma for each image, and blur it."""

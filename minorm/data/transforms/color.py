@@ -12,7 +12,15 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, check_floats, check_probability, interval
+from minorm.data.transforms.argument_checks import (
+    around,
+    by_channel,
+    check_channels,
+    check_probability,
+    interval,
+    is_number,
+)
+from minorm.data.transforms.transform import Generator, ImageTransform, check_floats
 from minorm.support.documented import documented
 
 GREY = np.array([0.2989, 0.587, 0.114])
@@ -36,8 +44,8 @@ class Normalize(ImageTransform):
     def __init__(
         self, mean: float | Sequence[float], std: float | Sequence[float], inplace: bool = False  # noqa: ARG002
     ) -> None:  # fmt: skip
-        self.mean = np.asarray(mean, dtype=np.float64).reshape(-1, 1, 1)
-        self.std = np.asarray(std, dtype=np.float64).reshape(-1, 1, 1)
+        self.mean = by_channel("Normalize", "mean", mean).reshape(-1, 1, 1)
+        self.std = by_channel("Normalize", "std", std).reshape(-1, 1, 1)
         if not (np.isfinite(self.mean).all() and np.isfinite(self.std).all() and (self.std > 0).all()):
             raise ValueError(f"Normalize: mean={mean}, std={std}; expected finite numbers, and std above 0")
 
@@ -45,9 +53,7 @@ class Normalize(ImageTransform):
         """Return the normalized images, in their own float type."""
         check_floats("Normalize", images)
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (1, images.shape[1]):
-                raise ValueError(f"Normalize: {name} has {len(values)} numbers and the images have shape "
-                                 f"{images.shape}; expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
+            check_channels("Normalize", name, values, images)
         centered = images - self.mean.astype(images.dtype)
         centered /= self.std.astype(images.dtype)
         return centered
@@ -70,8 +76,8 @@ class Grayscale(ImageTransform):
 
     def __init__(self, num_output_channels: int = 1) -> None:
         if num_output_channels not in (1, 3):
-            raise ValueError(f"Grayscale: num_output_channels={num_output_channels}; expected 1 or 3")
-        self.num_output_channels = num_output_channels
+            raise ValueError(f"Grayscale: num_output_channels={num_output_channels!r}; expected 1 or 3")
+        self.num_output_channels = int(num_output_channels)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
         """Return the grey images, in their own type; integers are truncated, not rounded, as in torchvision."""
@@ -123,14 +129,12 @@ class ColorJitter(ImageTransform):
     def __init__(self, brightness: Any = 0, contrast: Any = 0, saturation: Any = 0, hue: Any = 0) -> None:
         self.brightness, self.contrast = _factors("brightness", brightness), _factors("contrast", contrast)
         self.saturation = _factors("saturation", saturation)
-        around = (-hue, hue) if isinstance(hue, (int, float)) else hue
-        self.hue = interval("ColorJitter", "hue", around, -0.5, 0.5)
+        self.hue = interval("ColorJitter", "hue", (-hue, hue) if is_number(hue) else hue, -0.5, 0.5)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw new factors for each image, and apply them."""
         check_floats("ColorJitter", images)
-        if images.shape[1] not in (1, 3):
-            raise ValueError(f"ColorJitter: images have shape {images.shape}; expected 1 or 3 channels")
+        check_colors("ColorJitter", images)
         ranges = (self.brightness, self.contrast, self.saturation, self.hue)
         found = images.copy()
         for image in found:
@@ -178,10 +182,15 @@ def hued(image: Array, f: float) -> Array:
 CHANGES = (brightened, contrasted, saturated, hued)
 
 
-def grey(name: str, images: Array) -> Array:
-    """Return the grey images, N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
+def check_colors(name: str, images: Array) -> None:
+    """Raise ValueError unless there are 1 or 3 channels."""
     if images.shape[1] not in (1, 3):
         raise ValueError(f"{name}: images have shape {images.shape}; expected 1 or 3 channels")
+
+
+def grey(name: str, images: Array) -> Array:
+    """Return the grey images, N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
+    check_colors(name, images)
     return _grey_of(images).astype(images.dtype, copy=False)
 
 
@@ -199,8 +208,4 @@ def _mixed(image: Array, other: Any, f: float) -> Array:
 
 
 def _factors(argument: str, value: Any) -> tuple[float, float]:
-    if isinstance(value, (int, float)):
-        if value < 0:
-            raise ValueError(f"ColorJitter: {argument}={value}; expected at least 0, or two factors")
-        value = (max(0.0, 1.0 - value), 1.0 + value)
-    return interval("ColorJitter", argument, value, 0)
+    return around("ColorJitter", argument, value, 1, 0)

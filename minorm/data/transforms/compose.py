@@ -12,7 +12,8 @@ import numpy as np
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.settings_repr import Shown
-from minorm.data.transforms.transform import Generator, ImageTransform, Transform, check_probability
+from minorm.data.transforms.argument_checks import check_probability, functions, is_number
+from minorm.data.transforms.transform import Generator, ImageTransform, Transform
 from minorm.devices import generators
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -29,7 +30,7 @@ class Compose(Shown):
     """
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
-        self.transforms = list(transforms)
+        self.transforms = functions("Compose", transforms)
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
         """Apply each in turn, with the same generator."""
@@ -74,7 +75,7 @@ class RandomApply(ImageTransform):
     """
 
     def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
-        self.transforms, self.p = list(transforms), check_probability("RandomApply", p)
+        self.transforms, self.p = functions("RandomApply", transforms), check_probability("RandomApply", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new choice for each image, and apply it."""
@@ -104,10 +105,15 @@ class RandomChoice(ImageTransform):
     """
 
     def __init__(self, transforms: Sequence[Transform], p: Sequence[float] | None = None) -> None:
-        self.transforms = list(transforms)
-        shares = np.ones(len(self.transforms)) if p is None else np.asarray(p, np.float64)
-        if len(shares) != len(self.transforms) or not len(shares) or not (shares >= 0).all() or not shares.sum() > 0:
-            raise ValueError(f"RandomChoice: p={p} for {len(self.transforms)} transforms; expected a share for each")
+        self.transforms = functions("RandomChoice", transforms)
+        if not self.transforms:
+            raise ValueError("RandomChoice: transforms is empty; expected at least one")
+        given = np.ones(len(self.transforms)).tolist() if p is None else p
+        listed = isinstance(given, (Sequence, np.ndarray)) and len(given) == len(self.transforms)
+        if not (listed and all(is_number(n) and n >= 0 for n in given) and sum(given) > 0):
+            raise ValueError(f"RandomChoice: p={p!r} for {len(self.transforms)} transforms; expected a share for "
+                             "each, at least 0, with a sum above 0")  # fmt: skip
+        shares = np.asarray(given, np.float64)
         self.p = None if p is None else list(p)
         self._shares = shares / shares.sum()
 

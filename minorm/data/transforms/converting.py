@@ -24,15 +24,25 @@ class ToImage(Shown):
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
         """Return the Tensor, or the batch itself."""
-        if isinstance(images, Tensor):
-            return images
-        array = np.asarray(images)
-        if array.ndim == 4:
-            return array
-        if array.ndim not in (2, 3):
-            raise ValueError(f"{type(self).__name__}: the picture has shape {array.shape}; expected (H, W) or "
-                             "(H, W, C), or a batch (N, C, H, W)")  # fmt: skip
-        return Tensor(np.ascontiguousarray(array[None] if array.ndim == 2 else array.transpose(2, 0, 1)))
+        return image("ToImage", images)
+
+
+def image(name: str, picture: Any) -> Any:
+    """Return a picture as a Tensor C x H x W; a Tensor and a batch of four axes stay."""
+    if isinstance(picture, Tensor):
+        return picture
+    array = np.asarray(picture)
+    if array.dtype.kind not in "iub" and not dtypes.is_float(array.dtype):
+        came = array.dtype if isinstance(picture, np.ndarray) else type(picture).__name__
+        raise TypeError(
+            f"{name}: the picture is {came}; expected numbers, (H, W) or (H, W, C), or a batch (N, C, H, W)"
+        )
+    if array.ndim == 4:
+        return array
+    if array.ndim not in (2, 3):
+        raise ValueError(f"{name}: the picture has shape {array.shape}; expected (H, W) or (H, W, C), or a batch "
+                         "(N, C, H, W)")  # fmt: skip
+    return Tensor(np.ascontiguousarray(array[None] if array.ndim == 2 else array.transpose(2, 0, 1)))
 
 
 @documented(
@@ -47,11 +57,14 @@ class ToDtype(Shown):
     """
 
     def __init__(self, dtype: Any, scale: bool = False) -> None:
-        self.dtype, self.scale = dtypes.check(dtype), scale
+        self.dtype, self.scale = dtypes.check(dtype, "ToDtype"), scale
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
         """Return the converted images, an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
+        if not hasattr(array, "dtype") or array.dtype.kind in "OSUMmc":
+            came = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"ToDtype: images are {came}; expected an array or a Tensor of numbers")
         found = self._converted(array)
         return Tensor(found) if isinstance(images, Tensor) else found
 
@@ -80,5 +93,5 @@ class ToTensor(Shown):
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
         """Return the images."""
-        found = ToImage()(images)
+        found = image("ToTensor", images)
         return ToDtype(dtypes.float32, scale=True)(found) if found.dtype == np.uint8 else found

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, check_probability, drawn_sides, interval
+from minorm.data.transforms.argument_checks import (
+    TINY,
+    by_channel,
+    check_channels,
+    check_fits,
+    check_probability,
+    interval,
+)
+from minorm.data.transforms.transform import Generator, ImageTransform, check_floats, drawn_sides
 from minorm.support.documented import documented
 
 
@@ -40,9 +46,9 @@ class RandomErasing(ImageTransform):
     ) -> None:
         self.p = check_probability("RandomErasing", p)
         self.scale = interval("RandomErasing", "scale", scale, 0, 1)
-        self.ratio = interval("RandomErasing", "ratio", ratio, np.finfo(np.float64).tiny)
-        if isinstance(value, str) and value != "random":
-            raise ValueError(f"RandomErasing: value={value!r}; expected a number, one a channel, or 'random'")
+        self.ratio = interval("RandomErasing", "ratio", ratio, TINY)
+        if not (isinstance(value, str) and value == "random"):
+            by_channel("RandomErasing", "value", value, ", or 'random'")
         self.value = value
 
     def apply(self, images: Array, generator: Generator) -> Array:
@@ -62,11 +68,11 @@ class RandomErasing(ImageTransform):
     def _values(self, images: Array) -> Any:
         """Return C or 1 numbers, in a shape that broadcasts with an image; None for random ones."""
         if isinstance(self.value, str):
+            check_floats("RandomErasing: value='random'", images)
             return None
-        values = np.asarray(self.value).reshape(-1, 1, 1)
-        if len(values) not in (1, images.shape[1]):
-            raise ValueError(f"RandomErasing: value has {len(values)} numbers and the images have shape "
-                             f"{images.shape}; expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
+        values = by_channel("RandomErasing", "value", self.value).reshape(-1, 1, 1)
+        check_channels("RandomErasing", "value", values, images)
+        check_fits("RandomErasing", "value", values, images)
         return values
 
     def _window(self, height: int, width: int, generator: Generator) -> tuple[int, int, int, int] | None:

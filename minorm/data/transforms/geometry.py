@@ -9,7 +9,8 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, check_probability, pair
+from minorm.data.transforms.argument_checks import check_fits, check_probability, is_int, one_number, pair
+from minorm.data.transforms.transform import Generator, ImageTransform
 from minorm.support.documented import documented
 
 PADDING_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
@@ -62,15 +63,16 @@ class Pad(ImageTransform):
     """
 
     def __init__(self, padding: int | Sequence[int], fill: float = 0, padding_mode: str = "constant") -> None:
-        sides = (padding,) * 4 if isinstance(padding, (int, np.integer)) else tuple(padding)
-        sides = sides * 2 if len(sides) == 2 else sides
-        if len(sides) != 4 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sides):
-            raise ValueError(f"Pad: padding={padding}; expected 1, 2 or 4 ints of at least 0")
-        self.padding, self.fill = tuple(map(int, sides)), fill
+        listed = tuple(padding) if isinstance(padding, (Sequence, np.ndarray)) else (padding,)
+        sides = listed * (4 // len(listed)) if len(listed) in (1, 2) else listed
+        if len(sides) != 4 or not all(is_int(n) and n >= 0 for n in sides):
+            raise ValueError(f"Pad: padding={padding!r}; expected 1, 2 or 4 ints of at least 0")
+        self.padding, self.fill = tuple(map(int, sides)), one_number("Pad", "fill", fill)
         self.padding_mode = _mode("Pad", padding_mode)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
         """Return the padded images."""
+        check_fits("Pad", "fill", self.fill, images)
         left, above, right, below = self.padding
         return padded(images, (above, below), (left, right), self.padding_mode, self.fill)
 
@@ -116,15 +118,18 @@ class RandomCrop(ImageTransform):
     ) -> None:
         self.size = pair("RandomCrop", "size", size, 1)
         self.padding = pair("RandomCrop", "padding", 0 if padding is None else padding, 0)
-        self.fill, self.padding_mode = fill, _mode("RandomCrop", padding_mode)
+        self.fill = one_number("RandomCrop", "fill", fill)
+        self.padding_mode = _mode("RandomCrop", padding_mode)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new window for each image, and crop it."""
+        check_fits("RandomCrop", "fill", self.fill, images)
         count, (height, width), (top, left) = len(images), self.size, self.padding
         rows, columns = images.shape[2] + 2 * top - height, images.shape[3] + 2 * left - width  # room to move
         if rows < 0 or columns < 0:
-            raise ValueError(f"RandomCrop: images of shape {images.shape} with padding {self.padding} "
-                             f"are smaller than size {self.size}")  # fmt: skip
+            most = height + rows, width + columns
+            raise ValueError(f"RandomCrop: size={self.size} and images of shape {images.shape} with padding "
+                             f"{self.padding}; expected a size of at most {most}")  # fmt: skip
         y = generator.integers(0, rows + 1, count)
         x = generator.integers(0, columns + 1, count)
         if self.padding_mode != "constant":

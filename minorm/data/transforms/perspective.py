@@ -10,8 +10,9 @@ import numpy as np
 
 from minorm.data.argument_texts import WARP
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, check_probability
-from minorm.data.transforms.warping import Fill, mode, read_at
+from minorm.data.transforms.argument_checks import by_channel, check_probability, share
+from minorm.data.transforms.transform import Generator, ImageTransform
+from minorm.data.transforms.warping import Fill, filling, mode, read_at
 from minorm.support.documented import documented
 
 FAR = 1e6  # pixels: a place that is no number, on the horizon, is far outside
@@ -35,20 +36,21 @@ class RandomPerspective(ImageTransform):
     def __init__(
         self, distortion_scale: float = 0.5, p: float = 0.5, interpolation: str = "bilinear", fill: Fill = 0
     ) -> None:
-        if not 0 <= distortion_scale <= 1:
-            raise ValueError(f"RandomPerspective: distortion_scale={distortion_scale}; expected a number from 0 to 1")
-        self.distortion_scale, self.p = float(distortion_scale), check_probability("RandomPerspective", p)
-        self.interpolation, self.fill = mode("RandomPerspective", interpolation), fill
+        name = "RandomPerspective"
+        self.distortion_scale, self.p = share(name, "distortion_scale", distortion_scale), check_probability(name, p)
+        self.interpolation, self.fill = mode(name, interpolation), fill
+        by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new choice, and new corners, for each image."""
         height, width = images.shape[2:]
+        fill = filling("RandomPerspective", self.fill, images)
         chosen = generator.random(len(images)) < self.p
         corners = np.array([self.corners(height, width, generator) for _ in range(int(chosen.sum()))])
         found = images.copy()
         if len(corners):
             places = seen_from(corners, height, width)
-            found[chosen] = read_at(images[chosen], places, self.interpolation, self.fill)
+            found[chosen] = read_at(images[chosen], places, self.interpolation, fill)
         return found
 
     def corners(self, height: int, width: int, generator: Generator) -> list[list[int]]:

@@ -11,7 +11,8 @@ import numpy as np
 import minorm.functional as F
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, drawn_sides, in_floats, interval, pair
+from minorm.data.transforms.argument_checks import TINY, interval, is_int, pair
+from minorm.data.transforms.transform import Generator, ImageTransform, drawn_sides, in_floats
 from minorm.support.documented import documented
 
 
@@ -51,14 +52,12 @@ class Resize(ImageTransform):
         max_size: int | None = None,
         antialias: bool | None = True,
     ) -> None:
-        sizes = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-        if len(sizes) not in (1, 2) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
-            raise ValueError(f"Resize: size={size}; expected an int of at least 1, or two of them")
-        if max_size is not None and (len(sizes) == 2 or max_size <= sizes[0]):
-            raise ValueError(
-                f"Resize: max_size={max_size} with size={size}; expected more than one size for both sides"
-            )
-        self.size = int(sizes[0]) if len(sizes) == 1 else (int(sizes[0]), int(sizes[1]))
+        alone = size[0] if isinstance(size, Sequence) and len(size) == 1 else size
+        sizes = pair("Resize", "size", alone, 1)
+        if max_size is not None and not (is_int(alone) and is_int(max_size) and max_size > sizes[0]):
+            raise ValueError(f"Resize: max_size={max_size!r} with size={size!r}; expected an int above size, which is "
+                             "one number then, or None")  # fmt: skip
+        self.size = sizes[0] if is_int(alone) else sizes
         self.interpolation, self.max_size = _mode("Resize", interpolation), max_size
         self.antialias = bool(antialias)
 
@@ -103,7 +102,7 @@ class RandomResizedCrop(ImageTransform):
     ) -> None:
         self.size = pair("RandomResizedCrop", "size", size, 1)
         self.scale = interval("RandomResizedCrop", "scale", scale, 0)
-        self.ratio = interval("RandomResizedCrop", "ratio", ratio, np.finfo(np.float64).tiny)
+        self.ratio = interval("RandomResizedCrop", "ratio", ratio, TINY)
         self.interpolation, self.antialias = _mode("RandomResizedCrop", interpolation), bool(antialias)
 
     def apply(self, images: Array, generator: Generator) -> Array:

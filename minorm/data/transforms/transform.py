@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +31,10 @@ class ImageTransform(Shown):
             raise ValueError(f"{type(self).__name__}: images are {getattr(images, 'shape', type(images).__name__)}; "
                              "expected an array of shape (N, C, H, W), or (C, H, W) for one; "
                              "ToTensor makes one of a picture")  # fmt: skip
+        if array.dtype.kind not in "iub" and not dtypes.is_float(array.dtype):
+            raise TypeError(f"{type(self).__name__}: images are {array.dtype}; expected floats, integers or bools")
+        if 0 in array.shape[-2:]:
+            raise ValueError(f"{type(self).__name__}: images have shape {array.shape}; expected at least one pixel")
         found = self.apply(array if array.ndim == 4 else array[None], generators.source(generator))
         found = found if array.ndim == 4 else found[0]
         return Tensor(np.ascontiguousarray(found)) if isinstance(images, Tensor) else found
@@ -45,29 +49,6 @@ def check_floats(name: str, images: Array) -> None:
     if images.dtype.kind in "iub":
         raise TypeError(f"{name}: the images are {images.dtype}; expected floats: "
                         "ArrayDataset(images, labels, scale=255), or ToTensor before it")  # fmt: skip
-
-
-def check_probability(name: str, p: Any) -> float:
-    """Return p as a float; ValueError unless it is from 0 to 1."""
-    if not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
-        raise ValueError(f"{name}: p={p}; expected a probability from 0 to 1")
-    return float(p)
-
-
-def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
-    """Return one int, or (vertical, horizontal), as two ints."""
-    both = (value, value) if isinstance(value, (int, np.integer)) else tuple(value)
-    if len(both) != 2 or not all(isinstance(item, (int, np.integer)) and item >= least for item in both):
-        raise ValueError(f"{name}: {argument}={value}; expected an int of at least {least}, or two of them")
-    return int(both[0]), int(both[1])
-
-
-def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
-    """Return two numbers low <= a <= b <= high, as floats."""
-    both = tuple(value) if isinstance(value, (Sequence, np.ndarray)) else ()
-    if len(both) != 2 or not low <= both[0] <= both[1] <= high:
-        raise ValueError(f"{name}: {argument}={value}; expected two numbers, {low:g} <= first <= second <= {high:g}")
-    return float(both[0]), float(both[1])
 
 
 def drawn_sides(

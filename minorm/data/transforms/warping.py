@@ -17,7 +17,8 @@ import numpy as np
 import minorm.functional as F
 from minorm.data.argument_texts import WARP
 from minorm.data.dataset import Array
-from minorm.data.transforms.transform import Generator, ImageTransform, in_floats, interval
+from minorm.data.transforms.argument_checks import TINY, around, by_channel, check_channels, interval, point
+from minorm.data.transforms.transform import Generator, ImageTransform, in_floats
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -47,14 +48,17 @@ class RandomRotation(ImageTransform):
     ) -> None:
         if expand:
             raise ValueError("RandomRotation: expand=True; expected False, as the images of a batch have one size")
-        self.degrees = _around_zero("RandomRotation", "degrees", degrees)
-        self.interpolation, self.center, self.fill = mode("RandomRotation", interpolation), center, fill
+        name = "RandomRotation"
+        self.degrees, self.interpolation = around(name, "degrees", degrees), mode(name, interpolation)
+        self.center, self.fill = point(name, "center", center), fill
+        by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new angle for each image, and turn it."""
         angles = generator.uniform(*self.degrees, len(images))
         maps = np.stack([linear(-angle) for angle in angles]) if len(images) else np.empty((0, 2, 2))
-        return warped(images, maps, np.zeros((len(images), 2)), self.center, self.interpolation, self.fill)
+        fill = filling("RandomRotation", self.fill, images)
+        return warped(images, maps, np.zeros((len(images), 2)), self.center, self.interpolation, fill)
 
 
 @documented(
@@ -85,16 +89,18 @@ class RandomAffine(ImageTransform):
         center: Sequence[float] | None = None,
     ) -> None:
         name = "RandomAffine"
-        self.degrees = _around_zero(name, "degrees", degrees)
-        if translate is not None and (len(translate) != 2 or not all(0 <= share <= 1 for share in translate)):
-            raise ValueError(f"{name}: translate={translate}; expected two shares from 0 to 1")
+        self.degrees = around(name, "degrees", degrees)
+        shares = None if translate is None else point(name, "translate", translate)
+        if shares is not None and not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"{name}: translate={translate!r}; expected two shares from 0 to 1")
         self.translate = translate
-        self.scale = None if scale is None else interval(name, "scale", scale, np.finfo(np.float64).tiny)
-        parts = [shear] if isinstance(shear, (int, float)) or shear else []
-        if isinstance(shear, Sequence) and len(shear) == 4:
+        self.scale = None if scale is None else interval(name, "scale", scale, TINY)
+        parts: list[Any] = [] if shear is None else [shear]
+        if isinstance(shear, (Sequence, np.ndarray)) and len(shear) == 4:
             parts = [shear[:2], shear[2:]]
-        self.shear = tuple(end for part in parts for end in _around_zero(name, "shear", part))
-        self.interpolation, self.fill, self.center = mode(name, interpolation), fill, center
+        self.shear = tuple(end for part in parts for end in around(name, "shear", part))
+        self.interpolation, self.fill, self.center = mode(name, interpolation), fill, point(name, "center", center)
+        by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new map for each image, and apply it."""
@@ -108,7 +114,8 @@ class RandomAffine(ImageTransform):
             scale = 1.0 if self.scale is None else generator.uniform(*self.scale)
             shears = self.shear[:2], self.shear[2:]
             maps[i] = linear(angle, scale, *(generator.uniform(ends[0], ends[1]) if ends else 0.0 for ends in shears))
-        return warped(images, maps, moves, self.center, self.interpolation, self.fill)
+        fill = filling("RandomAffine", self.fill, images)
+        return warped(images, maps, moves, self.center, self.interpolation, fill)
 
 
 def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: float = 0.0) -> Array:
@@ -121,7 +128,7 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 
 
 def warped(
-    images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Fill
+    images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Any
 ) -> Array:
     """Return the images read at their places under each inverse map, as if they continued with `fill` outside."""
     height, width = images.shape[2:]
@@ -135,32 +142,28 @@ def warped(
     return read_at(images, grid + middle + 0.5, interpolation, fill)
 
 
-def read_at(images: Array, places: Array, interpolation: str, fill: Fill) -> Array:
+def filling(name: str, fill: Fill, images: Array) -> Array:
+    """Return the numbers for places outside an image, one for all channels or one for each."""
+    found = by_channel(name, "fill", fill)
+    check_channels(name, "fill", found, images)
+    return found
+
+
+def read_at(images: Array, places: Array, interpolation: str, fill: Any) -> Array:
     """Return the images read at places N x H x W x 2, (x, y) from the upper left corner; outside is `fill`."""
     height, width = images.shape[2:]
     grid = 2 * places / [width, height] - 1  # -1 and 1 are the outer edges
-    around = np.asarray(fill, np.float64).reshape(1, -1, 1, 1)
-    if around.shape[1] not in (1, images.shape[1]):
-        raise ValueError(f"fill has {around.shape[1]} numbers and the images have shape {images.shape}; "
-                         f"expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
+    outside = np.reshape(fill, (1, -1, 1, 1)).astype(np.float64)
 
     def read(x: Tensor) -> Tensor:
         at = Tensor(grid.astype(x.dtype))
         found = F.grid_sample(x, at, interpolation)
-        if not around.any():
+        if not outside.any():
             return found
         inside = F.grid_sample(Tensor(np.ones_like(x.array)), at, interpolation)
-        return found + Tensor(around.astype(x.dtype)) * (1 - inside)
+        return found + Tensor(outside.astype(x.dtype)) * (1 - inside)
 
     return in_floats(images, read)
-
-
-def _around_zero(name: str, argument: str, value: Any) -> tuple[float, float]:
-    if isinstance(value, (int, float)):
-        if value < 0:
-            raise ValueError(f"{name}: {argument}={value}; expected at least 0, or two numbers")
-        value = (-value, value)
-    return interval(name, argument, value)
 
 
 def mode(name: str, interpolation: Any) -> str:

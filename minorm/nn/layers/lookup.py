@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from minorm.functional import lookup as F
 from minorm.functional.argument_texts import PLACE
 from minorm.functional.linear import bilinear
@@ -48,9 +50,11 @@ class _Table(Module):
     def _as_setting(self, name: str, value: Any) -> Any:
         if name != "padding_idx" or value is None:
             return value
-        rows, width = self.num_embeddings, self.embedding_dim
+        rows = self.num_embeddings
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise TypeError(f"{type(self).__name__}: padding_idx is {value!r}; expected an int or None")
         if not -rows <= value < rows:
-            raise ValueError(f"{type(self).__name__}: padding_idx is {value}; expected a row of {rows, width}")
+            raise ValueError(f"{type(self).__name__}: padding_idx is {value}; expected a row of the {rows} of weight")
         return value % rows
 
     def reset_parameters(self) -> None:
@@ -67,6 +71,16 @@ class _Table(Module):
             [f"{self.num_embeddings}, {self.embedding_dim}"]
             + [f"{name}={value!r}" for name, value in given.items() if name not in usual or value != usual[name]]
         )
+
+
+def _table_shape(layer: type, embeddings: Any) -> tuple[int, int]:
+    """Return the shape of a table of two axes; ValueError for any other."""
+    if getattr(embeddings, "ndim", None) != 2:
+        came = getattr(embeddings, "shape", type(embeddings).__name__)
+        raise ValueError(f"{layer.__name__}.from_pretrained: embeddings is {came}; expected a Tensor of two axes, "
+                         "(num_embeddings, embedding_dim)")  # fmt: skip
+    rows, columns = embeddings.shape
+    return rows, columns
 
 
 @documented(LAYER | arguments_of(F.embedding))
@@ -113,7 +127,7 @@ class Embedding(_Table):
                         max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                         sparse: bool = False) -> Embedding:  # fmt: skip
         """Make an Embedding of these rows, which are trained only with freeze=False."""
-        rows, columns = embeddings.shape
+        rows, columns = _table_shape(cls, embeddings)
         return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -171,7 +185,7 @@ class EmbeddingBag(_Table):
                         sparse: bool = False, include_last_offset: bool = False,
                         padding_idx: int | None = None) -> EmbeddingBag:  # fmt: skip
         """Make an EmbeddingBag of these rows, which are trained only with freeze=False."""
-        rows, columns = embeddings.shape
+        rows, columns = _table_shape(cls, embeddings)
         bag = cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
                   include_last_offset, padding_idx)  # fmt: skip
         bag.weight.requires_grad = not freeze

@@ -113,9 +113,11 @@ def _group(core: Norm, w: Wiring) -> Norm | None:
 def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
     """Return the target shape of a Reshape, in which 0 keeps a length; None if nodes compute it."""
     given = node.attributes.get("shape")
-    if given is None and node.has(1) and not node.get("allowzero"):
+    if given is None and node.has(1):
         given = w.integers(node.inputs[1])
-    return None if given is None else tuple(int(n) for n in given)
+    if given is None or (node.get("allowzero") and 0 in given):
+        return None
+    return tuple(int(n) for n in given)
 
 
 # Weight and bias

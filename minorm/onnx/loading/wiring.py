@@ -230,7 +230,7 @@ def _moved_axes(node: Node, axes: Sequence[Any]) -> tuple[int, ...]:
 
 def _reshape(node: Node, x: Any, *shape: Any) -> Any:
     target = [int(n) for n in (node.attributes["shape"] if not shape else np.reshape(shape[0], -1))]
-    if len(target) > MAX_RANK or node.attributes.get("allowzero"):
+    if len(target) > MAX_RANK or (node.attributes.get("allowzero") and 0 in target):
         raise ValueError("the shape is unusual")
     return x.reshape([x.shape[i] if n == 0 else n for i, n in enumerate(target)])
 

@@ -22,15 +22,20 @@ def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = 
 
 def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
     """Return the axes that an index selects from, and the places along each; a mask covers all its axes."""
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(f"{operation}: indices is {kind_of(indices)}; expected a tuple with a Tensor for each axis")
     places: dict[int, Any] = {}
     axis = 0
-    for given in indices or ():
+    for given in indices:
         if given is not None and not hasattr(given, "from_array"):
             raise TypeError(f"{operation}: an index is {kind_of(given)}; expected a Tensor, or None for a whole axis")
         part = given if given is None or given.dtype != dtypes.uint8 else given != 0
         ndim = part.ndim if part is not None and part.dtype == dtypes.bool else 1
         if axis + ndim > x.ndim:
-            raise IndexError(f"{operation}: indices are for more axes than x has; x.shape is {x.shape}")
+            raise IndexError(
+                f"{operation}: indices are for {axis + ndim} axes or more; expected at most {x.ndim}, those of x; "
+                f"x.shape is {x.shape}"
+            )
         if part is not None and part.dtype == dtypes.bool:
             if not ndim or part.shape != x.shape[axis : axis + ndim]:
                 raise IndexError(
@@ -45,3 +50,14 @@ def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
             places[axis] = part
         axis += ndim
     return places
+
+
+def expanded(operation: str, values: Any, shape: tuple[int, ...], x: Any) -> Any:
+    """Return values expanded to the shape of x[indices]."""
+    try:
+        return values.expand(shape)
+    except ValueError:
+        raise ValueError(
+            f"{operation}: values has shape {values.shape}, x[indices] {shape}; expected values that broadcast to it; "
+            f"x.shape is {x.shape}"
+        ) from None

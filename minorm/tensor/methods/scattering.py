@@ -16,11 +16,18 @@ from minorm.ops.shape import Cat
 from minorm.support.argument_errors import kind_of
 from minorm.support.argument_texts import AXIS
 from minorm.support.documented import documented_methods
-from minorm.tensor.methods.index_places import inside, places_of
+from minorm.tensor.methods.index_places import expanded, inside, places_of
+from minorm.tensor.methods.scatter_arguments import (
+    REDUCTIONS,
+    check_fill,
+    check_slices,
+    line_of_places,
+    put_by,
+    to_write,
+)
 from minorm.tensor.operators import Operators
 from minorm.tensor.shapes import TensorT
 
-REDUCTIONS = {"none": "none", "add": "add", "multiply": "mul", "mul": "mul", "min": "min", "max": "max"}
 REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}  # scatter_reduce's names
 
 ARGUMENTS = {
@@ -63,9 +70,12 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             >>> mn.zeros(3).scatter(0, mn.tensor([2]), value=1.0)
             tensor([0., 0., 1.])
         """
-        given = value if src is None else src
+        given = to_write("scatter", src, value)
         if not hasattr(given, "from_array"):
+            line_of_places("scatter", index, axes=None)
             given = _repeated(given, self, index.shape)
+        if reduce not in (None, *REDUCTIONS):
+            raise ValueError(f"scatter: reduce is {reduce!r}; expected None, 'add' or 'multiply'")
         return put_along("scatter", self, dim, index, given, reduce or "none")
 
     def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
@@ -115,7 +125,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             >>> mn.zeros(3).index_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
             tensor([ 0.,  0., 11.])
         """
-        return _slices("index_add", self, dim, index, source if alpha == 1 else source * alpha, "add")
+        return _slices("index_add", self, dim, index, source, "add", alpha)
 
     def index_copy(self, dim: int, index: Any, source: Any) -> TensorT:
         """y = x, but y[index[i]] = source[i] for dim 0, and so on.
@@ -137,6 +147,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             one: Any = self.reshape(1)
             return one.index_fill(0, index, value).reshape(())
         axis = axis_of("index_fill", dim, self)
+        check_fill("index_fill", index, value)
+        inside("index_fill", index.array, self.shape[axis], self, IndexError)
         with devices.on_device_of(self.array):
             there = np.zeros_like(self.array, np.bool_, shape=(self.shape[axis],))
             there[own(devices.to_device(index.array, devices.device_of(self.array)))] = True
@@ -221,14 +233,14 @@ def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) ->
         return put_at(operation, x.long(), indices, values.long(), reduction).bool()
     places = places_of(operation, x, indices)
     if not places:
-        whole = _expanded(operation, values, x.shape, x)
+        whole = expanded(operation, values, x.shape, x)
         return x + whole if reduction == "add" else whole.clone()
     shape = _together(operation, *places.values(), error=IndexError)
     rest = [i for i in range(x.ndim) if i not in places]
     apart = list(places) != list(range(min(places), max(places) + 1))
     first, count = 0 if apart else min(places), len(shape)  # where the axes of the places stand in x[indices]
     lengths = [x.shape[i] for i in rest]
-    updates = _expanded(operation, values, (*lengths[:first], *shape, *lengths[first:]), x)
+    updates = expanded(operation, values, (*lengths[:first], *shape, *lengths[first:]), x)
     updates = updates.movedim(tuple(range(first, first + count)), tuple(range(count)))
     index = Cat.apply(*[i.long().expand(shape).unsqueeze(-1) for i in places.values()], axis=count)
     order = (*places, *rest)
@@ -243,16 +255,6 @@ def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[in
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in tensors)
         raise error(f"{operation}: shapes {shapes} do not broadcast; expected equal lengths or 1") from None
-
-
-def _expanded(operation: str, values: Any, shape: tuple[int, ...], x: Any) -> Any:
-    try:
-        return values.expand(shape)
-    except ValueError:
-        raise ValueError(
-            f"{operation}: values has shape {values.shape}, x[indices] {shape}; expected values that broadcast to it; "
-            f"x.shape is {x.shape}"
-        ) from None
 
 
 def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:
@@ -277,27 +279,16 @@ def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
     return total / count if dtypes.is_float(x.dtype) else total // count
 
 
-def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
-    """Return the reduction's name in the Functions; raise for an unknown one, and for types that do not fit."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
-    if index.dtype.kind not in "iu":
-        raise TypeError(f"{operation}: index is {index.dtype}; expected integers")
-    if x.dtype != src.dtype or (x.dtype == dtypes.bool and reduction != "none"):
-        numbers = " of numbers" if reduction != "none" else ""
-        raise TypeError(f"{operation}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
-    return REDUCTIONS[reduction]
-
-
-def _slices(operation: str, x: Any, dim: int, index: Any, source: Any, reduction: str) -> Any:
+def _slices(operation: str, x: Any, dim: int, index: Any, source: Any, reduction: str, alpha: float = 1) -> Any:
+    check_slices(operation, x, index, source)
     if x.ndim == 0:
-        return _slices(operation, x.reshape(1), 0, index, source.reshape(1), reduction).reshape(())
+        return _slices(operation, x.reshape(1), 0, index, source.reshape(1), reduction, alpha).reshape(())
     axis = axis_of(operation, dim, x)
     index = index.reshape(-1)
-    if source.ndim != x.ndim or source.shape[axis] != len(index):
+    if source.shape != (wanted := (*x.shape[:axis], len(index), *x.shape[axis + 1 :])):
         raise ValueError(
-            f"{operation}: source has shape {source.shape}, index {index.shape}, x {x.shape}; expected a slice for "
-            f"each place of axis {axis}"
+            f"{operation}: source has shape {source.shape}, index {index.shape}, x {x.shape}; expected source of shape "
+            f"{wanted}, a slice for each place of axis {axis}"
         )
     places = index.reshape(-1, *(1,) * (x.ndim - axis - 1)).expand(source.shape)
-    return put_along(operation, x, axis, places, source, reduction)
+    return put_along(operation, x, axis, places, source if alpha == 1 else source * alpha, reduction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minorm.diagnosis.finite import NonFiniteLoss, reason
@@ -24,8 +24,11 @@ class Batch(NamedTuple):
     divisor: float | None
 
 
-def batches(operation: str, model: Module, loader: Iterable[Any], loss_function: Any) -> Iterator[Batch]:
-    """Yield the loader's batches, which are on the CPU, where the model is; count targets before, so no GPU waits."""
+def batches(operation: str, model: Module, loader: Iterable[Any], loss_function: Any) -> Generator[Batch, None, None]:
+    """Yield the loader's batches, which are on the CPU, where the model is; count targets before, so no GPU waits.
+
+    `close()` ends the loader's threads at once.
+    """
     device = device_of(model)
     for batch in loader:
         if not _is_pair(batch):

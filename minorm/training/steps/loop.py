@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -114,18 +114,18 @@ def train_by(
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
-    given = batches("train_epoch", model, loader, loss_function)
-    if parallel is None:  # a batch may be empty where broken images were left out
-        given = (batch for batch in given if samples(batch.targets))
-    for group in _groups(given, accumulate):
-        before_step()
-        if graphed is not None and len(group) == 1 and group[0].divisor != 0:
-            graphed.step(group[0], score)
-        else:
-            _step(model, loss_function, optimizer, group, score, clip_grad)
-        if scheduler is not None:
-            scheduler.step()
-        after_step(score)
+    with closing(batches("train_epoch", model, loader, loss_function)) as given:
+        # a batch may be empty where broken images were left out
+        full = given if parallel is not None else (batch for batch in given if samples(batch.targets))
+        for group in _groups(full, accumulate):
+            before_step()
+            if graphed is not None and len(group) == 1 and group[0].divisor != 0:
+                graphed.step(group[0], score)
+            else:
+                _step(model, loss_function, optimizer, group, score, clip_grad)
+            if scheduler is not None:
+                scheduler.step()
+            after_step(score)
     if parallel is not None:
         parallel.average_buffers()
         score.pool(parallel.group)
@@ -162,8 +162,8 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
     before, score = model.training, Score()
     model.eval()
     try:
-        with no_grad():
-            for batch in batches("evaluate", model, loader, loss_function):
+        with no_grad(), closing(batches("evaluate", model, loader, loss_function)) as given:
+            for batch in given:
                 if batch.targets.ndim and not batch.targets.shape[0]:
                     continue  # the part of a rank for which no sample is left
                 outputs = model(batch.inputs)

@@ -41,6 +41,29 @@ def test_pixels_from_0_to_1_and_from_0_to_255(words: list[str], mean: list[float
         assert found is None if wanted is None else np.allclose(numbers(found) or [], wanted, rtol=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ([], None),
+        (["--pixel-range", "255", "--mean", "102,51,0", "--std", "51"], None),
+        (["--mean", "0.40,0.2,0.0", "--std", "0.2,0.2,0.2"], None),
+        (["--pixel-range", "255", "--std", "51"], None),
+        (["--pixel-range", "255"], "mean 0.4,0.2,0, --resume goes on with that; got '0' by --pixel-range 255; for"),
+        (["--mean", "0.4"], "mean 0.4,0.2,0, --resume goes on with that; got '0.4'; for another value start a new run"),
+        (["--std", "51"], "std 0.2,0.2,0.2, --resume goes on with that; got '51'"),
+        (["--std", "many"], "std 0.2,0.2,0.2, --resume goes on with that; got 'many'"),
+    ],
+)
+def test_a_resumed_run_keeps_its_scaling(words: list[str], wrong: str | None) -> None:
+    found = {"preprocessing": {"mean": [0.4, 0.2, 0.0], "std": [0.2, 0.2, 0.2]}}
+    args = argparse.Namespace(**vars(parsed(*words)), out="runs/mine")
+    if wrong is None:
+        transfer_options.check_same_scaling(args, found)
+        return
+    with pytest.raises(ValueError, match=f"the run in runs/mine scales pixels from 0 to 1 by {wrong}"):
+        transfer_options.check_same_scaling(args, found)
+
+
 def test_epochs_or_all() -> None:
     assert parsed("--freeze", "all").freeze == "all"
     assert parsed("--freeze", "3").freeze == 3

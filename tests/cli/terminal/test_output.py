@@ -51,6 +51,14 @@ def test_an_error_has_lines_of_which_none_looks_like_another_message(capsys: Cap
     assert capsys.readouterr().err == "two:\n  one\n  a\\x1b[31m\\xfc\\u202e\n  FORGED\n"
 
 
+def test_json_has_null_for_nan_and_infinity() -> None:
+    value = {"a": [float("nan"), 1.5, {"b": (float("inf"), -float("inf"), 2)}], "c": float("nan")}
+    assert json.loads(output.json_text(value), parse_constant=pytest.fail) == {
+        "a": [None, 1.5, {"b": [None, None, 2]}],
+        "c": None,
+    }
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_json_reads_back_to_the_same(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"name": HOSTILE + "é猫\U000e0041\x7f\x9b", "n": [1, None]}

@@ -119,7 +119,7 @@ def test_wrong_arguments() -> None:
             lambda: Grayscale()(IMAGES[:, :2], rng()),
             r"Grayscale: images have shape \(6, 2, 5, 4\); expected 1 or 3 channels",
         ),
-        (lambda: ColorJitter(-1), r"ColorJitter: brightness=-1; expected at least 0, or two factors"),
+        (lambda: ColorJitter(-1), r"ColorJitter: brightness=-1; expected at least 0, or two numbers"),
         (lambda: ColorJitter(contrast=(2, 1)), r"ColorJitter: contrast=\(2, 1\); expected two numbers, 0 <= first"),
         (lambda: ColorJitter(hue=0.6), r"ColorJitter: hue=\(-0.6, 0.6\); expected two numbers, -0.5 <= first"),
         (lambda: ColorJitter(1)(IMAGES[:, :2], rng()), r"ColorJitter: images have shape .*expected 1 or 3 channels"),

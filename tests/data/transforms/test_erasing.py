@@ -58,7 +58,10 @@ def test_wrong_arguments() -> None:
     for make, message in [
         (lambda: RandomErasing(2), r"RandomErasing: p=2; expected a probability"),
         (lambda: RandomErasing(scale=(0, 2)), r"RandomErasing: scale=\(0, 2\); expected two numbers, 0 <= first"),
-        (lambda: RandomErasing(value="zero"), r"RandomErasing: value='zero'; expected a number, one a channel"),
+        (
+            lambda: RandomErasing(value="zero"),
+            r"RandomErasing: value='zero'; expected a number, or one for each channel, or 'random'",
+        ),
         (
             lambda: RandomErasing(1.0, value=[1, 2])(np.ones((1, 3, 4, 4)), rng()),
             r"RandomErasing: value has 2 numbers and the images have shape \(1, 3, 4, 4\); expected 1 or 3",

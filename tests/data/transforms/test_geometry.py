@@ -113,7 +113,7 @@ def test_the_middle_of_less() -> None:
         ),
         (
             lambda: RandomCrop(8, 1)(IMAGES, rng()),
-            r"images of shape \(6, 3, 5, 4\) with padding \(1, 1\) are smaller than size \(8, 8\)",
+            r"size=\(8, 8\) .*padding \(1, 1\); expected a size of at most \(7, 6\)",
         ),
         (lambda: RandomHorizontalFlip(1.5), r"RandomHorizontalFlip: p=1.5; expected a probability"),
         (lambda: RandomVerticalFlip(-1), r"RandomVerticalFlip: p=-1; expected a probability"),

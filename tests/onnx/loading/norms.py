@@ -160,9 +160,10 @@ def rms(
 def group(
     inner: str = "instances", stretched: str = "Unsqueeze", target: tuple[int, ...] = (0, 2, -1),
     back: tuple[int, ...] | None = None, affine: bool = True, opset: int = 18, shapes: Any = None, known: bool = True,
+    **zero: int,
 ) -> Any:  # fmt: skip
     w = Writer(opset, rank=4, known=known)
-    rows = w("Reshape", "x", w.constant(list(target), dtype=np.int64))
+    rows = w("Reshape", "x", w.constant(list(target), dtype=np.int64), **zero)
     if inner == "instances":
         ones, zeros = w.constant([1, 1]), w.constant([0, 0])
         y = w("InstanceNormalization", rows, ones, zeros, epsilon=1e-5)
@@ -177,7 +178,7 @@ def group(
         d = w("Sub", rows, w.mean(rows, axes))
         y = quotient(w, d, w("Add", w.mean(square(w, d, "Mul"), axes), w.constant(1e-5)), "Div")
     shape = w("Shape", "x") if back is None else w.constant(list(back), dtype=np.int64)
-    y = w("Reshape", y, shape)
+    y = w("Reshape", y, shape, **zero)
     if affine:
         for operator, name in (("Mul", "norm.weight"), ("Add", "norm.bias")):
             if stretched == "Unsqueeze":
@@ -222,6 +223,9 @@ WAYS: dict[str, Callable[[], Any]] = {
     "group, one weight a group": lambda: group("weighted"),
     "group, no weights": lambda: group(affine=False),
     "group, fixed lengths": lambda: group(target=(2, 2, -1), back=(2, 6, 4, 5), shapes=[(2, 6, 4, 5)], known=False),
+    "group, fixed lengths, allowzero": lambda: group(
+        target=(2, 2, -1), back=(2, 6, 4, 5), shapes=[(2, 6, 4, 5)], known=False, allowzero=1
+    ),
     "group, free batch, fixed lengths": lambda: group(back=(0, 6, 4, 5), shapes=[(2, 6, 4, 5), (3, 6, 4, 5)]),
     "group, of unknown rank": lambda: group(known=False),
 }

@@ -58,10 +58,18 @@ def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor:
-    """Reshape x; in the shape, 0 means "as in x" unless allowzero, and -1 means "the rest"."""
-    if not allowzero:
-        shape = [x.shape[i] if n == 0 and i < x.ndim else n for i, n in enumerate(shape)]
-    return x.reshape(tuple(shape))
+    """Reshape x; in the shape, 0 means "as in x" unless allowzero, and -1 means "the rest".
+
+    ValueError for a 0 where x has no axis, and for a 0 beside -1 with allowzero, as -1 could then be any length.
+    """
+    if allowzero:
+        if 0 in shape and -1 in shape:
+            raise ValueError(f"shape is {list(shape)} and allowzero=1; expected 0 or -1, and not both")
+        return x.reshape(tuple(shape))
+    if 0 in shape[x.ndim :]:
+        raise ValueError(f"shape is {list(shape)}, and x has the shape {x.shape}; expected 0 only at the place of an "
+                         f"axis of x, or allowzero=1")  # fmt: skip
+    return x.reshape(tuple(x.shape[i] if n == 0 else n for i, n in enumerate(shape)))
 
 
 @reads("Reshape", since=1)

@@ -30,6 +30,39 @@ def test_reshape_follows_the_batch(proved: Any, x: mn.Tensor, opset: int) -> Non
     )
 
 
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("allowzero", [0, 1])
+@pytest.mark.parametrize(
+    ("before", "target"),
+    [((0, 3), (3, 0)), ((0, 3), (0, 3)), ((0, 3), (0, 0)), ((0, 3), (-1, 3)), ((0, 3), (0, -1)), ((2, 0), (-1, 0)),
+     ((0, 3), (0, 0, 0)), ((0, 3), (0, 3, 0)), ((2, 3), (0, 3)), ((2, 3), (0, -1)), ((0,), ()), ((), (0,))],
+)  # fmt: skip
+def test_a_0_in_the_target_is_as_in_x_or_an_empty_axis(
+    before: tuple[int, ...], target: tuple[int, ...], allowzero: int, fixed: bool
+) -> None:
+    """As onnx's reference; it refuses what the specification forbids."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    kinds = [helper.make_tensor_value_info("x", 1, before), helper.make_tensor_value_info("shape", 7, [len(target)])]
+    held = [helper.make_tensor("shape", 7, [len(target)], target)] if fixed else []
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], allowzero=allowzero)
+    result = helper.make_tensor_value_info("y", 1, None)
+    graph = helper.make_graph([node], "reshape", kinds[: 2 - len(held)], [result], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+    feed = {"x": np.zeros(before, np.float32)} | ({} if fixed else {"shape": np.array(target, np.int64)})
+    inputs = [mn.tensor(array) for array in feed.values()]
+    try:
+        [expected] = ReferenceEvaluator(onnx.load_from_string(model.SerializeToString())).run(None, feed)
+    except (ValueError, IndexError):
+        with pytest.raises(ValueError, match="Reshape") as caught:
+            mo.load(model)(*inputs)
+        assert "allowzero=1" in str(caught.value) or "does not hold" in str(caught.value)
+    else:
+        assert mo.load(model)(*inputs).shape == expected.shape
+
+
 def test_two_free_lengths_at_new_places_are_computed(proved: Any, x: mn.Tensor, operators: Any) -> None:
     axes = {"x": {0: "batch", 1: "length"}}
     model = mo.export(lambda x: x.permute(1, 0, 2).reshape(2 * x.shape[1], 2 * x.shape[0]), x, None, dynamic_axes=axes)
