@@ -23,7 +23,7 @@ from minorm.conformance import report  # noqa: E402
 from minorm.onnx.checking import inspection, lint  # noqa: E402
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "read-json-output.md"
-ROW = ("layers[]", "operations[]")  # of profile, whose rows have a table of their own below
+ROW = ("layers[]", "operations[]")  # of profile, whose rows have a separate table below
 COMMANDS = ("evaluate", "predict", "profile", "check", "doctor", "quantize", "lr-find", "conform")
 
 
@@ -40,7 +40,7 @@ def named(section: str) -> list[str]:
 
 
 def paths(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the path of every leaf; an empty list or dict is none."""
+    """Yield the path of every leaf; an empty list or dict has no leaf."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from paths(part, f"{path}.{key}" if path else key)

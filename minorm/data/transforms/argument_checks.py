@@ -1,4 +1,4 @@
-"""Check the arguments of transforms; a message names the transform, the argument, what came and what was expected."""
+"""Check the arguments of transforms; a message names the transform, the argument, its value and the expected one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def one_number(name: str, argument: str, value: Any) -> Any:
 
 
 def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
-    """Return one number, or one for each channel, as float64; a Tensor is an array here. others: what is taken, too."""
+    """Return one number, or one for each channel, as float64; a Tensor is an array here. others: words for other accepted values."""
     try:
         found = np.asarray(value, np.float64).reshape(-1)
     except (TypeError, ValueError):
