@@ -245,7 +245,7 @@ def test_the_reference_has_every_function_of_the_kernels(name: str) -> None:
 
 
 NEEDS = {3: ["sklearn"], 5: ["sklearn"], 10: ["onnx"], 12: ["onnx", "sklearn"], 16: ["sklearn"]}
-SLOW = (3, 4, 5, 6, 12)  # they train or take long
+SLOW = (3, 4, 5, 6, 12, 15, 16, 17)  # they train or take long
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,10 @@ def one_number(name: str, argument: str, value: Any) -> Any:
 
 
 def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
-    """Return one number, or one for each channel, as float64; a Tensor is an array here. others: words for other accepted values."""
+    """Return one number, or one for each channel, as float64; a Tensor is an array here.
+
+    others  words for other accepted values
+    """
     try:
         found = np.asarray(value, np.float64).reshape(-1)
     except (TypeError, ValueError):
