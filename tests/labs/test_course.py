@@ -55,8 +55,11 @@ def test_part_marks_of_the_rubric_add_up(number: int) -> None:
 
 def questions() -> dict[int, str]:
     """The examination questions, each with what stands below it."""
-    found = re.split(r"^### (\d+)\. ", (COURSE / "examination.md").read_text(), flags=re.MULTILINE)
-    return dict(zip(map(int, found[1::2]), found[2::2], strict=True))
+    asked: dict[int, str] = {}
+    for page in ("examination.md", "examination-programs.md"):
+        found = re.split(r"^### (\d+)\. ", (COURSE / page).read_text(), flags=re.MULTILINE)
+        asked |= zip(map(int, found[1::2]), found[2::2], strict=True)
+    return asked
 
 
 def test_thirty_questions_with_answers() -> None:

@@ -55,7 +55,7 @@ def name(path: Path) -> str:
 
 
 USERS = [DOCS / "quick-start.md", DOCS / "for-pytorch-users.md", *(DOCS / "guide").glob("*.md")]
-USERS += [*(DOCS / "how-to").glob("*.md"), DOCS / "course" / "examination.md"]
+USERS += [*(DOCS / "how-to").glob("*.md"), *(DOCS / "course").glob("examination*.md")]
 PROGRAMS = sorted(path for path in USERS if "```python\n" in path.read_text(encoding="utf-8"))
 
 
