@@ -95,10 +95,10 @@ class RandomAffine(ImageTransform):
             raise ValueError(f"{name}: translate={translate!r}; expected two shares from 0 to 1")
         self.translate = translate
         self.scale = None if scale is None else interval(name, "scale", scale, TINY)
-        parts: list[Any] = [] if shear is None else [shear]
+        parts: list[Any] = [shear]
         if isinstance(shear, (Sequence, np.ndarray)) and len(shear) == 4:
             parts = [shear[:2], shear[2:]]
-        self.shear = tuple(end for part in parts for end in around(name, "shear", part))
+        self.shear = None if shear is None else tuple(end for part in parts for end in around(name, "shear", part))
         self.interpolation, self.fill, self.center = mode(name, interpolation), fill, point(name, "center", center)
         by_channel(name, "fill", fill)
 
@@ -112,8 +112,8 @@ class RandomAffine(ImageTransform):
                 most = self.translate[0] * width, self.translate[1] * height
                 moves[i] = [round(generator.uniform(-m, m)) for m in most]
             scale = 1.0 if self.scale is None else generator.uniform(*self.scale)
-            shears = self.shear[:2], self.shear[2:]
-            maps[i] = linear(angle, scale, *(generator.uniform(ends[0], ends[1]) if ends else 0.0 for ends in shears))
+            ends = self.shear or ()
+            maps[i] = linear(angle, scale, *(generator.uniform(ends[k], ends[k + 1]) for k in range(0, len(ends), 2)))
         fill = filling("RandomAffine", self.fill, images)
         return warped(images, maps, moves, self.center, self.interpolation, fill)
 
