@@ -1,6 +1,6 @@
-"""Callbacks that hand a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
+"""Callbacks that send a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
-Rank 0 alone does it. The packages are imported when a run begins, and are never needed otherwise.
+Only rank 0 sends them. The trackers' packages are imported when a run begins, and are not needed otherwise.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from minorm.training.files.log_file import COLUMNS
 
 
 class Tracker(Callback):
-    """Base of the trackers: begin, hand on the numbers of each epoch, end. Pass one to `Run.fit`."""
+    """Base class of the trackers: begin, record the numbers of each epoch, end. Pass a tracker to `Run.fit`."""
 
     def on_fit_start(self, state: CallbackState) -> None:
-        """Begin."""
+        """Begin to track the run."""
         if state.run.rank == 0:
             self._start(state.run)
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
-        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, those that there are."""
+        """Record loss/train, loss/val, accuracy/train, accuracy/val and learning_rate; missing numbers are left out."""
         if state.run is None or state.row is None:
             name = type(self).__name__
             raise TypeError(f"{name} follows a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
@@ -33,12 +33,12 @@ class Tracker(Callback):
             self._log({tag: value for tag, value in named.items() if value is not None}, state.epoch)
 
     def on_fit_end(self, state: CallbackState) -> None:
-        """End well."""
+        """Mark the run as finished."""
         if state.run.rank == 0:
             self._stop(failed=False)
 
     def on_exception(self, state: CallbackState) -> None:
-        """End as failed."""
+        """Mark the run as failed."""
         if state.run is not None and state.run.rank == 0:
             self._stop(failed=True)
 
@@ -61,7 +61,7 @@ def _tag(column: str) -> str:
     {}, project="wandb's project; None is its default", options='further arguments of wandb.init, as mode="offline"'
 )
 class WandbCallback(Tracker):
-    """Hands a run to Weights & Biases: its settings as the config, its numbers epoch by epoch.
+    """Sends a run to Weights & Biases: its settings as the config, and the numbers of each epoch.
 
     Example:
         >>> callback = mn.training.WandbCallback("digits", mode="offline")
@@ -71,7 +71,7 @@ class WandbCallback(Tracker):
 
     def __init__(self, project: str | None = None, **options: Any) -> None:
         self.project, self.options = project, options
-        self.run: Any = None  # wandb's, while the training goes on
+        self.run: Any = None  # wandb's run during the training
 
     def _start(self, run: Any) -> None:
         import wandb
@@ -93,7 +93,7 @@ class WandbCallback(Tracker):
     tracking_uri='where MLflow writes, as "sqlite:///mlflow.db" or a server; None is its default',
 )
 class MLflowCallback(Tracker):
-    """Hands a run to MLflow: its settings as parameters, its numbers as metrics, epoch by epoch.
+    """Sends a run to MLflow: its settings as parameters, and the numbers of each epoch as metrics.
 
     Example:
         >>> mn.training.MLflowCallback("digits", tracking_uri="sqlite:///mlflow.db").experiment
@@ -102,7 +102,7 @@ class MLflowCallback(Tracker):
 
     def __init__(self, experiment: str = "minorm", tracking_uri: str | None = None) -> None:
         self.experiment, self.tracking_uri = experiment, tracking_uri
-        self.run_id: str | None = None  # MLflow's, while the training goes on
+        self.run_id: str | None = None  # MLflow's id of the run during the training
         self._client: Any = None
 
     def _start(self, run: Any) -> None:
@@ -127,7 +127,7 @@ class MLflowCallback(Tracker):
 
 @documented({}, folder="the folder of the file; None is the run's own folder")
 class TensorBoardCallback(Tracker):
-    """Writes the numbers of each epoch as TensorBoard's events.
+    """Writes the numbers of each epoch to a TensorBoard event file.
 
     Example:
         >>> mn.training.TensorBoardCallback("runs/digits").folder
@@ -136,7 +136,7 @@ class TensorBoardCallback(Tracker):
 
     def __init__(self, folder: str | None = None) -> None:
         self.folder = folder
-        self._writer: Any = None  # until the first epoch is done
+        self._writer: Any = None  # None until the first epoch is done
 
     def _start(self, run: Any) -> None:
         self.folder = run.out if self.folder is None else self.folder
