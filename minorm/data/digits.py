@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1,797 real images of 8 x 8 pixels that come inside its wheel."""
+"""Loads scikit-learn's handwritten digits: 1,797 real images of 8 x 8 pixels, which its wheel contains."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class RandomVerticalFlip(ImageTransform):
 
 @documented(TRANSFORM, padding="one number, (left and right, above and below), or (left, above, right, below)")
 class Pad(ImageTransform):
-    """Adds elements around each image.
+    """Adds rows and columns around each image.
 
     Example:
         >>> mn.data.transforms.Pad((1, 0), fill=9)(mn.tensor([[[1.0, 2.0]]]))
@@ -88,7 +88,7 @@ class CenterCrop(ImageTransform):
         self.size = pair("CenterCrop", "size", size, 1)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """Return the windows."""
+        """Return the middle of each image."""
         missing = [max(want - have, 0) for want, have in zip(self.size, images.shape[2:], strict=True)]
         (above, below), (left, right) = ((n // 2, n - n // 2) for n in missing)
         images = padded(images, (above, below), (left, right), "constant", 0)
@@ -100,7 +100,7 @@ class CenterCrop(ImageTransform):
 class RandomCrop(ImageTransform):
     """Crops a random window of `size` from each image, after adding `padding` on each side.
 
-    ValueError for a window that is larger than that.
+    ValueError for a window that is larger than the padded image.
 
     Example:
         >>> mn.data.transforms.RandomCrop(4, padding=1)(mn.ones(2, 3, 4, 4)).shape
@@ -119,7 +119,7 @@ class RandomCrop(ImageTransform):
         self.fill, self.padding_mode = fill, _mode("RandomCrop", padding_mode)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new window for each image, and crop it."""
+        """Draw a new window for each image, and cut it out."""
         count, (height, width), (top, left) = len(images), self.size, self.padding
         rows, columns = images.shape[2] + 2 * top - height, images.shape[3] + 2 * left - width  # room to move
         if rows < 0 or columns < 0:
@@ -137,7 +137,7 @@ class RandomCrop(ImageTransform):
 
 
 def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode: str, fill: float) -> Array:
-    """Return the images with rows above and below, and columns left and right."""
+    """Return the images with these numbers of rows (above, below) and columns (left, right) added."""
     if not any((*rows, *columns)):
         return images
     if mode != "constant":
@@ -149,14 +149,14 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
 
 
 def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return the overlap of a window that starts at `first` with an axis: as a part of the window and of the axis."""
+    """Return the overlap of an axis with a window that starts at `first`: one slice of the window, one of the axis."""
     begin = max(first, 0)
     end = max(begin, min(first + count, length))
     return slice(begin - first, end - first), slice(begin, end)
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:
-    """Return the chosen images from `mirrored`, the others from `images`; each is copied once."""
+    """Return the chosen images from `mirrored` and the other images from `images`; each image is copied once."""
     found = np.empty_like(images)
     for i, which in enumerate(chosen.tolist()):
         found[i] = mirrored[i] if which else images[i]

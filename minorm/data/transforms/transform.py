@@ -1,4 +1,4 @@
-"""The base of image transforms: it handles a batch or one image, arrays or Tensors, and the generator."""
+"""Base class of image transforms: it handles a batch or one image, arrays or Tensors, and the generator."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Generator: TypeAlias = np.random.Generator
 
 
 class ImageTransform(Shown):
-    """Base: a subclass defines `apply` for an array N x C x H x W, which it must not change in place."""
+    """Base class: a subclass defines `apply` for an array N x C x H x W, which it must not change in place."""
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
-        """Return the changed images: N x C x H x W, or one C x H x W; an array for an array, a Tensor for a Tensor."""
+        """Return the changed batch N x C x H x W, or image C x H x W: an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not devices.is_host(array):
             raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(array)}, and transforms compute "
@@ -55,7 +55,7 @@ def check_probability(name: str, p: Any) -> float:
 
 
 def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
-    """Return one int, or (vertical, horizontal), as two ints."""
+    """Return `value`, one int or (vertical, horizontal), as two ints; ValueError for anything else."""
     both = (value, value) if isinstance(value, (int, np.integer)) else tuple(value)
     if len(both) != 2 or not all(isinstance(item, (int, np.integer)) and item >= least for item in both):
         raise ValueError(f"{name}: {argument}={value}; expected an int of at least {least}, or two of them")
@@ -63,7 +63,7 @@ def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
-    """Return two numbers low <= a <= b <= high, as floats."""
+    """Return two numbers a and b as floats; ValueError unless low <= a <= b <= high."""
     both = tuple(value) if isinstance(value, (Sequence, np.ndarray)) else ()
     if len(both) != 2 or not low <= both[0] <= both[1] <= high:
         raise ValueError(f"{name}: {argument}={value}; expected two numbers, {low:g} <= first <= second <= {high:g}")
@@ -73,7 +73,7 @@ def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: f
 def drawn_sides(
     area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
 ) -> tuple[int, int]:
-    """Draw the sides of a window: its share of the area from `scale`, first over second side from `ratio`."""
+    """Draw a window's sides: its share of the area from the range `scale`, first / second side from `ratio`."""
     area_drawn = area * generator.uniform(scale[0], scale[1])
     proportion = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
     return round(math.sqrt(area_drawn * proportion)), round(math.sqrt(area_drawn / proportion))

@@ -1,6 +1,6 @@
-"""Turns, moves, scales and shears images: each element is read at its place under the inverse map (F.grid_sample).
+"""Turns, moves, scales and shears images: reads each element of the result where the inverse map sends it.
 
-With (x, y) measured from the centre c in pixels, y downwards, an element goes to  A (x, y) + t + c,
+F.grid_sample reads them. With (x, y) in pixels from the centre c, y downwards, an element goes to  A (x, y) + t + c,
 
     A = scale * [[cos(a - s), -cos(a - s) tan(r) - sin(a) cos(s)],     a the angle, r and s the shears,
                  [sin(a - s), -sin(a - s) tan(r) + cos(a) cos(s)]] / cos(s)
@@ -51,7 +51,7 @@ class RandomRotation(ImageTransform):
         self.interpolation, self.center, self.fill = mode("RandomRotation", interpolation), center, fill
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new angle for each image, and turn it."""
+        """Draw a new angle for each image, and turn the image."""
         angles = generator.uniform(*self.degrees, len(images))
         maps = np.stack([linear(-angle) for angle in angles]) if len(images) else np.empty((0, 2, 2))
         return warped(images, maps, np.zeros((len(images), 2)), self.center, self.interpolation, self.fill)
@@ -97,7 +97,7 @@ class RandomAffine(ImageTransform):
         self.interpolation, self.fill, self.center = mode(name, interpolation), fill, center
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new map for each image, and apply it."""
+        """Draw a new map for each image, and apply it to the image."""
         count, (height, width) = len(images), images.shape[2:]
         maps, moves = np.empty((count, 2, 2)), np.zeros((count, 2))
         for i in range(count):
@@ -123,7 +123,7 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 def warped(
     images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Fill
 ) -> Array:
-    """Return the images read at their places under each inverse map, as if they continued with `fill` outside."""
+    """Return the images changed by these maps and moves; outside of an image elements are `fill`."""
     height, width = images.shape[2:]
     middle = np.array([(width - 1) / 2, (height - 1) / 2] if center is None else [x - 0.5 for x in center])
     y, x = np.mgrid[:height, :width]
@@ -136,7 +136,7 @@ def warped(
 
 
 def read_at(images: Array, places: Array, interpolation: str, fill: Fill) -> Array:
-    """Return the images read at places N x H x W x 2, (x, y) from the upper left corner; outside is `fill`."""
+    """Return the images read at `places`, N x H x W x 2, (x, y) from the upper left corner; outside they are `fill`."""
     height, width = images.shape[2:]
     grid = 2 * places / [width, height] - 1  # -1 and 1 are the outer edges
     around = np.asarray(fill, np.float64).reshape(1, -1, 1, 1)
