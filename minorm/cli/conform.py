@@ -107,7 +107,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return the nodes with this verdict by (runtime, cause, the cause's page); an unknown cause is the observation."""
+    """Return the nodes with this verdict by (runtime, cause or else the observation, the cause's page)."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
@@ -170,7 +170,7 @@ def _count(cells: list[Cell]) -> str:
 
 
 def _told(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
-    """Return opsets of wrong cells by (runtime, defect), operator and case; an unknown defect is the observation."""
+    """Return opsets of wrong cells by (runtime, defect or else the observation), operator and case."""
     told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for cell in cells:
         if cell.verdict == "wrong":

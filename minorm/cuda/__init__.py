@@ -74,7 +74,7 @@ def synchronize(device: Any = None) -> None:
 
 @documented(DEVICE)
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Return, with PyTorch's names, the bytes in use by arrays, and the bytes of these and of idle buffers."""
+    """Return the bytes in use by arrays, and the bytes of arrays and idle buffers together; names are PyTorch's."""
     with _device(device):
         pool = devices.library().get_default_memory_pool()
         return {

@@ -1,6 +1,6 @@
 """Reads batches ahead in threads and yields them in order: while a step computes, threads prepare the next batches.
 
-Threads are enough, as decoders and kernels release Python's lock. Processes would not do: with MPI none may fork.
+Threads are enough, as decoders and kernels release Python's lock; and a process that uses MPI must not fork.
 """
 
 from __future__ import annotations

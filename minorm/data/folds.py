@@ -33,7 +33,7 @@ def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]
 
 @documented(FOLDS, labels="the class of each sample, as integers or names")
 def stratified_k_fold(labels: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
-    """Return k folds with each class spread evenly: its counts in two validation parts differ by at most one.
+    """Return k folds with each class spread evenly: a class's counts in two validation parts differ by at most one.
 
     The sizes of the parts also differ by at most one. A class with fewer samples than k is missing in some parts.
 

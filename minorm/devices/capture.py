@@ -48,7 +48,7 @@ def is_captured() -> bool:
 
 
 def noted(function: Callable[[], Any]) -> bool:
-    """Return whether this thread is capturing; if so, `function` runs before each replay, not by the caller now."""
+    """Return whether this thread is capturing; if so, `function` runs before each replay, so do not call it now."""
     if _here.recording is None or _here.recording.replaying:
         return False
     _here.recording.again.append(function)

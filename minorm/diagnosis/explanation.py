@@ -111,7 +111,7 @@ class Explanation:
 
     @property
     def passes(self) -> int:
-        """How many arrays of the size of x must move between memory and processor, forward and backward together."""
+        """The number of arrays of x's size that must move between memory and processor, forward and backward."""
         return sum(
             len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward

@@ -85,7 +85,7 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Return the severity of a symptom that matters only as far as the gap shows harm to evaluation."""
+    """Return the severity, by the gap, of a symptom that matters only if evaluation suffers."""
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING

@@ -1,4 +1,4 @@
-"""Draws the images of a diagnosis: up to 512 from the loader, shuffled as they may be sorted, in new batches."""
+"""Draws up to 512 images for a diagnosis from the loader, shuffles them (they may be sorted) and makes new batches."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _weighted(values: Any, weights: Any) -> Any:
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:
-    """Return a mask of the channels whose values are all equal, except for rounding; `step` is the step from 1."""
+    """Return a mask of channels with equal values, except for rounding; `step` is the distance of numbers at 1."""
     return var <= (2 * step * mean) ** 2
 
 

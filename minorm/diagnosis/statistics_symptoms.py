@@ -146,7 +146,7 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """Return the error of the output in such batches; None if the layer uses no batch, or its size is unknown."""
+    """Return the output's error in batches of this size; None if the layer uses no batch, or its size is unknown."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))

@@ -117,7 +117,7 @@ class Collectives:
         return vector.reshape(mine.shape)
 
     def _gathered(self, engine: Engine, call: Call, parts: dict[sum_order.Subtree, Array], combine: Combine) -> Array:
-        """Compute a total for any number of ranks and processes: each gets all largest subtrees and adds them up."""
+        """Compute a total for any number of ranks and processes: each gathers all subtrees and adds them up."""
         filled = [list(sum_order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
         mine = np.stack([sum_order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
         self._agree(engine, call)

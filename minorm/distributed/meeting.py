@@ -143,7 +143,7 @@ class Meeting:
         self._trouble = self._trouble or reason
 
     def _hand_on(self) -> None:
-        """Let the next rank run: one that has not arrived, or, if all others have ended, one that waits (an error)."""
+        """Let a rank run that has not arrived; if all others have ended, let a waiting rank run, which then raises."""
         coming = [rank for rank in self.ranks if rank not in self._calls and rank not in self._ended]
         if coming and self._trouble is None:
             self._turns[coming[0]].release()

@@ -1,8 +1,8 @@
 """The engine that uses MPI, with hooks for errors and a watchdog for waiting processes, so that a job cannot hang.
 
 MPI waits in C, and for ever. If one process raises an error or stops, the others never learn of it. So a process whose
-program ends with an error ends the whole job (`Abort`). A process that waits too long does so too, after it has
-reported for what it waits. Only this file uses mpi4py.
+program ends with an error ends the whole job (`Abort`). A process that waits too long reports for what it waits, and
+then ends the job too. Only this file uses mpi4py.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Mpi:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Let the watchdog count the time in the block, as waiting in `what`."""
+        """Let the watchdog count the time of the block as waiting in the call `what`."""
         assert self.watchdog is not None
         self.watchdog.waits = what
         try:

@@ -39,7 +39,7 @@ def no_weights(model: str, weights: Any) -> None:
 def conv_norm(
     channels: int, width: int, kernel_size: int, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    """Return a convolution that keeps the size (but for the stride), BatchNorm, and the activation unless it is None."""
+    """Return a convolution that keeps the size (but for the stride), BatchNorm, and the activation if it is given."""
     padding = kernel_size // 2
     layers: list[nn.Module] = [
         nn.Conv2d(channels, width, kernel_size, stride, padding, groups=groups, bias=False),

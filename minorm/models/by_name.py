@@ -16,7 +16,7 @@ from minorm.support.documented import documented
 
 
 def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[..., Any]:
-    """Return `make`, which has torchvision's arguments, with those of `build`; `sized` is True if it needs the size."""
+    """Return a function with `build`'s arguments that calls `make` with torchvision's; `sized` passes the size too."""
 
     def built(nn: Namespace = minorm_nn, channels: int = 3, size: int = 224, classes: int = 1000) -> Any:
         if nn is not minorm_nn:

@@ -197,7 +197,7 @@ def _summed(
 
 
 def _begins(event: Event) -> bool:
-    """Return whether an event counts as a call of its layer: a call, or an operation in backward or in no call."""
+    """Return whether an event counts as a call of its layer: a call, part of backward, or the first in its layer."""
     return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
 
 
@@ -228,7 +228,7 @@ def _outside(found: Any, total: int) -> FunctionEventAvg:
 
 
 def labels(events: Sequence[Event]) -> dict[Layer, tuple[str, str]]:
-    """Return (name, type) of each layer: its path (for an outermost module its type), numbered if needed, and type."""
+    """Return (name, type) of each layer; the name of an outermost module is its type, and equal names get numbers."""
     layers = dict.fromkeys(layer for event in events for layer in event.layers)
     names = {layer: layer.path or layer.kind for layer in layers}
     alike = Counter(name for name, _ in {(name, layer.root) for layer, name in names.items()})

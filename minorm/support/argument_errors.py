@@ -207,7 +207,7 @@ def outside() -> int:
 
 
 def called_within(*passed: str) -> bool:
-    """Return whether the caller is in minorm: the first frame up the stack whose module `passed` does not name."""
+    """Return whether the caller is in minorm; the caller is the first frame up the stack outside `passed` modules."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
         frame = frame.f_back
@@ -215,7 +215,7 @@ def called_within(*passed: str) -> bool:
 
 
 def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
-    """Split values at the first bool: return the values before it and the bools for `flags`; TypeError if more come."""
+    """Return the values before the first bool, and the bools for `flags`; TypeError if they do not fit."""
     count = next((i for i, value in enumerate(values) if type(value) is bool), len(values))
     given = values[count:]
     if not count or len(given) > len(flags) or not all(type(flag) is bool for flag in given):

@@ -1,4 +1,4 @@
-"""Detects if another distribution, called minorm, has overwritten files of ours, which is called minorm-nn.
+"""Detects if another project's distribution, minorm, has overwritten files of our distribution, minorm-nn.
 
 pip overwrites existing files without a warning. If both are installed, some modules are ours and some are not, and the
 resulting errors do not name the cause. A plain import does not check for this, as the check takes 10 ms.

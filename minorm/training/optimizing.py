@@ -103,7 +103,7 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def first_frozen(epochs: int) -> int:
-    """Return the first epoch with frozen statistics, from 0; activations have got their scales in earlier epochs."""
+    """Return the first epoch with frozen statistics, counted from 0; activations get their scales before it."""
     return max(1, math.ceil(epochs * (1 - FROZEN)))
 
 

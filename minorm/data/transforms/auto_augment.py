@@ -3,8 +3,8 @@
     Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
     Posterize  Solarize  AutoContrast  Equalize
 
-As in torchvision. The strength of a change is taken from a row of magnitudes; in half of the cases, changes of the
-first line (except Identity) get a minus.
+They are torchvision's. The strength of a change is taken from a row of magnitudes. A change in the first line (except
+Identity) has a negative strength in half of the cases.
 """
 
 from __future__ import annotations

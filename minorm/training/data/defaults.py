@@ -96,7 +96,7 @@ def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """Return the epochs that make STEPS steps, from LEAST_EPOCHS to MOST_EPOCHS, and the number of steps in words."""
+    """Return the epochs for STEPS steps (at least LEAST_EPOCHS, at most MOST_EPOCHS), and their steps in words."""
     steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch; only whole batches are used
     epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, -(-STEPS // steps)))
     return epochs, f"{epochs * steps:,} steps"

@@ -72,7 +72,7 @@ def load_data(
 
     found      the Preprocessing of an existing model, or None: a folder's pictures are read in its size and channels,
                and labelled by the names of its classes
-    max_bytes  the most memory of a file when it is read; None leaves it to the reader (limits.py)
+    max_bytes  the most memory that reading a file may take; None is the reader's own limit (limits.py)
     """
     part = fold_of(settings.fold)
     train, val = _loaded(settings, path, found, max_bytes)
@@ -99,7 +99,7 @@ def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_byte
 
 
 def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[Subset, Subset]:
-    """Return (train, validation) of fold `number`, from 1, of the training images and the drawn validation images."""
+    """Split the training images and the drawn validation images into folds; return (train, validation) of one fold."""
     whole, indices = (train.dataset, train.indices) if isinstance(train, Subset) else (train, np.arange(len(train)))
     if isinstance(val, Subset) and val.dataset is whole:
         indices = np.sort(np.concatenate([indices, val.indices]))
@@ -112,7 +112,7 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Return the training images' Preprocessing; your own arrays are measured. Mean and std of the settings win."""
+    """Return the training images' Preprocessing; your own arrays are measured. Settings may replace mean and std."""
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)

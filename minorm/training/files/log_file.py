@@ -20,8 +20,8 @@ EARLIER = {"val_loss": "test_loss", "val_accuracy": "test_accuracy"}  # their na
 class Row(dict[str, Any]):
     """The numbers of an epoch by name; an accuracy is None if the targets are not classes.
 
-    Names with `val_` are of the validation, which chooses the best epoch. row["test_loss"] is an older name of
-    row["val_loss"], and so with the accuracy.
+    Names with `val_` are of the validation, which chooses the best epoch. Older names with `test_` work too:
+    row["test_loss"] is row["val_loss"].
     """
 
     def __missing__(self, name: str) -> Any:

@@ -159,7 +159,7 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Return whether the value is this int, and not an array from a file, whose == returns no bool."""
+    """Return whether the value is this int; a file may have an array instead, for which == does not give a bool."""
     return type(value) is int and value == number
 
 
