@@ -1,6 +1,6 @@
 """PyTorch's backend switches, so that programs that set them run; most have no effect here.
 
-On a GPU these have one: `backends.cuda.matmul.allow_tf32`, `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
+On a GPU these work: `backends.cuda.matmul.allow_tf32`, `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`minorm check` shows what an ONNX model contains, whether minorm runs and trains it, and if onnxruntime agrees.
+"""`minorm check` shows what an ONNX model contains, whether minorm runs and trains it, and whether onnxruntime agrees.
 
 The checker and onnxruntime run in a separate process with limits of time and memory. If a broken or hostile file
 crashes them, the command reports "crashed" and goes on.

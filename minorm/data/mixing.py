@@ -26,7 +26,7 @@ MIXING = {
 
 
 class Mixing(Shown):
-    """Base class: a subclass defines `mix`, which mixes two batches of images by lambda and returns the actual one."""
+    """Base class: a subclass defines `mix`, which returns two batches of images as a mixture, and the actual lambda."""
 
     def __init__(self, alpha: float = 1.0, num_classes: int = 0) -> None:
         name = type(self).__name__

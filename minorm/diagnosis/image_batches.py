@@ -41,7 +41,7 @@ class Images:
         return len(self.inputs)
 
     def batches(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield batches of nearly equal size, each with the slice of the images that it has."""
+        """Yield (slice, batch): batches of nearly equal size, each after its slice of the images."""
         most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
         parts = -(-len(self) // most)
         ends = [len(self) * part // parts for part in range(parts + 1)]
@@ -132,7 +132,7 @@ def _drawn(loader: Any) -> Images:
 
 
 def _parts(batch: Any) -> tuple[Any, Any]:
-    """Return inputs and labels of a batch x or (x, y, ...), as arrays; labels are None without integer labels."""
+    """Return inputs and labels of a batch x or (x, y, ...), as arrays; labels are None unless they are integers."""
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     arrays = [_array(part) for part in parts[:2]]
     if not arrays or arrays[0] is None or not arrays[0].ndim:

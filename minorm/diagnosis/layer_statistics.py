@@ -81,7 +81,7 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Return mean and variance (C) of all samples together; `counts` (N, C) are their elements, None if all equal."""
+    """Return mean and variance (C) of all samples together; `counts` (N, C) weights them, None if they are equal."""
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)

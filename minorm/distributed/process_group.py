@@ -97,7 +97,7 @@ class Group:
         return devices.to_device(result, devices.device_of(array))
 
     def _own(self, result: Array) -> list[Array]:
-        """Return a copy of the result for each rank of this process, so that no rank changes another's."""
+        """Return a copy of the result for each rank of this process, so that no rank changes another rank's copy."""
         return [np.array(result) for _ in self._meeting.ranks]
 
     def __deepcopy__(self, memo: Any) -> Group:

@@ -1,9 +1,9 @@
 """Networks for small images, of the demo, examples, tests and benchmarks; they can be built with two libraries.
 
 Every function takes the namespace `nn` of its layers. `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
-with the same state_dict keys, so each can load the other's weights, and their steps can be compared. Convolutions in
+with the same state_dict keys, so each can load the other's weights, and their steps can be compared.
 
-front of a normalization have no bias, as the normalization would subtract it.
+Convolutions in front of a normalization have no bias, as the normalization would subtract it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Root:
         self.arrays = {id(p.array): paths[name] for name, p in module.named_parameters()}
 
     def below(self, layer: Layer, paths: Iterable[str | None], kind: str) -> tuple[Layer, ...]:
-        """Return a layer for the first of `paths` inside the running layer, with this kind, as it was not called."""
+        """Return a tuple of a layer of this kind at the first of `paths` that is inside `layer`; () if none is."""
         for path in paths:
             if path and path != layer.path and f"{path}.".startswith(layer.path and f"{layer.path}."):
                 return (Layer(self.number, path, kind),)

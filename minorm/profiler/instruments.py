@@ -198,6 +198,6 @@ def _loading(plain: Any) -> Any:
 
 
 def _reading() -> AbstractContextManager[Any]:
-    """Return an event's block for a batch of a loader; it does nothing without a profile, as after its end."""
+    """Return a context manager that records a loader's batch as an event; without a profile it does nothing."""
     recorder = here.recorder
     return nullcontext() if recorder is None else recorder.block("DataLoader.__next__", DATA)

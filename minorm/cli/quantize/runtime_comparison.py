@@ -48,7 +48,7 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
 
 
 def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequence[Tensor]) -> dict[str, Any]:
-    """Return the milliseconds per batch of both models, and for how many images onnxruntime gives our integers' class.
+    """Return the milliseconds per batch of both models, and how many images get the same class from our integers.
 
     saturates    whether the processor's sums of two products saturate; `PRECISE` prevents it
     """

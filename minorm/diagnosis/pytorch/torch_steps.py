@@ -139,7 +139,7 @@ class Watcher:
         return next((step for result, step in reversed(self.last) if result is x), None)
 
     def _name(self, given: Mapping[str, Any], operation: str) -> str:
-        """Return the name of the module that owns a tensor of the call, or of the running module or the function."""
+        """Return the name of the module that owns a tensor of the call, else of the running module, or the function."""
         for value in given.values():
             if path := self.paths.get(id(value), ""):
                 return path

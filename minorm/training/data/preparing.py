@@ -153,7 +153,7 @@ def names_of(name: str) -> list[str]:
 def loaders(
     settings: Settings, train: Any, val: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
 ) -> tuple[DataLoader, DataLoader]:
-    """Return a training loader (shuffled, changed, whole batches) and a validation loader, of this rank's share."""
+    """Return loaders of this rank's share: whole, shuffled, changed batches to train, others in order to validate."""
     shard = (rank, settings.ranks)
     scale = [Normalize(found.mean, found.std)]
     stored: list[Transform] = [_narrow] if settings.dtype == "bfloat16" else []

@@ -1,4 +1,4 @@
-"""Load initial weights from a file: take each tensor that has a name and a shape of the model, and list the others.
+"""Load initial weights from a file: take each tensor that the model has with this name and shape; list the others.
 
 If the file's model has another number of classes, the shapes of its last layer differ, so that layer keeps its random
 weights. Only arrays are read: no code of the file, or of the model that it names, is run.

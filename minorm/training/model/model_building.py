@@ -155,7 +155,7 @@ def trusted(
 
 
 def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: int | None) -> Graph:
-    """Read the user's file, or the copy in the checkpoint's folder; ValueError unless its SHA-256 is in the facts."""
+    """Read the user's file, or the copy in the checkpoint's folder; ValueError unless it has the facts' SHA-256."""
     file = os.path.join(os.path.dirname(path), found["name"]) if model is None else model
     try:
         graph = Graph.read(file, max_bytes, copied=model is None)
@@ -181,7 +181,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Check the facts about a model's file: a function's name for code, a file name without a folder, a digest."""
+    """Check a model's file: code needs a function's name, a graph a name without a folder, and both a SHA-256."""
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

@@ -57,9 +57,9 @@ def train_epoch(
     The model may be on a GPU; batches are moved there. All ranks of a DistributedDataParallel call this together, each
     with its part of every batch, and get the score of all.
 
-    Batches of a step and ranks give the loss and gradient of their joint batch. Each part is weighted by the divisor of
-    its mean: the class weights of its targets that are not `ignore_index`, or the number of its samples if the function
-    is not one of minorm's losses. A step in which no target counts is left out.
+    All batches of a step, on all ranks, give the loss and gradient of one joint batch. Each is weighted by the divisor
+    of its mean: the class weights of its targets that are not `ignore_index`, or the number of its samples if the
+    function is not one of minorm's losses. A step in which no target counts is left out.
 
     NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; the message says whether the
     inputs, the targets or the parameters have the NaN. Also NonFiniteLoss if no target of any batch counts.
