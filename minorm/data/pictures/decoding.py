@@ -27,7 +27,7 @@ GAP = 2.0  # a JPEG is decoded to at least this times the size, so that scaling 
 SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
 GREYS = ("1", "L", *SIXTEEN)
 STRIP = 1 << 20  # pixels converted at a time
-FACTOR, SPARE = 40, 56_000_000  # FACTOR * file length + SPARE bytes are taken before the file is known to be whole
+FACTOR, SPARE = 40, 56_000_000  # a file not yet known to be whole may take FACTOR * its length + SPARE bytes
 # In place of SPARE if only decoding shows whether a file is whole: WebP, GIF, compressed TIFF, JPEG of several scans
 LATE = 256 << 20
 
