@@ -1,13 +1,13 @@
-"""Automatic mixed precision, as PyTorch has it: products in 16 bits, what overflows there in float32.
+"""Automatic mixed precision, as in PyTorch: products in 16 bits, operations that would overflow there in float32.
 
     with mn.autocast("cpu", mn.bfloat16):       or "cuda"
         loss = loss_function(model(images), labels)
-    scaler.scale(loss).backward()               float16 alone needs the scaler
+    scaler.scale(loss).backward()               only float16 needs the scaler
     scaler.step(optimizer)
     scaler.update()
 
-Parameters stay in float32, and so do their gradients and the optimizer's steps. The backward pass keeps the 16-bit
-results, so a step takes about half of the memory; on a GPU the products are faster too.
+Parameters, their gradients and the optimizer's steps stay in float32. The 16-bit results are kept for the backward
+pass, so a step takes about half of the memory; on a GPU products are faster too.
 """
 
 from minorm.amp.casting import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled

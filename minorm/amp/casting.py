@@ -1,15 +1,15 @@
-"""autocast: each operation gets its inputs in the type that suits it.
+"""autocast: gives each operation its inputs in the type that suits it.
 
     16 bits    matrix products, convolutions, recurrent layers
-    float32    exponentials, logarithms, powers, sums, softmax, losses: what leaves the range of 16 bits, or adds up
-    widest     where the inputs of another operation are of several float types, the widest of these
-    as it is   everything else, normalizations among it: they compute in float32 whatever they read
+    float32    exponentials, logarithms, powers, sums, softmax, losses, whose results may exceed the range of 16 bits
+    widest     other operations with inputs of several float types: the widest of these types
+    as it is   all other operations, such as normalizations, which always compute in float32
 
-Softmax and the cross entropy read 16 bits as they are: they widen what they read, and give float32.
+Softmax and the cross entropy read 16 bits without a cast: they widen the numbers themselves, and give float32.
 
-Only float32 and 16-bit inputs are cast, float64 never. Casts are operations of the graph, so that a float32 parameter
-gets a float32 gradient. PyTorch has one policy for "cuda" and another for "cpu"; this is one for both, and near to the
-former. There normalizations of rows and groups give float32.
+Only float32 and 16-bit inputs are cast, but never float64. Casts are operations of the graph, so that a float32
+parameter gets a float32 gradient. PyTorch has different policies for "cuda" and "cpu"; minorm has one, which is close
+to that for "cuda". There normalizations of rows and groups give float32.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from minorm.support.documented import documented
 
 Type = np.dtype[Any]
 DEFAULT = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
-DEVICE = {"device_type": '"cuda" or "cpu"'}  # what docstrings say of it
+DEVICE = {"device_type": '"cuda" or "cpu"'}  # the text in docstrings
 CASTABLE = dtypes.HALVES | {dtypes.float32}
 
 CONVOLUTIONS: frozenset[type] = frozenset({convolution.Convolution, convolution.ConvolutionTranspose})
@@ -65,7 +65,7 @@ WIDENING: frozenset[type] = frozenset({activation.Softmax, activation.LogSoftmax
 
 
 def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the inputs of an operation as the policy wants them."""
+    """Return the inputs of an operation in the types of the policy."""
     lower = trace.state.cast_types.get("cpu" if type(inputs[0].array) is np.ndarray else "cuda")
     if lower is None:
         return inputs
@@ -88,16 +88,16 @@ def _in(x: Any, wanted: Type, cast: Any) -> Any:
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
-    """Give operations inside the block their inputs in the type that suits them; `minorm.amp.casting` lists which.
+    """In this block operations get their inputs in the types that suit them; `minorm.amp.casting` lists the types.
 
     Args:
-        device_type (str): "cuda" or "cpu": whose tensors are cast
+        device_type (str): "cuda" or "cpu": the device whose tensors are cast
         dtype (dtype, default None): float16 or bfloat16; None is float16 on "cuda" and bfloat16 on "cpu"
-        enabled (bool, default True): False leaves the types alone inside, within another autocast too
-        cache_enabled (bool, default None): PyTorch's; nothing is cached here
+        enabled (bool, default True): False casts nothing in the block, even inside another autocast
+        cache_enabled (bool, default None): accepted as in PyTorch, without effect
 
-    A `with` block or a decorator, for the forward pass and the loss; backward() follows the types that forward had,
-    inside or outside. Each thread has its own. An export sees the model as it is without.
+    Use it as a `with` block or a decorator, for the forward pass and the loss. backward() uses the types of the forward
+    pass, inside the block or outside. Each thread has its own autocast. An export ignores it.
 
     Example:
         >>> x, layer = mn.ones(2, 3), mn.nn.Linear(3, 4)
@@ -120,14 +120,14 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
         self.asked = enabled
 
     def _inside(self) -> dict[str, Any]:
-        """Return the state inside: this device's type, and the types that outer autocasts ask for on other devices."""
+        """Return the state for the block: this device's type, and the types of outer autocasts for other devices."""
         types = {device: kind for device, kind in trace.state.cast_types.items() if device != self.device}
         if self.asked:
             types[self.device] = self.fast_dtype
         return {"cast_types": types, "cast": _cast if types else None}
 
     def _recreate_cm(self) -> autocast:
-        return autocast(self.device, self.fast_dtype, self.asked, self.cache_enabled)  # threads may run it at once
+        return autocast(self.device, self.fast_dtype, self.asked, self.cache_enabled)  # threads may share it
 
 
 @documented(DEVICE)
@@ -146,7 +146,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 @documented(DEVICE)
 @checked
 def get_autocast_dtype(device_type: str) -> Type:
-    """Return the 16-bit type of the `autocast` that is open; outside of one, what it would be without `dtype`.
+    """Return the 16-bit type of the open `autocast`; outside of an autocast, the type that it has by default.
 
     Example:
         >>> mn.get_autocast_dtype("cpu"), mn.get_autocast_dtype("cuda")

@@ -1,7 +1,8 @@
-"""GradScaler: small gradients do not vanish in float16, as the loss is multiplied before backward() and they are
-divided after it.
+"""GradScaler keeps small gradients from vanishing in float16: it multiplies the loss before backward(), and divides the
+gradients after it.
 
-The factor grows while all gradients are finite; where one is not, the optimizer's step is left out and it shrinks.
+The factor grows while all gradients are finite. If a gradient is not finite, the optimizer's step is left out and the
+factor shrinks.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from minorm.support.states import check_number
 
 
 class GradScaler(Checked):
-    """loss * scale before backward(), gradient / scale before the step.
+    """loss * scale before backward(), gradient / scale before the optimizer's step.
 
     Args:
-        device (str, default 'cuda'): PyTorch's; the scale is a number of Python's here, for tensors of any device
-        init_scale (float, default 65536.0): the factor at the beginning
-        growth_factor (float, default 2.0): by which it is multiplied after `growth_interval` finite steps
-        backoff_factor (float, default 0.5): by which it is multiplied after a step that was left out
-        growth_interval (int, default 2000): see growth_factor
-        enabled (bool, default True): False passes losses, gradients and steps on as they are
+        device (str, default 'cuda'): accepted as in PyTorch; the scale is a Python number, for tensors of any device
+        init_scale (float, default 65536.0): the scale at the beginning
+        growth_factor (float, default 2.0): multiplies the scale after `growth_interval` finite steps
+        backoff_factor (float, default 0.5): multiplies the scale after a step that was left out
+        growth_interval (int, default 2000): the number of finite steps after which the scale grows
+        enabled (bool, default True): False changes no losses and gradients, and leaves out no step
 
-    bfloat16 has float32's range and needs no scaler. One number a step is asked of a GPU: whether all are finite.
+    bfloat16 has float32's range and needs no scaler. In each step the host reads one number from a GPU: whether all
+    gradients are finite.
 
     Example:
         >>> w = mn.nn.Parameter(mn.tensor([1.0]))
@@ -64,11 +66,11 @@ class GradScaler(Checked):
         self.growth_factor, self.backoff_factor = float(growth_factor), float(backoff_factor)
         self.growth_interval = growth_interval
         self._scale, self._growth_tracker = float(init_scale), 0
-        self._finite: dict[int, bool] = {}  # by the id of each optimizer whose gradients are divided already
+        self._finite: dict[int, bool] = {}  # by the id of each optimizer whose gradients are already divided
         self._stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:
-        """Return a Tensor, or a list or tuple of Tensors, times the scale; 16-bit ones in float32, against overflow."""
+        """outputs * scale, for a Tensor, or a list or tuple of Tensors; 16 bits become float32, against overflow."""
         if not self.asked:
             return outputs
         if isinstance(outputs, (list, tuple)):
@@ -77,9 +79,9 @@ class GradScaler(Checked):
         return wide * self._scale
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of an optimizer now, as clipping needs it; `step` does it otherwise.
+        """Divide the gradients of an optimizer now, as clipping needs; otherwise `step` divides them.
 
-        RuntimeError the second time before `update()`, and after `step()`.
+        RuntimeError for a second call before `update()`, and for a call after `step()`.
         """
         if not self.asked:
             return
@@ -93,7 +95,7 @@ class GradScaler(Checked):
         self._finite[id(optimizer)] = self._divide(optimizer)
 
     def _divide(self, optimizer: Any) -> bool:
-        """Divide all gradients by the scale; whether all were finite."""
+        """Divide all gradients by the scale; return whether all are finite."""
         found: Any = None
         inverse = 1.0 / self._scale
         for group in optimizer.param_groups:
@@ -114,7 +116,7 @@ class GradScaler(Checked):
         return True if found is None else bool(found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step(*args, **kwargs)` with divided gradients; nothing, and None, where one is not finite."""
+        """optimizer.step(*args, **kwargs) with divided gradients; if one is not finite, do nothing and return None."""
         if not self.asked:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs or args:
@@ -131,7 +133,7 @@ class GradScaler(Checked):
         return optimizer.step(**kwargs) if self._finite[id(optimizer)] else None
 
     def update(self, new_scale: float | None = None) -> None:
-        """Grow or shrink the scale by how the steps since the last update went, or set it."""
+        """Grow or shrink the scale after the steps since the last update, or set it to `new_scale`."""
         if not self.asked:
             return
         if new_scale is not None:
@@ -152,7 +154,7 @@ class GradScaler(Checked):
         self._stepped.clear()
 
     def get_scale(self) -> float:
-        """Return the factor; 1.0 where enabled=False."""
+        """Return the scale; 1.0 if enabled=False."""
         return self._scale if self.asked else 1.0
 
     def is_enabled(self) -> bool:
@@ -168,11 +170,11 @@ class GradScaler(Checked):
         return self.backoff_factor
 
     def get_growth_interval(self) -> int:
-        """Return the number of good steps after which the scale grows."""
+        """Return the number of finite steps after which the scale grows."""
         return self.growth_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scale and its settings, under PyTorch's names; empty where enabled=False."""
+        """Return the scale and its settings, with PyTorch's names; {} if enabled=False."""
         if not self.asked:
             return {}
         return {
@@ -184,7 +186,7 @@ class GradScaler(Checked):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the state of a scaler, PyTorch's too. Nothing happens where enabled=False."""
+        """Continue from the state of a scaler of minorm or PyTorch. If enabled=False, do nothing."""
         if not self.asked:
             return
         operation = "GradScaler.load_state_dict"
@@ -208,7 +210,7 @@ class GradScaler(Checked):
             "growth_interval": int(state_dict["growth_interval"]),
             "_growth_tracker": int(state_dict["_growth_tracker"]),
         }
-        vars(self).update(found)  # in one step, which Ctrl-C cannot divide
+        vars(self).update(found)  # in one step, which Ctrl-C cannot interrupt
 
 
 def _float32(number: float) -> float:

@@ -1,6 +1,6 @@
-"""PyTorch's switches of its backends, so that programs that set them run; most change nothing here.
+"""PyTorch's backend switches, so that programs that set them run; most have no effect here.
 
-These do, on a GPU: `backends.cuda.matmul.allow_tf32`, and `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
+On a GPU these work: `backends.cuda.matmul.allow_tf32`, `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_prec
 @documented({}, mode="accepted, without effect", warn_only="accepted, without effect")
 @checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Do nothing: results have the same bits on every run anyway.
+    """Do nothing, as results have the same bits in every run anyway.
 
     Example:
         >>> mn.use_deterministic_algorithms(True)
@@ -46,7 +46,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     {}, model="a model or a function; None gives a decorator that does nothing", options="accepted, without effect"
 )
 def compile(model: Any = None, **options: Any) -> Any:
-    """Return the model itself, which runs as it is.
+    """Return the model itself; nothing is compiled.
 
     Example:
         >>> model = nn.Linear(2, 1)

@@ -7,7 +7,7 @@ __all__ = ["is_built", "matmul"]
 
 
 class Matmul:
-    """allow_tf32: False, unless set: then float32 is computed in float32, whatever CUPY_TF32 says."""
+    """allow_tf32: False by default; then float32 is computed in float32, even if CUPY_TF32 is set."""
 
     allow_tf32 = switch("matmul_tf32", "backends.cuda.matmul.allow_tf32")
 
@@ -16,5 +16,5 @@ matmul = Matmul()
 
 
 def is_built() -> bool:
-    """Is there a GPU, and what its kernels need? Nothing is built in advance."""
+    """Return whether CUDA can be used; nothing is built in advance."""
     return is_available()

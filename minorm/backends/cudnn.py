@@ -1,12 +1,12 @@
-"""`mn.backends.cudnn`: whether cuDNN does convolutions where it is installed, and whether these may use TF32.
+"""`mn.backends.cudnn`: whether cuDNN, if it is installed, computes convolutions, and whether these may use TF32.
 
-    enabled        True; False leaves convolutions to products of matrices
-    allow_tf32     False, where PyTorch has True: float32 is computed in float32. It is for convolutions by cuBLAS too
+    enabled        by default True; False computes convolutions as products of matrices
+    allow_tf32     by default False (PyTorch: True): float32 is computed in float32. Also for convolutions by cuBLAS
 
-    benchmark      False; True tries ten plans where a convolution has new shapes and keeps the fastest. Another run may
-                   find another one fastest, and have other last bits
+    benchmark      by default False; True tries ten plans for each new shape of a convolution and keeps the fastest.
+                   Another run may find another plan fastest, and have other last bits
 
-`deterministic` may be set, and changes nothing: results of one process are deterministic anyway.
+`deterministic` may be set without effect: results of one process are deterministic anyway.
 """
 
 from minorm.backends.switch import switch, with_switches

@@ -1,4 +1,4 @@
-"""PyTorch's backend for Intel's library of layers, which is not there."""
+"""PyTorch's backend for Intel's oneDNN library, which minorm does not have."""
 
 enabled = False
 

@@ -1,4 +1,4 @@
-"""PyTorch's backend for Apple's GPUs, which is not there."""
+"""PyTorch's backend for Apple's GPUs, which minorm does not have."""
 
 enabled = False
 

@@ -1,6 +1,6 @@
 """The command line: `minorm demo`, `train`, `export`, `check` and more. Each command is a file with `add` and `run`.
 
-Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wrong usage, 130 stopped with Ctrl-C.
+Exit codes: 0 success, 1 failure (one line on stderr says which), 2 wrong usage, 130 stopped with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt as stop:
         return _stopped(args.command, str(stop), at_once=argv is None)
     except BrokenPipeError:  # `minorm check model.onnx | head`
-        sys.stderr.close()  # the reader is gone; keep the interpreter from saying so
+        sys.stderr.close()  # the reader is gone; the interpreter must not report it
         return 1
     except EXPECTED as error:
         if startup.pressed:  # the interrupted code turned Ctrl-C into an error
@@ -84,7 +84,7 @@ def _run(argv: Sequence[str] | None) -> int:
 def _stopped(command: str, advice: str, at_once: bool) -> int:
     output.note("")  # go below the ^C that the terminal shows
     output.note(f"minorm {command}: stopped{f'; {advice}' if advice else ''}")
-    if at_once:  # taking down scikit-learn in good order can last half a second
+    if at_once:  # an orderly exit of scikit-learn can take half a second
         sys.stdout.flush()
         os._exit(INTERRUPTED)
     return INTERRUPTED

@@ -1,4 +1,4 @@
-"""`python -m minorm.cli` is `minorm`."""
+"""`python -m minorm.cli` does the same as `minorm`."""
 
 import sys
 

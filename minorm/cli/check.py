@@ -1,7 +1,7 @@
-"""`minorm check`: what is in an ONNX model, does minorm run and train it, and does onnxruntime agree?
+"""`minorm check` shows what an ONNX model contains, whether minorm runs and trains it, and whether onnxruntime agrees.
 
-The checker and onnxruntime run in a separate process with a time and a memory limit: a broken or hostile file can
-crash them, and then the command reports "crashed" and goes on.
+The checker and onnxruntime run in a separate process with limits of time and memory. If a broken or hostile file
+crashes them, the command reports "crashed" and goes on.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def run(args: argparse.Namespace) -> int:
     from minorm.onnx.exporting import examples
 
     if args.html is not None:
-        page = atomic.destination(args.html, "check")  # raises an error now, and not after the work
+        page = atomic.destination(args.html, "check")  # raises its error before the work, not after
         if os.path.realpath(args.model) == page:
             raise ValueError(f"--html {args.html} is the model itself; expected another file")
     given, values = shape_option.parse(args.shape), input_option.parse(args.input)
     found = inspect(args.model, args.max_bytes, args.external_root)
     guess = examples.Guess(given, values, Required(found.proto.graph).lengths)
     if found.inputs:
-        examples.settled(found.inputs, guess)  # raises an error now if they do not fit
+        examples.settled(found.inputs, guess)  # raises an error here if they do not fit
     judged = judge(found, args.model, guess, args.seconds)
     verdicts = judged.verdicts
     report = Report(found, verdicts, judged.size, found.layers(judged.seen))

@@ -1,7 +1,7 @@
-"""The judges of `minorm check`: minorm, the checker, onnxruntime, and whether the two agree.
+"""Asks the judges of `minorm check`: does minorm run the model, does the checker accept it, does onnxruntime agree?
 
-Inputs are guessed. If the model fails on a guess, that is not a failure of the model: the next guess is tried. If no
-guess fits both programs, the verdict is that nothing was run.
+Inputs are guessed. If the model fails on a guess, the model is not at fault, and the next guess is tried. If no guess
+fits both programs, the verdict is that nothing was run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST = 24  # sizes to try in onnxruntime, if minorm takes none of them
 
 @dataclass
 class Judged:
-    """The verdicts, the shapes of the inputs that minorm ran on, and the shapes and counts that its nodes produced."""
+    """The verdicts, the shapes of the inputs on which minorm ran, and the shapes and counts at each node (`seen`)."""
 
     verdicts: list[Verdict]
     size: dict[str, tuple[int, ...]]
@@ -86,7 +86,7 @@ class _Accepted(Iterator[Any]):
 
         self.found, self.guess = found, guess
         self.refused: list[Any] = []
-        self.error: Exception | None = None  # why the first of them was refused
+        self.error: Exception | None = None  # why the first guess was refused
         self.guesses = examples.guesses(found.inputs, guess) if found.module is not None else iter(())
 
     def __next__(self) -> Any:
@@ -106,7 +106,7 @@ class _Accepted(Iterator[Any]):
             self.refused.append(args)
 
     def verdict(self, path: str, seconds: float) -> Verdict:
-        """Return minorm's verdict if it ran on none of the guesses."""
+        """Return minorm's verdict in the case that it ran on no guess."""
         from minorm.onnx.checking import sandbox
         from minorm.onnx.exporting import examples
 

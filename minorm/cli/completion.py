@@ -55,7 +55,7 @@ def _words(parser: Any) -> str:
 
 
 def _found(parsers: Mapping[str, Any]) -> list[str]:
-    """Return lines for bash and zsh that set `found` to the words that may replace `word`, which is number `place`."""
+    """Return lines for bash and zsh that set `found` to the words that may replace `word`, the word number `place`."""
     choices = [
         f'*:{name}:{option}) found="{words}" ;;'
         for name, parser in parsers.items()

@@ -1,7 +1,7 @@
-"""`minorm conform`: which runtime computes normalizations as ONNX says? It tests all of them, or those in a file.
+"""`minorm conform` tells which runtimes compute normalizations as ONNX says: all normalizations, or those in a file.
 
-It runs minorm, onnxruntime, onnx's reference evaluator and PyTorch, and those of twelve others that are installed. Each
-runs in another process: if one crashes or hangs, that is its verdict, and the command goes on.
+It runs minorm, onnxruntime, onnx's reference evaluator, PyTorch, and up to twelve other runtimes if they are installed.
+Each runtime has its own process: if it crashes or hangs, its verdict says so, and the command goes on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cells; return 1 if one of minorm's is wrong or a runtime could not run."""
+    """Print the cells; return 1 if a cell of minorm is wrong or a runtime could not run."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
@@ -107,7 +107,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return the nodes with this verdict, by runtime, cause (the observation if no cause is known) and its page."""
+    """Return the nodes with this verdict by (runtime, cause or else the observation, the cause's page)."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
@@ -144,7 +144,7 @@ def _by_version(cells: list[Cell], names: list[str]) -> Any:
 
 
 def _by_runtime(cells: list[Cell], names: list[str]) -> Any:
-    """Return a table with a row for each runtime, which lists the operators it computes wrongly."""
+    """Return a table with a row for each runtime: its counts, and the operators that it computes wrongly."""
     table = _table("runtime", "cells", "wrong in")
     for name in names:
         of = [cell for cell in cells if cell.runtime == name]
@@ -170,7 +170,7 @@ def _count(cells: list[Cell]) -> str:
 
 
 def _told(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
-    """Return the wrong cells by runtime and defect (the observation if no defect is known), operator, and case."""
+    """Return opsets of wrong cells by (runtime, defect or else the observation), operator and case."""
     told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for cell in cells:
         if cell.verdict == "wrong":

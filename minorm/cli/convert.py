@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, and print notes on changed normalizations."""
+    """Convert the model, and print notes on changed normalizations."""
     extras.need("onnx")
     import minorm.onnx
     from minorm.onnx.graph import encoding

@@ -1,4 +1,4 @@
-"""`minorm demo` does the main job on real images: it trains, saves, exports, verifies in onnxruntime, draws a picture.
+"""`minorm demo` works with real images: it trains, saves, exports, verifies in onnxruntime and draws a picture.
 
 Every claim is a Check; the command's exit code is 0 only if all of them hold.
 """
@@ -23,8 +23,8 @@ from minorm.serialization import atomic
 from minorm.serialization.opening import contents
 from minorm.support.safe_names import message, printable
 
-ACCURACY = 0.985  # the mean over the seeds must reach it
-TOLERANCE = 1e-5  # largest logit difference, times max(1, max|logit|)
+ACCURACY = 0.985  # which the mean over the seeds must reach
+TOLERANCE = 1e-5  # times max(1, max|logit|): the largest allowed difference of logits
 
 
 def add(commands: Any) -> None:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Any) -> int:
-    """Run the demo; the output folder exists."""
+    """Run the demo in the output folder, which exists."""
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
     first = runs[0]
@@ -121,7 +121,7 @@ def _accuracy(accuracies: list[float]) -> Check:
 
 
 def _saved(run: Any, path: str) -> list[Check]:
-    """Save the model and load it into a new one, which must compute the same bits."""
+    """Save the model, and load the weights into a new model, which must compute the same bits."""
     from minorm.training import predict
 
     mn.save(run.model.state_dict(), path, metadata={"minorm.model": json.dumps(run.model_facts)})
@@ -133,7 +133,7 @@ def _saved(run: Any, path: str) -> list[Check]:
 
 
 def _exported(run: Any, path: str) -> list[Check]:
-    """Export the model; the checker must accept it and onnxruntime must agree on every test image."""
+    """Export the model; the checker must accept the file, and onnxruntime must agree on every test image."""
     import onnx
     import onnxruntime
 
@@ -182,7 +182,7 @@ def _drawn(trained: Trained, path: str) -> list[Check]:
 
 
 def _population(run: Any) -> Any:
-    """Run the trained model on all training images as one batch; return the watch of its BatchNorm layers."""
+    """Run the trained model on all training images as one batch, and return a watch with the batch's statistics."""
     from minorm.training import BatchNormWatch
 
     model = models.build(**run.model_facts)

@@ -1,4 +1,4 @@
-"""`minorm doctor` finds faults in a trained model's normalizations, says why they matter, and how to mend them."""
+"""`minorm doctor` finds faults in a trained model's normalizations, and says why they matter and how to mend them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from minorm.diagnosis import Diagnosis
     from minorm.quantization import QATModel
 
-MEASURED = 16_384  # the most images from which precise_bn takes its statistics
+MEASURED = 16_384  # the most images on which precise_bn measures statistics
 FOLDED = 8  # number of batches on which the gap of folding is measured
 FIXES = ("precise_bn", "freeze")
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Patient:
-    """A model with images. batches: None stands for noise; batch_size: the argument of diagnose; source: the file."""
+    """A model to diagnose; `batches` is None for noise, `batch_size` is an argument of diagnose, `source` the file."""
 
     name: str
     model: Any
@@ -132,7 +132,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _opened(args: argparse.Namespace) -> _Patient:
-    """Return the model of a file, with its training images."""
+    """Return the model in a file, with its training images."""
     source = sources.opened(args)
     output_files.check("doctor", source.path, args.plot, args.out)
     batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
@@ -180,13 +180,13 @@ def _fill(model: Any, path: str) -> None:
 
 
 def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
-    """Return, for each folded BatchNorm, the gap to the result that training computes before its freeze."""
+    """Return for each folded BatchNorm how far its result is from that of training before statistics are frozen."""
     batches = [x for x, _ in itertools.islice(loader, FOLDED)]
     return quantization.folding_gap(model, batches)
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
-    """Write the corrected model; return a sentence that says what was done."""
+    """Correct and write the model; return a sentence that says what was done."""
     if fix == "freeze":
         nn.utils.freeze_norm(source.model)
         source.write(out)

@@ -39,12 +39,12 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export, and print the report of the verification."""
+    """Export the checkpoint, and print the report of the verification."""
     extras.need("onnx")
     from minorm.onnx.exporting import default_opset, translating, verifying
     from minorm.onnx.graph import encoding
 
-    atomic.destination(args.out, "export")  # raises an error now, and not after the work
+    atomic.destination(args.out, "export")  # raises its error before the work, not after
     source = sources.open_checkpoint(args.checkpoint, sources.allowed(args))
     model, facts = source.model, source.facts
     if source.settings is not None and source.settings.dtype == "bfloat16":

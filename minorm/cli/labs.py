@@ -1,4 +1,4 @@
-"""`minorm labs`: the course. List the labs, begin one, check a solution, grade a folder of them."""
+"""`minorm labs` is the course: it lists labs, starts a lab, checks a solution, and grades a folder of solutions."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
 
 
 def _seed(text: str) -> int:
-    """Return the number; for `-`, read it from the first line of standard input."""
+    """Return the text as a number; for `-`, read the number from the first line of standard input."""
     return int(sys.stdin.readline(100) if text == "-" else text)
 
 
@@ -178,7 +178,7 @@ def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
 
 
 def _hide_seed(args: argparse.Namespace) -> None:
-    """Restart this process with the seed in a pipe, because every user can read the command line of a process."""
+    """Restart this process with the seed in a pipe, because other users can read a process's command line."""
     shown = [place for place, word in enumerate(sys.argv) if len(word) > 3 and "--seed".startswith(word.split("=")[0])]
     if sys.argv[1:3] != ["labs", args.action] or not shown or sys.argv[shown[0]].endswith("=-"):
         return

@@ -1,4 +1,4 @@
-"""`minorm plot`: the curves of a run as a picture."""
+"""`minorm plot` draws the curves of a run as a picture."""
 
 from __future__ import annotations
 

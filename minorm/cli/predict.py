@@ -1,4 +1,4 @@
-"""`minorm predict` prints the class of each picture, and how probable the model finds it."""
+"""`minorm predict` prints the class of each picture and its probability."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _files(given: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _view(args: argparse.Namespace, files: Sequence[str], labels: Sequence[str]) -> Iterator[Any]:
-    """Open the view that prints or writes the rows; None if only --html shows them."""
+    """Yield the view that prints or writes the rows, or None if only --html shows them; then end the view."""
     view: Any = None
     with ExitStack() as stack:
         if args.json:
@@ -143,7 +143,7 @@ def _rows(
     broken: list[str],
     args: argparse.Namespace,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield a row for each picture, with its pixels; one batch is in memory at a time."""
+    """Yield a row and the pixels for each picture; only one batch is in memory at a time."""
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     together = 1 if source.takes_one else BATCH
     for start in range(0, len(paths), together):
@@ -174,7 +174,7 @@ def _rows(
 
 
 def _row(name: str, shares: Any, classes: Sequence[str], k: int) -> dict[str, Any]:
-    """Return a row with the most probable class; with k above 1 also with the k most probable ones."""
+    """Return a row with the most probable class; if k is above 1, the row also has the k most probable classes."""
     top = [
         {"label": classes[i] if classes else str(i), "probability": round(float(shares[i]), 6)}
         for i in np.argsort(-shares, kind="stable")[:k]

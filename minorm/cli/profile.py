@@ -124,7 +124,7 @@ def _plain(prof: profiler.profile, path: str) -> dict[str, Any]:
 
 
 def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor], None]:
-    """Return a function that does a training step or a forward pass; ValueError if there is nothing to train."""
+    """Return a function that runs a training step or a forward pass; ValueError if there are no parameters to train."""
     model: Module = source.model if source.qat is None or args.inference else source.qat
     model = model.to(device=args.device).train(not args.inference)
     if args.inference:
@@ -137,7 +137,7 @@ def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError(f"{source.path} has no parameters to train; expected --inference")
-    optimizer = optim.SGD(parameters, lr=1e-6, momentum=0.9)  # small enough that the numbers stay as they are
+    optimizer = optim.SGD(parameters, lr=1e-6, momentum=0.9)  # so small that the weights hardly change
 
     def train(x: Tensor, y: Tensor) -> None:
         loss = _loss(model(x.to(args.device)), y)
@@ -175,7 +175,7 @@ def _again(loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _noise(source: Source, count: int) -> Any:
-    """Return random numbers that fit the model's input; ValueError unless a graph has exactly one float input."""
+    """Return random numbers in the shape of the model's input; ValueError unless a graph has just one float input."""
     if source.kind == "onnx":
         inputs = source.model.inputs
         if len(inputs) != 1 or not dtypes.is_float(inputs[0].dtype) or not inputs[0].shape:

@@ -1,8 +1,8 @@
-"""Opens what commands take: a MODEL (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
+"""Opens the MODEL of a command (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
 
-A run's folder stands for its best weights if it has them, else for its last. Nothing in a file is executed: an ONNX
-file is a graph, and a checkpoint names one of `minorm.models`, or a Python file, which is run only if the user allows
-it (trust.py).
+A run's folder stands for its best weights, or for its last weights if it has no best ones. No code in a file is run: an
+ONNX file is a graph. A checkpoint names a model of `minorm.models` or a Python file, which is run only if the user
+allows it (trust.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 @dataclass
 class Source:
-    """An opened model. path: the file it was read from; settings: those of its run, None if the run is unknown."""
+    """An opened model; `path` is the file that was read, `settings` are its run's, or None if the run is unknown."""
 
     path: str
     kind: str  # "checkpoint" or "onnx"
@@ -56,16 +56,16 @@ class Source:
 
     @property
     def image_type(self) -> Any:
-        """The type of the images that it takes: that of its weights, or the declared type of a graph's input."""
+        """The type of images for the model: the type of its weights, or the declared type of a graph's input."""
         if self.kind != "onnx":
-            parameters = () if self.model is None else self.model.parameters()  # None: it is built for its images
+            parameters = () if self.model is None else self.model.parameters()  # None: built later, for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
         stated = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
         return self.model.converted_to() or next(iter(stated), mn.float32)
 
     @property
     def gives_probabilities(self) -> bool:
-        """Does a graph end in a Softmax, as in files of other makers? Then no second one may follow."""
+        """Whether a graph ends in a Softmax, as in files of other makers; then no second Softmax may follow."""
         original = self.model.original if self.kind == "onnx" else None
         if original is None or not self.model.output_names:
             return False
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def takes_one(self) -> bool:
-        """Does a graph take only batches of one image, as many exporters write it?"""
+        """Whether a graph takes only batches of one image, as many exporters write it."""
         shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
         return bool(shape and shape[0] == 1)
 
@@ -89,7 +89,7 @@ class Source:
         return parts.get("images") if parts is not None and same else None
 
     def write(self, path: str) -> None:
-        """Write the model, with its present weights, as a file of the kind it came from."""
+        """Write the model with its present weights as a file of the same kind as the opened one."""
         if self.kind == "onnx":
             import minorm.onnx
 
@@ -116,7 +116,7 @@ def open_model(
     allowed    the code that may be run to build a checkpoint's model
     max_bytes  the memory that an ONNX model may take
     external_root  a folder to which links to an ONNX model's weights may lead
-    dtype      the type to compute in; None: the type in the file
+    dtype      the type to compute in; None is the type in the file
     """
     path = weights_file(given)
     if _is_checkpoint(path):
@@ -133,7 +133,7 @@ def open_model(
 
 
 def opened(args: argparse.Namespace) -> Source:
-    """Open the model for a command that also takes limits for an ONNX file, and perhaps the type to compute in."""
+    """Open the model of a command with options for limits of an ONNX file, and perhaps for the type to compute in."""
     return open_model(
         args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root,
         dtype=getattr(args, "dtype", None),
@@ -141,7 +141,7 @@ def opened(args: argparse.Namespace) -> Source:
 
 
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
-    """Open a checkpoint, for commands that take no ONNX file."""
+    """Open a checkpoint, for commands that do not accept ONNX files."""
     return _checkpoint(weights_file(given), allowed)
 
 
@@ -192,7 +192,7 @@ def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
 
 
 def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
-    """Return the preprocessing that the run wrote; for older runs return that of the data set."""
+    """Return the preprocessing in the run's checkpoint; for older runs the usual preprocessing of the data set."""
     if "preprocessing" in parts:
         return saved.preprocessing(parts, path)
     if settings is None or settings.data not in MEAN_STD:
@@ -251,7 +251,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 class Chosen:
     """The data set that a command reads.
 
-    known    the run's record of it, None for data that are not the run's
+    known    the run's record of its images; None if the data are not the run's
     dtype    the type in which the model takes images
     """
 
@@ -268,16 +268,16 @@ class Chosen:
         return images.kept(self.known, loaded, self.settings.seed)
 
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
-        """Return loaders of batches to train on, and of batches to score in order; one process reads all of them."""
+        """Return a loader of training batches, and a loader of batches to score, in order; both read all images."""
         size = min(self.settings.batch_size, len(train))  # so that there is a batch
         settings = replace(self.settings, batch_size=size, ranks=1, dtype=self.dtype)
         return loaders(settings, train, scored, self.found or preprocessing(settings, train))
 
 
 def choose(source: Source, args: argparse.Namespace) -> Chosen:
-    """Choose the data set that the options name, else that of the run, at the path that the run recorded.
+    """Choose the data set that the options name, or otherwise the run's data set, at the path that the run recorded.
 
-    UsageError if neither names one. If --data differs from the run's data set, --data is used.
+    UsageError if neither names a data set. If --data differs from the run's data set, --data is used.
     """
     settings, found = source.settings, source.preprocessing
     dtype = "bfloat16" if source.image_type == mn.bfloat16 else "float32"
@@ -303,7 +303,7 @@ def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
 
 
 def tell_place(path: str) -> None:
-    """Print the path before its images are read: a stranger's run file may name any path."""
+    """Print the path before its images are read, as a stranger's run may name any path."""
     output.note(f"minorm: reads the images in {path}, where the run found them")
 
 

@@ -1,4 +1,4 @@
-"""`minorm train` trains in a folder, with progress, a log, a checkpoint each epoch, a report, and --resume."""
+"""`minorm train` trains a model and writes a log, a checkpoint each epoch and a report; --resume continues a run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
-    """Train and return 0, or 2 for several processes without --distributed; `main` turns exceptions into messages."""
+    """Train and return 0, or return 2 for several processes without --distributed; `main` handles exceptions."""
     said = config.read(args.config, parser) if args.config else {}
     for name, value in {"device": DEVICE, "timeout": TIMEOUT, **said}.items():
         if getattr(args, name) is None or getattr(args, name) is False:  # False: a switch that was not given
@@ -194,7 +194,7 @@ def _workers(group: Group) -> str:
 
 
 def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
-    """Return advice read from the files on disk: Ctrl-C may come before the first is written, or between two."""
+    """Return advice that fits the files on disk, as Ctrl-C may come before or between the writing of two files."""
     path = os.path.join(out, CHECKPOINT)
     if not os.path.exists(path):
         best = os.path.join(out, BEST)
@@ -212,9 +212,9 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of the options, or those of the run to resume; ValueError if an option differs from the run.
+    """Return the settings in the options, or those of the run to resume; ValueError if an option differs from the run.
 
-    A different --epochs means: go on to that epoch. For a new run, `choose_settings` may choose the other settings.
+    A different --epochs means to go on to that epoch. For a new run, `choose_settings` may choose missing settings.
     """
     given = train_options.given(args)
     if not args.resume:

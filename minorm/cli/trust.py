@@ -1,7 +1,7 @@
-"""Decides which code a command may run to build a checkpoint's model: the file after --model, or that of --trust.
+"""Decides which code a command may run to build a checkpoint's model: the file of --model, or the copy with --trust.
 
-If a command needs code that the user has not named, it says which code it would run, and ends with the line to write.
-At a terminal it asks instead.
+If a command needs code that the user has not named, it says which code it would run, and ends with the command line to
+write. At a terminal it asks the user instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.training.model.own_code import Code, is_graph
 
 @dataclass(frozen=True)
 class Trust:
-    """The code that the user allows. words: the command line, which the advice repeats with a missing option added."""
+    """The code that the user allows; `words` is the command line, which an error repeats with a missing option."""
 
     model: str | None = None
     given: bool = False
@@ -45,14 +45,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def of(args: argparse.Namespace, model: str | None) -> Trust:
-    """Return the trust that the command line expresses."""
+    """Return which code the command line allows; `model` is its FILE.py:FUNCTION, if given."""
     return Trust(model, args.trust, tuple(args.words), getattr(args, "max_bytes", None))
 
 
 def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | None:
-    """Return the code that builds the model of the checkpoint at `path`; None for one of `minorm.models`.
+    """Return the code that builds the model of the checkpoint at `path`; None for a model of `minorm.models`.
 
-    UsageError, with the line to write, if the user has not allowed that code.
+    UsageError, with the command line to write, if the user has not allowed that code.
     """
     if is_graph(facts["name"]):
         extras.need("onnx")
@@ -75,7 +75,7 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
 
 
 def _agreed(found: Code) -> bool:
-    """Does the user say yes at a terminal? False without a terminal, or if several processes would ask."""
+    """Ask the user, and return whether the answer is yes; False without a terminal, or with several processes."""
     if launched()[1] > 1:
         return False
     question = (

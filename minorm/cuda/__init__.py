@@ -1,7 +1,7 @@
-"""Functions for the GPUs of this machine and their memory, under PyTorch's names.
+"""Functions for the GPUs of this machine and their memory, with PyTorch's names.
 
-You need none of them to compute: `x.to("cuda")` and `model.to("cuda")` are enough. An argument `device` is a number, a
-name such as "cuda:1", or None for the current GPU.
+To compute on a GPU, `x.to("cuda")` and `model.to("cuda")` are enough. An argument `device` is a number, a name such as
+"cuda:1", or None for the current GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the curren
 
 
 def is_available() -> bool:
-    """Can CUDA be used: is there CuPy, a driver for it, and a GPU? Never raises."""
+    """Return whether CUDA can be used: whether CuPy, a driver for it, and a GPU are present. Never raises."""
     try:
         return int(devices.library().cuda.runtime.getDeviceCount()) > 0
     except RuntimeError:
@@ -42,7 +42,7 @@ def current_device() -> int:
 
 @documented({}, seed="an int of at least 0")
 def manual_seed(seed: int) -> None:
-    """Call `minorm.manual_seed(seed)` if CUDA is available, as one generator draws for all devices."""
+    """Call `minorm.manual_seed(seed)` if CUDA is available; there is one generator for all devices."""
     if is_available():
         generators.manual_seed(seed)
 
@@ -55,7 +55,7 @@ def manual_seed_all(seed: int) -> None:
 
 @documented(DEVICE)
 def set_device(device: Any) -> None:
-    """Let "cuda" mean this GPU in this thread from now on."""
+    """Make this GPU the one that "cuda" means in this thread."""
     _device(device).use()
 
 
@@ -68,13 +68,13 @@ def get_device_name(device: Any = None) -> str:
 
 @documented(DEVICE)
 def synchronize(device: Any = None) -> None:
-    """Wait until all work on the GPU is done; a failed kernel raises its error here at the latest."""
+    """Wait until all work on the GPU is done; the error of a failed kernel is raised here at the latest."""
     _device(device).synchronize()
 
 
 @documented(DEVICE)
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Return the bytes in use by arrays, and the bytes held in all with idle buffers, under PyTorch's names."""
+    """Return the bytes in use by arrays, and the bytes of arrays and idle buffers together; names are PyTorch's."""
     with _device(device):
         pool = devices.library().get_default_memory_pool()
         return {
@@ -89,16 +89,16 @@ def memory_allocated(device: Any = None) -> int:
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
-_peaks: dict[int, int] = {}  # peaks by device, from the first request on
+_peaks: dict[int, int] = {}  # the most bytes in use by device, since counting began
 
 
 @documented(DEVICE)
 def max_memory_allocated(device: Any = None) -> int:
     """Return the most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
 
-    It does not count from the start of the program, because counting adds a Python call to each allocation. The cost
-    does not grow with the number of arrays (CuPy's pool keeps their sum since 14.1). A call during the capture of a
-    CUDA graph does not start the counting.
+    Counting does not begin with the program, because it adds a Python call to each allocation. The cost does not grow
+    with the number of arrays (since 14.1 CuPy's pool keeps their sum). A call during the capture of a CUDA graph does
+    not start counting.
     """
     with _device(device) as place:
         _watch()
@@ -114,9 +114,9 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def _watch() -> None:
-    """Make every later allocation in CuPy's pool update the peak of its device."""
+    """Let every later allocation in CuPy's pool update the peak of its device."""
     if capture.recording() is not None:
-        return  # the present allocator belongs to the graph, and ends with the capture
+        return  # the current allocator belongs to the graph, and is gone after the capture
     library = devices.library()
     pool, allocate, current = library.get_default_memory_pool(), library.cuda.get_allocator(), library.cuda.runtime
     if getattr(allocate, "watches", False):
@@ -134,7 +134,7 @@ def _watch() -> None:
 
 @documented(DEVICE)
 def memory_reserved(device: Any = None) -> int:
-    """Return the bytes held: those in use, and idle buffers that the next arrays reuse."""
+    """Return the bytes in use by arrays, plus those of idle buffers that later arrays can reuse."""
     return memory_stats(device)["reserved_bytes.all.current"]
 
 

@@ -1,4 +1,4 @@
-"""The older address of `minorm.amp`: `from minorm.cuda.amp import autocast, GradScaler`."""
+"""The older name of `minorm.amp`: `from minorm.cuda.amp import autocast, GradScaler`."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     loss = F.cross_entropy(model(images), labels)
     loss.backward()
 
-The names and rules are PyTorch's. A call returns Tensors in the memory of the graph, which the next call overwrites.
+Names and rules are PyTorch's. A call returns Tensors in the memory of the graph, which the next call overwrites.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "make_graphed_callables"
 
 
 class Graphed(Function):
-    """A call of a captured function: it replays the graph of its forward pass, then that of its backward pass."""
+    """A call of a captured function: it replays the graph of the forward pass, and later that of the backward pass."""
 
     def forward(self, *arrays: Any, captured: Captured) -> Any:
         """Return the results, in the memory of the graph."""
@@ -44,11 +44,11 @@ class Graphed(Function):
 
 
 class Captured:
-    """One callable as two graphs, and the memory that they read and write.
+    """One callable as two graphs, with the memory that they read and write.
 
     inputs      the inputs of the callable, then the parameters
     outputs     Tensors that hold a call's results
-    gradients   an array for each of `inputs`, None where there is no gradient
+    gradients   an array for each of `inputs`; None for an input without a gradient
     """
 
     def __init__(self, function: Any, args: tuple[Tensor, ...], unused: bool) -> None:
@@ -62,7 +62,7 @@ class Captured:
         self.ends, self.starts = CUDAGraph(), CUDAGraph()
 
     def warm_up(self, times: int) -> None:
-        """Run the callable so that kernels are compiled; buffers, random numbers and gradients stay as they were."""
+        """Run the callable to compile kernels; buffers, random numbers and gradients are unchanged afterwards."""
         buffers = list(self.function.buffers()) if _is_module(self.function) else []
         kept = [buffer.clone() for buffer in buffers]
         with generators.kept():
@@ -86,14 +86,14 @@ class Captured:
         with graph(self.ends, pool, stream):
             seeds = zip(self.outputs, self.weights, strict=True)
             found = self._differentiate([(y, weight) for y, weight in seeds if weight is not None])
-            # Copied out: the memory of this graph also serves the forward pass, and gradients outlive its next replay.
+            # Copied, as the forward pass uses this graph's memory too, and gradients must outlive its next replay.
             self.gradients = [a if a is None else x.copy_(Tensor(a)).array for x, a in zip(kept, found, strict=True)]
         self.trained = [y.requires_grad for y in self.outputs]
         self.outputs = [y.detach() for y in self.outputs]
         self.nest = mapped(self.nest, Tensor, Tensor.detach)
 
     def _differentiate(self, seeds: list[tuple[Tensor, Tensor]]) -> list[Any]:
-        """Return the array of each input's gradient; RuntimeError for a missing one, unless that is allowed."""
+        """Return each input's gradient as an array; RuntimeError for a missing gradient unless `unused` allows it."""
         found = {}
         if seeds:
             walked = backward.walk([(y, weight.array) for y, weight in seeds], False)
@@ -108,7 +108,7 @@ class Captured:
         return [found.get(id(x)) if x.requires_grad else None for x in self.inputs]
 
     def __call__(self, *args: Any) -> Any:
-        """Replay the callable as a part of autograd's graph."""
+        """Replay the callable, as part of autograd's graph."""
         self._check(args)
         made = Graphed.apply(*args, *self.inputs[self.count :], captured=self)
         results = iter([y if trained else y.detach() for y, trained in zip(made, self.trained, strict=True)])
@@ -144,23 +144,23 @@ class Captured:
             if weight is not None:
                 weight.array[...] = 0 if given is None else given
         for x, ours in zip(self.inputs[self.count :], self.gradients[self.count :], strict=True):
-            if x.grad is not None and x.grad.array is ours:  # from an earlier call: a replay writes there
+            if x.grad is not None and x.grad.array is ours:  # of an earlier call: a replay would overwrite it
                 x.grad.set_array(x.grad.clone().array)
         self.ends.replay()
-        # An input's gradient may be kept: as a view, it is copied before autograd stores it.
+        # An input's gradient may outlive this call: autograd copies a view before it stores it.
         own = [None if array is None else array[...] for array in self.gradients[: self.count]]
         return (*own, *self.gradients[self.count :])
 
 
 class GraphedForward:
-    """The `forward` of a captured module: it replays in the modes of the capture, and otherwise runs eagerly."""
+    """The `forward` of a captured module: it replays if modules are in the modes of the capture, or runs eagerly."""
 
     def __init__(self, module: Any, captured: Captured) -> None:
         self._module, self._captured = module, captured
         self._modes = [(part, part.training, part.frozen) for part in module.modules()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay, or run eagerly in other modes, with `kwargs`, or inside an open trace."""
+        """Replay the graph; run eagerly if modes differ, if there are `kwargs`, or if a trace is open."""
         same = all(part.training is training and part.frozen is frozen for part, training, frozen in self._modes)
         if kwargs or trace.state.calls is not None or not same:
             return _eager(self._module)(*args, **kwargs)
@@ -197,7 +197,7 @@ def _check_module(module: Any) -> None:
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:
-    """Return the samples of each callable; TypeError if one is not a Tensor."""
+    """Return the sample arguments of each callable; TypeError if an argument is not a Tensor."""
     given = [sample_args] if single else list(sample_args)
     if len(given) != len(functions):
         raise ValueError(f"{NAME}: sample_args has {len(given)} entries; expected {len(functions)}, one a callable")
@@ -231,11 +231,11 @@ def make_graphed_callables(
 ) -> Any:
     """Return the callables with forward and backward as CUDA graphs, for a step that cannot be captured as a whole.
 
-    For a Module, `forward` is replaced, and the same Module is returned: in the other mode, and in a copy, it computes
-    eagerly. A call overwrites the results of the call before, so run its backward pass before the next call; the
-    backward pass of several callables goes in the opposite order. `make_graphed_step` captures whole steps.
+    A Module is returned with another `forward`, which runs eagerly in the other mode and in a copy of the Module. A
+    call overwrites the results of the previous call, so run its backward pass before the next call. Backward passes
+    of several callables must run in the opposite order. `make_graphed_step` captures whole steps.
 
-    RuntimeError for hooks and buffers that require grad, and for work that cannot be captured.
+    RuntimeError for hooks, for buffers that require grad, and for work that cannot be captured.
 
     Example:
         >>> mn.cuda.is_available()  # with True: model = mn.cuda.make_graphed_callables(model, (images,))

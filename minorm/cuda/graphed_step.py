@@ -1,11 +1,11 @@
-"""Makes a training step that captures itself: eager at first, then a CUDA graph wherever that gives the same bits.
+"""Makes a training step that captures itself: it runs eagerly at first, then as a CUDA graph if that gives equal bits.
 
     step = mn.cuda.make_graphed_step(step, images, labels)
     for batch in loader:
         loss = step(*batch)
 
-A replay repeats the work of the GPU, and runs no Python. So each replay first checks the state that the step uses, to
-know whether an eager step would do the same now: modes of modules, memory of parameters and gradients, casts, switches.
+A replay repeats the work of the GPU, and runs no Python. So before each replay the step checks whether an eager step
+would do the same now: modes of modules, memory of parameters and gradients, casts and switches must be unchanged.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Part = Callable[..., Any]
 
 
 class GraphedStep:
-    """The result of `make_graphed_step`: call it as the step itself.
+    """The result of `make_graphed_step`: call it like the step itself.
 
-    A step may have several parts, and the host looks at the result of the first one before the others begin: so the
+    A step may have several parts; the host checks the result of the first part before the others begin. So the
     training loop keeps a NaN loss from the parameters.
     """
 
@@ -49,21 +49,21 @@ class GraphedStep:
         self._device = inputs[0].device if inputs else "cuda"
         self._why_not = ""  # why the last attempt to capture failed
         self._given_up = False
-        self._before: Touched | None = None  # touched by the last eager step
+        self._before: Touched | None = None  # what the last eager step touched
         self._captured: Captured | None = None
         self._expect_gpu(inputs)
 
     @property
     def captured(self) -> bool:
-        """Is there a graph? Calls with inputs of the samples' form replay it."""
+        """Whether there is a graph; calls with inputs of the samples' form replay it."""
         return self._captured is not None
 
     def __call__(self, *inputs: Any) -> Any:
-        """Do a step with these inputs; return its result, detached, and copied from the memory of the graph."""
+        """Run a step with these inputs; return its result, detached and copied from the memory of the graph."""
         return self.run(inputs)
 
     def run(self, inputs: Sequence[Any], look: Callable[[Any], None] | None = None) -> Any:
-        """Do a step; before the other parts begin, call `look` with the result of the first part."""
+        """Run a step; call `look` with the result of the first part before the other parts begin."""
         if self._given_up or capture.recording() is not None or [*map(_form, inputs)] != self._form:
             return self._eager(inputs, look)
         if self._captured is not None and self._captured.is_stale():
@@ -85,10 +85,10 @@ class GraphedStep:
         return mapped(result, Tensor, Tensor.detach)
 
     def _warm_up(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """Do an eager step and watch it. The capture waits until two steps in a row have touched the same."""
+        """Run an eager step and watch it; the capture waits until two steps in a row touch the same things."""
         with capture.watched() as watch:
             result = self._eager(inputs, look)
-        if self._why_not:  # the eager step did not fail, so the capture is to blame
+        if self._why_not:  # the eager step did not fail, so only the capture failed
             self._give_up(self._why_not)
         touched = Touched(watch)
         self._left = max(self._left - 1, int(self._before is not None and touched.order != self._before.order))
@@ -144,7 +144,7 @@ class Captured:
         self._around = _around()
 
     def _capture(self, part: Part, pool: Any, stream: Any) -> Any:
-        """Capture one part, in the memory of the parts before it; only the first one has inputs."""
+        """Capture one part, in the memory of the earlier parts; only the first part has inputs."""
         made, first = CUDAGraph(), not self._graphs
         with graph(made, pool if first else self._graphs[0].pool(), stream):
             result = part(*self._inputs) if first else part()
@@ -152,13 +152,13 @@ class Captured:
         return mapped(result, Tensor, Tensor.detach)
 
     def is_stale(self) -> bool:
-        """Have parameters, buffers or the optimizer's state moved, so that the graph is of no use any more?"""
+        """Return whether parameters, buffers or the optimizer's state have new memory, so that the graph is useless."""
         return any(tensor.array is not array for tensor, array in self._held) or any(
             g._is_stale() for g in self._graphs
         )
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
-        """Would an eager step do the same now as the captured one?"""
+        """Return whether an eager step would now do the same as the captured step."""
         return (
             [*map(_strides, inputs)] == self._strides
             and _around() == self._around
@@ -167,7 +167,7 @@ class Captured:
         )
 
     def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """Replay the step with other inputs; it must fit, and must not be stale."""
+        """Replay the step with these inputs; `fits` must be True and `is_stale` False."""
         with no_grad():
             for ours, given in zip(self._inputs, inputs, strict=True):
                 ours.copy_(given)
@@ -182,13 +182,13 @@ class Captured:
 
 
 class Touched:
-    """The parts that a step has touched: leaves that got gradients or were stepped, and modules."""
+    """The tensors and modules that a step touched: leaves that got gradients or were updated, and called modules."""
 
     def __init__(self, watch: capture.Watch) -> None:
         self.gradients = watch.gradients
         self.leaves = _once(leaf for leaf, _ in watch.gradients)
         self.modules = _once(watch.modules)
-        # Kinds and shapes, not identities: a step may make a leaf or a module anew each time.
+        # Types and shapes, not identities: a step may make a new leaf or module each time.
         self.order = [*map(type, watch.modules)], [(leaf.shape, leaf.dtype) for leaf, _ in watch.gradients]
 
     @property
@@ -199,21 +199,21 @@ class Touched:
 
 
 class Gradient:
-    """A leaf's gradient before and after a step; a replay must find the same one before."""
+    """A leaf's gradient before and after the captured step; a replay needs the same gradient before it."""
 
     def __init__(self, leaf: Any, before: Any, touched: Touched) -> None:
         self._leaf, self._before, self._after = leaf, before, leaf.grad
-        # If the step did not read the earlier gradient, it dropped it first, and would drop any other.
+        # If the step did not read the earlier gradient, it dropped it first, and would drop any gradient.
         self._is_free = before is not None and all(
             grad is not before for seen, grad in touched.gradients if seen is leaf
         )
 
     def fits(self) -> bool:
-        """Is the leaf's gradient the one that the captured step found?"""
+        """Return whether the leaf's gradient is the one that the captured step had before it, or does not matter."""
         return self._is_free or self._leaf.grad is self._before
 
     def put(self) -> None:
-        """Give the leaf the gradient that a replay has computed."""
+        """Set the leaf's gradient to the one that a replay has computed."""
         self._leaf.grad = self._after
         if self._after is not None:
             self._after.version.count += 1
@@ -224,17 +224,17 @@ def _once(items: Iterable[Any]) -> list[Any]:
 
 
 def _form(x: Any) -> Any:
-    """Return the properties in which an input must equal the sample."""
+    """Return the properties of an input that must equal those of the sample."""
     return (x.shape, x.dtype, x.requires_grad) if isinstance(x, Tensor) else type(x)
 
 
 def _strides(x: Tensor) -> list[int]:
-    """Return the strides, without those of axes of length 1, which mean nothing."""
+    """Return the strides, except those of axes of length 1, which have no meaning."""
     return [stride for stride, length in zip(x.array.strides, x.shape, strict=True) if length > 1]
 
 
 def _around() -> tuple[Any, ...]:
-    """Return the settings that decide how operations compute, for all arguments."""
+    """Return the settings outside the step that affect how operations compute."""
     casts = trace.state.cast is not None, dict(trace.state.cast_types)
     return mode.recording, *casts, switches.matmul_tf32, switches.conv_tf32, switches.cudnn, switches.cudnn_benchmark
 
@@ -250,19 +250,19 @@ def _around() -> tuple[Any, ...]:
 def make_graphed_step(
     step: Callable[..., Any], *inputs: Tensor, num_warmup_iters: int = 3, pool: Any = None
 ) -> GraphedStep:
-    """Return the step, to call as before; from the fourth call on, its kernels are launched at once as a CUDA graph.
+    """Return a step to call as before; from the fourth call on, it launches all kernels at once as a CUDA graph.
 
-    This function computes nothing, and every call is one step: parameters, the optimizer's state, running statistics
-    and random numbers have the bits of a loop without it. A call runs eagerly if a replay would do something else: for
-    inputs of another shape, type or layout, for modules in another mode, inside another autocast, or if gradients are
-    kept to add to. If the step cannot be captured, because of `loss.item()`, a GradScaler or an optimizer other than
-    SGD, Adam and AdamW, a warning names the cause, and every call runs eagerly.
+    This function itself computes nothing, and every call of its result is one step. Parameters, the optimizer's state,
+    running statistics and random numbers have the same bits as in an ordinary loop. A call runs eagerly if a replay
+    would do something else: for inputs of another shape, type or layout, for modules in another mode, inside another
+    autocast, or if gradients are added to kept ones. If the step cannot be captured, because of `loss.item()`, a
+    GradScaler or an optimizer other than SGD, Adam and AdamW, a warning names the cause, and every call runs eagerly.
 
-    A replay copies the inputs, which may come from the CPU, to the memory of the graph, and the results out of it.
-    Learning rates, schedules and step counts take effect. Any other Python code in the step runs only in the eager
-    calls and in the capture: so a step must not have an `if` for every fourth step.
+    A replay copies the inputs, which may be on the CPU, to the memory of the graph, and copies the results from there.
+    Changes of learning rates and step counts take effect. All other Python code in the step runs only in eager calls
+    and in the capture, so a step must not contain an `if` for every fourth step.
 
-    TypeError for a step that cannot be called and for a sample that is not a Tensor.
+    TypeError for a step that is not a function, and for a sample that is not a Tensor.
 
     Example:
         >>> mn.cuda.is_available()  # with True: step = mn.cuda.make_graphed_step(step, images, labels)

@@ -1,7 +1,7 @@
-"""CUDA graphs launch a whole training step at once, which costs the host as much as one kernel.
+"""CUDA graphs launch a whole training step at once, which takes the host as long as launching one kernel.
 
     graph = mn.cuda.CUDAGraph()
-    with mn.cuda.graph(graph):                       # nothing is computed here: the launches are written down
+    with mn.cuda.graph(graph):                       # nothing is computed here: launches are only recorded
         optimizer.zero_grad()
         loss = F.cross_entropy(model(images), labels)
         loss.backward()
@@ -10,9 +10,9 @@
         images.copy_(batch[0]); labels.copy_(batch[1])
         graph.replay()                               # the same step on what is in `images` and `labels` now
 
-The names are PyTorch's. A replay reads and writes the memory of the capture: fill the inputs in place, and read `loss`
-after a replay. Learning rates and step counts are numbers of the host; they are copied to the device before each replay
-(minorm/devices/capture.py), so a schedule works, and `optimizer.state_dict()` is right.
+Names are PyTorch's. A replay reads and writes the memory of the capture, so fill the inputs in place, and read `loss`
+after a replay. Learning rates and step counts are on the host, and are copied to the device before each replay
+(minorm/devices/capture.py). So a schedule works, and `optimizer.state_dict()` is right.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where b
 
 @documented({})
 class CUDAGraph:
-    """A captured step of GPU work, which can be replayed any number of times without the host.
+    """Captured GPU work, such as a training step, which can be replayed any number of times without the host.
 
-    Take a step or more before the capture, so that kernels are compiled and optimizers have their state. RuntimeError
-    for work that cannot be captured: copies between CPU and GPU, numbers that the host reads, an optimizer other than
+    Run at least one step before the capture, so that kernels are compiled and optimizers have their state. RuntimeError
+    for work that cannot be captured: copies between CPU and GPU, numbers that the host reads, and optimizers other than
     SGD, Adam and AdamW.
 
     Example:
@@ -50,7 +50,7 @@ class CUDAGraph:
         self._pool: Any = None
         self._place: Any = None  # the GPU of the capture
         self._recording: capture.Recording | None = None
-        self._open: ExitStack | None = None  # the blocks that capture_end leaves
+        self._open: ExitStack | None = None  # the context managers that capture_end leaves
 
     @documented(POOL, capture_error_mode="accepted but ignored")
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:  # noqa: ARG002
@@ -65,7 +65,7 @@ class CUDAGraph:
                 "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
                 "`with mn.cuda.graph(g):`, which records on a separate stream"
             )
-        with ExitStack() as stack:  # left at once if something fails
+        with ExitStack() as stack:  # all are left at once if something fails
             stack.enter_context(self._recording.captured())
             stack.enter_context(cuda.using_allocator(self._pool.malloc))
             self._stream.begin_capture()
@@ -86,7 +86,7 @@ class CUDAGraph:
             self._graph = self._stream.end_capture()
 
     def replay(self) -> None:
-        """Run the graph on the current stream of its GPU, with the present learning rates and step counts."""
+        """Run the graph on the current stream of its GPU, with the current learning rates and step counts."""
         if self._graph is None or self._recording is None:
             raise RuntimeError("CUDAGraph.replay: nothing was captured; expected `with mn.cuda.graph(g):` before it")
         if capture.recording() is not None:
@@ -96,22 +96,22 @@ class CUDAGraph:
         self._launch()
 
     def _launch(self) -> None:
-        """Replay the graph; nothing has changed since the capture."""
+        """Replay the graph, without a check whether something has changed since the capture."""
         assert self._recording is not None
         with self._place:
             self._recording.renew()
             self._graph.launch()
 
     def _is_stale(self) -> bool:
-        """Would a replay be refused, because captured arrays have moved?"""
+        """Return whether a replay would be refused because captured arrays have new memory."""
         return self._recording is not None and bool(self._recording.changed())
 
     def reset(self) -> None:
-        """Forget the graph; its memory is freed when no Tensor uses it any more."""
+        """Delete the graph; its memory is freed when no Tensor uses it any more."""
         self._graph = self._pool = self._recording = None
 
     def pool(self) -> Any:
-        """Return the graph's own memory, for `graph(..., pool=...)` of another graph."""
+        """Return the graph's memory pool, for `graph(..., pool=...)` of another graph."""
         return self._pool
 
 
@@ -122,10 +122,10 @@ class CUDAGraph:
     capture_error_mode="accepted but ignored",
 )
 class graph:  # noqa: N801  PyTorch's name
-    """Record the GPU's work inside the block in `cuda_graph` without doing it; the graph has its own memory.
+    """In this block, record the GPU's work in `cuda_graph` instead of running it; the graph has its own memory.
 
-    RuntimeError if work inside cannot be captured; then the CUDAGraph is empty, parameters and optimizers are as
-    before, and gradients and Tensors made inside have no values.
+    RuntimeError if work in the block cannot be captured; then the CUDAGraph is empty, parameters and optimizers are
+    unchanged, and gradients and Tensors from the block have no values.
 
     Example:
         >>> mn.cuda.is_available()  # with True: with mn.cuda.graph(g): optimizer.step()
@@ -144,7 +144,7 @@ class graph:  # noqa: N801  PyTorch's name
         self.cuda_graph._check_free()
         library = devices.library()
         library.cuda.Device().synchronize()
-        library.get_default_memory_pool().free_all_blocks()  # the graph needs as much, in its own pool
+        library.get_default_memory_pool().free_all_blocks()  # the graph needs as much memory, in its own pool
         self._stream.__enter__()
         try:
             self.cuda_graph.capture_begin(self._pool, self._mode)
@@ -156,7 +156,7 @@ class graph:  # noqa: N801  PyTorch's name
         try:
             self.cuda_graph.capture_end()
         except Exception:
-            if error is None:  # else CUDA only repeats that the capture has failed
+            if error is None:  # otherwise CUDA only repeats that the capture has failed
                 raise
         finally:
             self._stream.__exit__(None, None, None)
@@ -183,5 +183,5 @@ def graph_pool_handle() -> Any:
 
 
 def is_current_stream_capturing() -> bool:
-    """Is a graph being captured in this thread?"""
+    """Return whether a graph is being captured in this thread."""
     return capture.is_captured()

@@ -1,13 +1,13 @@
-"""Streams run the work given to them in order; they do not wait for each other unless they are told to.
+"""Streams: each runs the work that it gets in order; streams wait for each other only if they are told to.
 
     side = mn.cuda.Stream()
-    with mn.cuda.stream(side):                    # what is started here is given to `side`
+    with mn.cuda.stream(side):                    # work that is started here goes to `side`
         y = f(x)
     mn.cuda.current_stream().wait_stream(side)    # before y is used outside
 
 Names are PyTorch's, streams are CuPy's. CuPy's pool reuses freed memory only in the stream that freed it, so no other
-stream takes it while it may still be read. But an array that another stream reads must live until that is done: keep
-it until `synchronize()`, or let the stream that made it wait. There is no `record_stream`.
+stream overwrites it while it may still be read. But an array that another stream reads must live until the reading is
+done: keep the array until `synchronize()`, or let the stream that made it wait. There is no `record_stream`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STREAM = {"stream": "a Stream; None is the current one"}
 
 
 def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
-    """Yield the module cupy, with this GPU as the current one inside; ValueError for a CPU, which has no streams."""
+    """Yield the module cupy; during the block this GPU is the current one. ValueError for a CPU: it has no streams."""
     if device is not None and devices.device_index(device) is None:
         raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, as 'cuda:1'")
     return devices.on("cuda" if device is None else device)
@@ -30,7 +30,7 @@ def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one', priority="below 0 goes first; 0 is the usual")
 class Stream:
-    """A queue of work for a GPU, in addition to the default one.
+    """A queue of work for a GPU, in addition to the default stream.
 
     Example:
         >>> mn.cuda.is_available()  # else Stream() raises a RuntimeError that says what is missing
@@ -50,14 +50,14 @@ class Stream:
         return made
 
     def _set(self, cupys: Any) -> None:
-        # The default stream has the same handle on every GPU, and an event belongs to one GPU: so every call to a
-        # stream is made while its own GPU is the current one.
+        # The default stream has the same handle on every GPU, and an event belongs to one GPU. So for every call of a
+        # stream, its own GPU is made the current one.
         self._cupy, self._place = cupys, devices.library().cuda.Device()
         self.device_index = int(self._place.id)
 
     @property
     def cuda_stream(self) -> int:
-        """CUDA's own handle; 0 is the default stream."""
+        """CUDA's handle of the stream; 0 is the default stream."""
         return int(self._cupy.ptr)
 
     def synchronize(self) -> None:
@@ -66,18 +66,18 @@ class Stream:
             self._cupy.synchronize()
 
     def query(self) -> bool:
-        """Is all work of this stream done?"""
+        """Return whether all work of this stream is done."""
         with self._place:
             return bool(self._cupy.done)
 
     @documented({}, event="an Event that was recorded")
     def wait_event(self, event: Event) -> None:
-        """Let all later work of this stream wait for the event; the host goes on."""
+        """Let all later work of this stream wait for the event; the host does not wait."""
         event.wait(self)
 
     @documented({}, stream="another Stream")
     def wait_stream(self, stream: Stream) -> None:
-        """Let all later work of this stream wait for all earlier work of the other."""
+        """Let all later work of this stream wait for all earlier work of `stream`."""
         self.wait_event(stream.record_event())
 
     @documented({}, event="an Event; None is a new one")
@@ -117,7 +117,7 @@ class Stream:
 class Event:
     """A point in a stream's work, to wait for or to measure time.
 
-    It belongs to the GPU of the stream that records it first. Before that, waiting for it has no effect.
+    An event belongs to the GPU of the stream that records it first. Before that, waiting for it has no effect.
 
     Example:
         >>> mn.cuda.is_available()  # else Event() raises a RuntimeError that says what is missing
@@ -134,7 +134,7 @@ class Event:
 
     @documented(STREAM)
     def record(self, stream: Stream | None = None) -> None:
-        """Let the event happen when all earlier work of the stream is done; RuntimeError if that is on another GPU."""
+        """Let the event happen when all earlier work of the stream is done; RuntimeError for another GPU's stream."""
         stream = current_stream() if stream is None else stream
         if self._cupy is not None and self._device_index != stream.device_index:
             raise RuntimeError(
@@ -156,7 +156,7 @@ class Event:
                 stream._cupy.wait_event(self._cupy)
 
     def query(self) -> bool:
-        """Has the event happened? Also True if no stream has recorded it."""
+        """Return whether the event has happened; also True if no stream has recorded it."""
         return self._cupy is None or bool(self._cupy.done)
 
     def synchronize(self) -> None:
@@ -166,7 +166,7 @@ class Event:
 
     @documented({}, end_event="a later Event")
     def elapsed_time(self, end_event: Event) -> float:
-        """Return the milliseconds from this event to another; both must have happened, and have enable_timing=True."""
+        """Return the milliseconds from this event to `end_event`; both must have happened, with enable_timing=True."""
         if not (self._timed and end_event._timed):
             raise ValueError(
                 "Event.elapsed_time: an event records no time; expected both events with enable_timing=True"
@@ -178,7 +178,7 @@ class Event:
 
 @documented({}, stream="the Stream for the work of the block; None changes nothing")
 class stream:  # noqa: N801  PyTorch's name
-    """`with mn.cuda.stream(s):` gives the work started inside to s, and lets "cuda" mean its GPU.
+    """`with mn.cuda.stream(s):` gives the work that starts in the block to s; there "cuda" means the GPU of s.
 
     Example:
         >>> with mn.cuda.stream(None):
@@ -199,13 +199,13 @@ class stream:  # noqa: N801  PyTorch's name
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one')
 def current_stream(device: Any = None) -> Stream:
-    """Return the stream that gets the work started now."""
+    """Return the stream that gets the work that starts now."""
     with _on("current_stream", device) as library:
         return Stream._of(library.cuda.get_current_stream())
 
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one')
 def default_stream(device: Any = None) -> Stream:
-    """Return the stream that gets all work unless another is chosen."""
+    """Return the stream that gets all work if no other stream is chosen."""
     with _on("default_stream", device) as library:
         return Stream._of(library.cuda.Stream.null)

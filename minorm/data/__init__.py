@@ -1,4 +1,4 @@
-"""Datasets in memory, readers for the usual files, transforms, and the DataLoader. Nothing here uses a network."""
+"""Datasets in memory, readers for common files, transforms, and the DataLoader. Nothing here uses a network."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads batches ahead in threads and yields them in order: while a step computes, the next batches are prepared.
+"""Reads batches ahead in threads and yields them in order: while a step computes, threads prepare the next batches.
 
-Decoders and kernels release Python's lock, so threads are enough; and a process that uses MPI must not fork.
+Threads are enough, as decoders and kernels release Python's lock; and a process that uses MPI must not fork.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def ahead(
     start: Callable[[int], Any] | None = None,
     turn: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Iterator[Any]:
-    """Yield the results of the tasks, in order; `depth` of them are begun ahead.
+    """Yield the results of the tasks in order; up to `depth` tasks are started ahead.
 
     timeout  the most seconds to wait for a result; 0 for no limit
     start    called as start(worker) in each thread before its first task
-    turn     `with turn()` surrounds each task, including its fetching
+    turn     `with turn()` surrounds each task, from the moment a thread asks for it
 
-    An exception in a task is raised at the task's place in the order, and ends the iteration, as does closing this
-    generator: it does not wait for running tasks. RuntimeError if the system refuses to start so many threads.
+    An exception in a task is raised at the task's place in the order and ends the iteration. Closing this generator
+    ends it too, without waiting for running tasks. RuntimeError if the system refuses to start so many threads.
 
-    Ctrl-C may come at any line, even while this ends. So the threads hold `over` by a weak reference: if it is gone, so
-    is the generator, and they end.
+    Ctrl-C may come at any line, even while this generator ends. So the threads hold `over` by a weak reference: when
+    the generator is gone, `over` is gone, and the threads end.
     """
     jobs: queue.SimpleQueue[tuple[Task, Future[Any]] | None] = queue.SimpleQueue()
     over = threading.Event()
@@ -77,7 +77,7 @@ def _result(future: Future[Any], timeout: float) -> Any:
     try:
         return future.result(timeout or None)
     except TimeoutError:
-        if future.done():  # the task itself raised it
+        if future.done():  # the task itself raised the TimeoutError
             raise
         raise RuntimeError(f"DataLoader: no batch came within timeout={timeout:g} seconds") from None
 
@@ -120,4 +120,4 @@ def _work(
                 future.set_result(task())
             except BaseException as error:  # noqa: BLE001  raised again for the reader of the result
                 future.set_exception(error)
-            del job, task, future  # no batch stays alive in a thread that waits
+            del job, task, future  # so that a waiting thread keeps no batch alive

@@ -1,4 +1,4 @@
-"""Texts for `documented`: the arguments that several datasets, samplers and transforms have."""
+"""Texts for `documented` on arguments that several datasets, samplers and transforms share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads CIFAR-10 in its binary version: for each image a label byte and 3 x 32 x 32 pixel bytes, and nothing else.
 
-The version for Python is a pickle, and reading a pickle runs any program in it, so it is never read.
+CIFAR-10's version for Python is a pickle and never read, as reading a pickle runs any program in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEST = "test_batch.bin"
 def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
 
-    They may also be in its folder cifar-10-batches-bin. Images N x 3 x 32 x 32 are read as float32 from 0 to 1,
+    The files may also be in `folder`/cifar-10-batches-bin. Images are read as float32 from 0 to 1, N x 3 x 32 x 32;
     labels are int64. ValueError if a file is not a whole number of images or has labels other than 0 to 9.
     """
     found = _find(os.fsdecode(folder))

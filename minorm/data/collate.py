@@ -1,4 +1,4 @@
-"""Collates samples into a batch: values at the same place in every sample are stacked; the batch has a sample's form.
+"""Collates samples into a batch of the same form: values at the same place in every sample are stacked.
 
     samples  {"image": array (3, 8, 8), "box": (4.0, 2.0), "name": "cat"}, ...
     batch    {"image": Tensor (N, 3, 8, 8), "box": (Tensor (N), Tensor (N)), "name": ["cat", ...]}
@@ -26,11 +26,11 @@ TEXT, PARTS = (str, bytes), (tuple, list)
 
 @documented({}, samples="arrays, Tensors, numbers, texts, or dicts, tuples, named tuples or lists of such things")
 def default_collate(samples: Sequence[Any]) -> Any:
-    """batch[...][n] = samples[n][...]: a list of samples as one batch of Tensors.
+    """batch[...][n] = samples[n][...]: one batch of Tensors from a list of samples.
 
-    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes are listed. ValueError if shapes,
-    lengths or keys differ from sample to sample, TypeError if types do and for other objects; both name the place in
-    the sample.
+    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes become a list. ValueError if shapes,
+    lengths or keys differ between samples. TypeError if types differ, or if a value is any other object. Both errors
+    name the place in the sample.
 
     Example:
         >>> mn.data.default_collate([{"image": 1.0, "name": "cat"}, {"image": 2.0, "name": "dog"}])
@@ -40,7 +40,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 
 
 def stacked(samples: Sequence[Any], place: str = "the sample") -> Any:
-    """Collate as `default_collate`, but into arrays; `place` names the values in messages."""
+    """Collate as `default_collate`, but into arrays; `place` says in error messages which values are meant."""
     if not samples:
         raise ValueError("DataLoader: there are no samples to collate; expected at least one")
     first = samples[0]
@@ -63,7 +63,7 @@ def stacked(samples: Sequence[Any], place: str = "the sample") -> Any:
 
 
 def tensors(batch: Any) -> Any:
-    """Return the batch with a Tensor for every array in it, and for every list of numbers, as a dataset may give it."""
+    """Return the batch with a Tensor in place of every array and every list of numbers."""
     if isinstance(batch, np.ndarray):
         return Tensor(batch)
     if isinstance(batch, Mapping):
@@ -74,7 +74,7 @@ def tensors(batch: Any) -> Any:
 
 
 def without_rows(batch: Any) -> Any:
-    """Return an empty batch in the form of this one: the share of a rank without samples."""
+    """Return an empty batch with the form of this batch, for a rank that gets no samples."""
     if isinstance(batch, Mapping):
         return _mapping_like(batch, {key: without_rows(part) for key, part in batch.items()})
     if isinstance(batch, PARTS) and not (isinstance(batch, list) and isinstance(batch[0], (numbers.Number, *TEXT))):
@@ -95,7 +95,7 @@ def _mapping_like(example: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
         return values
     try:
         if isinstance(example, MutableMapping):
-            result = copy.copy(example)  # it may hold more than its items, as a defaultdict does
+            result = copy.copy(example)  # it may have attributes besides its items, as a defaultdict has
             result.update(values)
             return result
         return type(example)(values)  # type: ignore[call-arg]

@@ -1,8 +1,8 @@
-"""Datasets: anything with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
+"""Datasets: any objects with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
 
-`read_batch` calls a dataset's `batch(indices)` method, and falls back to reading single samples and collating them.
-That method saves the DataLoader a Python loop over samples. A subclass that overrides only `__getitem__` changes its
-samples, so the inherited `batch` is not used for it.
+`read_batch` calls a dataset's method `batch(indices)`, which saves the DataLoader a Python loop over samples. Without
+such a method it reads single samples and collates them. If a subclass overrides only `__getitem__`, its samples differ,
+so the inherited `batch` is not used.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
-OF_CLASSES = ("classes", "class_to_idx")  # a part of a dataset has them too
+OF_CLASSES = ("classes", "class_to_idx")  # attributes that a Subset takes from its dataset
 
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 
 class Dataset(Shown, Generic[SampleT_co]):
-    """Base of datasets: a subclass writes `__getitem__` and `__len__`. Not needed, as the two methods are enough.
+    """Base class of datasets: a subclass writes `__getitem__` and `__len__`. Any class with these methods will do too.
 
     Example:
         >>> class Squares(mn.data.Dataset):
@@ -51,7 +51,7 @@ class Dataset(Shown, Generic[SampleT_co]):
 
 
 class IterableDataset(Dataset[SampleT_co]):
-    """Base of datasets that are read from the beginning to the end: a subclass writes `__iter__`.
+    """Base class of datasets that are read from beginning to end: a subclass writes `__iter__`.
 
     Example:
         >>> class Squares(mn.data.IterableDataset):
@@ -72,9 +72,9 @@ class IterableDataset(Dataset[SampleT_co]):
     "in memory, a quarter of float32, and batches lie between 0 and 1. None reads it as it is",
 )
 class ArrayDataset(Dataset[tuple[Any, ...]]):
-    """dataset[i] = (arrays[0][i], arrays[1][i], ...): arrays of one length, sample by sample.
+    """dataset[i] = (arrays[0][i], arrays[1][i], ...): sample i of arrays of the same length.
 
-    i may be a slice: `images, labels = dataset[:]`. ValueError for arrays of different lengths.
+    `i` may be a slice: `images, labels = dataset[:]`. ValueError for arrays of different lengths.
 
     Example:
         >>> dataset = mn.data.ArrayDataset(mn.zeros(10, 1, 8, 8), mn.arange(10))
@@ -89,7 +89,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays; you may assign others of one length."""
+        """The arrays; you may assign other arrays of one length."""
         return self._arrays
 
     @arrays.setter
@@ -130,7 +130,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
 @documented({}, tensors="Tensors with the same first axis")
 class TensorDataset(ArrayDataset):
-    """dataset[i] = (tensors[0][i], tensors[1][i], ...): Tensors of one length, sample by sample.
+    """dataset[i] = (tensors[0][i], tensors[1][i], ...): sample i of Tensors of the same length.
 
     ValueError for Tensors of different lengths.
 
@@ -145,7 +145,7 @@ class TensorDataset(ArrayDataset):
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """The Tensors; you may assign others of one length."""
+        """The Tensors; you may assign other Tensors of one length."""
         return self._tensors
 
     @tensors.setter
@@ -160,7 +160,7 @@ class TensorDataset(ArrayDataset):
 
 @documented({}, datasets="the datasets, with a length")
 class ConcatDataset(Dataset[Any]):
-    """Several datasets, one after another.
+    """Several datasets, one after another, as one dataset.
 
     ValueError for an empty list.
 
@@ -175,7 +175,7 @@ class ConcatDataset(Dataset[Any]):
 
     @property
     def datasets(self) -> list[Any]:
-        """The datasets, in their order; you may assign others."""
+        """The datasets in their order; you may assign other datasets."""
         return self._datasets
 
     @datasets.setter
@@ -217,7 +217,7 @@ class Subset(Dataset[Any]):
 
     @property
     def indices(self) -> Array:
-        """The positions of the samples in the dataset; you may assign others."""
+        """The positions of the samples in the dataset; you may assign other positions."""
         return self._indices
 
     @indices.setter
@@ -304,7 +304,7 @@ def read_batch(dataset: Any, indices: Array) -> Any:
 
 
 def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
-    """Return the samples at `indices`: all at once by `__getitems__`, which PyTorch's data sets may have; or singly."""
+    """Return the samples at `indices`: all at once if the dataset has PyTorch's `__getitems__`, otherwise singly."""
     if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
         return read_samples(dataset.dataset, dataset.indices[indices].tolist())
     many = getattr(type(dataset), "__getitems__", None)
@@ -312,7 +312,7 @@ def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
 
 
 def _reads_batches(dataset: Any) -> bool:
-    """Do `batch` and `__getitem__` give the same samples? Not if a subclass overrides only `__getitem__`."""
+    """Return whether `batch` and `__getitem__` give the same samples: not if a subclass overrides only the latter."""
     for kind in type(dataset).__mro__:
         own = vars(kind)
         if "batch" in own:
@@ -323,7 +323,7 @@ def _reads_batches(dataset: Any) -> bool:
 
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
-    """Return the arrays; ValueError unless there is at least one, and all have the same first axis."""
+    """Return the arrays; ValueError unless there is at least one array and all have the same first axis."""
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:

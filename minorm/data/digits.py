@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1,797 real images of 8 x 8 pixels that come inside its wheel."""
+"""Loads scikit-learn's handwritten digits: 1,797 real images of 8 x 8 pixels, which its wheel contains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_digits() -> ArrayDataset:
 
 @documented({}, seed="the same seed gives the same two parts", fraction="the share of the samples for training")
 def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
-    """Return (train, test): a random `fraction` of the digits and the rest, the same for the same seed.
+    """Return (train, test): a random `fraction` of the digits and the rest; the same seed gives the same parts.
 
     ImportError without scikit-learn.
 

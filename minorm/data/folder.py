@@ -1,4 +1,4 @@
-"""Reads pictures from a folder for each class: names are listed once, pictures are decoded when a batch needs them.
+"""Reads pictures from one folder for each class: lists names once, and decodes pictures when a batch needs them.
 
     images/cat/001.jpg
     images/dog/002.png
@@ -31,7 +31,7 @@ from minorm.support.documented import documented
 from minorm.support.safe_names import quoted
 from minorm.tensor.tensor import Tensor
 
-# torchvision's attributes that programs set, and the attributes to set here.
+# Attributes that programs for torchvision set, and the settings to use here.
 TORCHVISIONS = {
     "loader": "a subclass with a __getitem__",
     "samples": "files and labels",
@@ -61,18 +61,18 @@ class Derived:
     target_transform="a function of the label, an int",
 )
 class ImageFolder(Shown):
-    """dataset[i] = (image, label): pictures in one folder a class, float32 channels x size x size from 0 to 1.
+    """dataset[i] = (image, label): pictures in one folder for each class, float32 channels x size x size from 0 to 1.
 
         classes      names, in the order of labels; `class_to_idx[name]` is the label of a name
-        files        paths below root; `labels[i]` is the label of files[i]; `samples` and `imgs` are pairs of the
-                     whole path and the label, `targets` the labels as ints, as in torchvision
-        broken       files left out when they were read: path to reason
-        left_out     files left out by their names: `str` of it counts them by ending
+        files        paths below root; `labels[i]` is the label of `files[i]`. As in torchvision, `samples` and `imgs`
+                     are pairs of the whole path and the label, and `targets` are the labels as ints
+        broken       a dict from path to reason, for files that were left out because they could not be read
+        left_out     files that were left out because of their names; `str(left_out)` counts them by ending
         notes        sentences on how the folder was understood
 
-    A file with the ending of a picture in another format is left out with a warning, or with skip_broken=True without
-    one. ValueError, which names the folder, if there are no pictures, a class has no pictures, or `classes` lacks a
-    folder's name. A picture is read at its first use: BrokenImage names its file.
+    Pictures with the ending of another format are left out, with a warning unless skip_broken=True. ValueError, which
+    names the folder, if there are no pictures, a class has no pictures, or `classes` lacks a folder's name. A picture
+    is read when it is used: BrokenImage then names its file.
 
     Example:
         >>> import os, tempfile
@@ -125,12 +125,12 @@ class ImageFolder(Shown):
             warnings.warn(f"ImageFolder: left out of {quoted(self.root)}: {others}", stacklevel=outside())
 
     def _made_with(self, name: str, value: Any) -> dict[str, Any]:
-        """Keep `left_out` and `notes`, which other modules add to, unless `root` changes."""
+        """Keep `left_out` and `notes`, to which other modules add, unless `root` changes."""
         made = super()._made_with(name, value)
         return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
 
     def _found(self) -> dict[str, list[str]]:
-        """Return paths below root by class, in order."""
+        """Return a dict from class name to the paths of its pictures below root, in order."""
         return pictures_by_class(self.root, self.left_out)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -140,19 +140,19 @@ class ImageFolder(Shown):
 
     @Derived
     def class_to_idx(self) -> dict[str, int]:
-        """The label of each class's name."""
+        """A dict from each class's name to its label."""
         return {name: label for label, name in enumerate(self.classes)}
 
     @Derived
     def samples(self) -> list[tuple[str, int]]:
-        """The path and the label of each picture."""
+        """Pairs of path and label, one for each picture."""
         return [(self.path(index), label) for index, label in enumerate(self.targets)]
 
     imgs = samples
 
     @Derived
     def targets(self) -> list[int]:
-        """The labels."""
+        """The labels of the pictures as ints."""
         return [int(label) for label in self.labels]
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class ImageFolder(Shown):
         return image, label if self.target_transform is None else self.target_transform(int(label))
 
     def pixels(self, index: int) -> Array:
-        """Return the picture as bytes: image_size x image_size, or with a transform in the file's own size."""
+        """Return the picture as bytes: image_size x image_size, or in the file's own size if there is a transform."""
         size = self.image_size if self.transform is None else None
         return read_image(self.path(index), size, self.channels, self.max_bytes)
 
@@ -176,18 +176,18 @@ class ImageFolder(Shown):
         return os.path.join(self.root, self.files[index])
 
     def batch(self, indices: Array) -> Any:
-        """Return the pictures at these positions; with skip_broken without the broken ones."""
+        """Return the pictures and labels at these positions; with skip_broken=True broken pictures are left out."""
         if self.transform is not None or self.target_transform is not None:
             found: list[Any] = []
             self._whole(indices, lambda index: found.append(self[index]))
             return stacked(found) if found else (np.empty(0, np.float32), np.empty(0, np.int64))
         images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
-        rows = iter(images)  # a broken picture takes no row: it is read before the next row is taken
+        rows = iter(images)  # a broken picture uses no row: it is decoded before next(rows)
         kept = self._whole(indices, lambda index: np.divide(self.pixels(index), np.float32(255), out=next(rows)))
         return images[: len(kept)], self.labels[indices[kept]]
 
     def _whole(self, indices: Array, read: Callable[[int], Any]) -> list[int]:
-        """Read each picture; return the rows of the good ones. A broken one is recorded, or raises."""
+        """Read each picture; return the rows of good pictures. A broken picture is recorded, or raises its error."""
         kept: list[int] = []
         for row, index in enumerate(indices.tolist()):
             try:
@@ -202,12 +202,12 @@ class ImageFolder(Shown):
         return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
-        """Return (train, val): this share of each class goes to val, at least one picture if the class has two."""
+        """Return (train, val): the share `fraction` of each class goes to val, at least one of two or more pictures."""
         chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 
     def drawn(self, among: Array, fraction: float = 0.2, seed: int = 0) -> Array:
-        """Return a mask of the pictures drawn for val, among those in the mask `among`."""
+        """Return a mask of the pictures drawn for val; only pictures in the mask `among` can be drawn."""
         chosen = np.zeros(len(self), bool)
         for label in range(len(self.classes)):
             members = np.flatnonzero((self.labels == label) & among)

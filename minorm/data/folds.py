@@ -1,4 +1,4 @@
-"""Splits samples for cross-validation: each is in the validation part of one fold, and trains in the others."""
+"""Splits samples for cross-validation: each sample validates in one fold and trains in the other folds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDS = {
 
 @documented(FOLDS, dataset="an object with a length, or a length")
 def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
-    """Return k pairs (train, validation) of indices, drawn at random: each index is in one validation part.
+    """Return k pairs (train, validation) of indices, drawn at random; each index is in exactly one validation part.
 
     The parts differ in size by at most one. ValueError for fewer samples than folds.
 
@@ -33,9 +33,9 @@ def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]
 
 @documented(FOLDS, labels="the class of each sample, as integers or names")
 def stratified_k_fold(labels: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
-    """Return k folds with each class spread evenly: its counts in two validation parts differ by at most one.
+    """Return k folds with each class spread evenly: a class's counts in two validation parts differ by at most one.
 
-    The sizes of the parts differ by at most one, too. A class of fewer samples than folds is missing in some of them.
+    The sizes of the parts also differ by at most one. A class with fewer samples than k is missing in some parts.
 
     Example:
         >>> labels = [0, 0, 0, 0, 0, 0, 1, 1, 1]
@@ -50,7 +50,7 @@ def stratified_k_fold(labels: Any, k: int = 5, seed: int = 0) -> list[tuple[Arra
 
 
 def _dealt(name: str, classes: Array, k: int, seed: int) -> list[tuple[Array, Array]]:
-    """Shuffle the samples within their classes, and deal them to the folds like cards, class after class."""
+    """Shuffle the samples within each class; then assign them to the folds in turn, class after class."""
     if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 2:
         raise ValueError(f"{name}: k is {k!r}; expected an int of at least 2")
     if len(classes) < k:

@@ -1,4 +1,4 @@
-"""Reads IDX files, the format of MNIST and Fashion-MNIST, gzipped or not; the header is checked before it is used.
+"""Reads IDX files, the format of MNIST and Fashion-MNIST, gzipped or not; checks the header before using it.
 
     2 bytes      zero
     1 byte       the element type
@@ -6,8 +6,8 @@
     4 bytes each the axes, big-endian
     the rest     the elements, C order, big-endian
 
-A plain file must have exactly the size that its header says. A gzipped one is read piece by piece, never further than
-the header says, so a false header or compressed stream costs no more memory than there is content.
+A plain file must have exactly the size that its header says. A gzipped file is read piece by piece, never further than
+the header says. So a false header or compressed stream costs no more memory than the file has content.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
 
 
 def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool = True) -> Array:
-    """Read the array; the whole file has `room` bytes, or at most that many if it is not `exact`."""
+    """Read the array; the whole file has `room` bytes, or at most `room` bytes if `exact` is False."""
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not 1 <= start[3] <= 32:
         raise ValueError(f"not an IDX file: it starts with {start!r}; expected two zeros, a type and a number of axes")
@@ -95,7 +95,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
 
 
 def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
-    """Yield the next `count` bytes; ValueError unless the file ends there."""
+    """Yield the next `count` bytes; ValueError unless the file ends after them."""
     left = count
     while left:
         piece = file.read(min(PIECE, left))
@@ -111,8 +111,8 @@ def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[b
 def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of MNIST from its four files in `folder`: images N x 1 x 28 x 28 as float32 from 0 to 1.
 
-    The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
-    in the folder itself or where torchvision puts them. Labels are int64.
+    The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`.
+    They are in the folder itself or in the subfolder where torchvision puts them. Labels are int64.
 
     Example:
         >>> import pathlib, tempfile
@@ -134,7 +134,7 @@ def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDat
 def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 in 0 to 1.
 
-    The files have the names and sizes of MNIST's, see `load_mnist`. Labels are int64.
+    The files have the same names and sizes as those of MNIST, see `load_mnist`. Labels are int64.
 
     Example:
         >>> import tempfile

@@ -1,7 +1,7 @@
-"""Lists the pictures below a folder, and counts the files that are left out; no file is opened.
+"""Lists the pictures below a folder, and counts the files that are left out; opens no file.
 
-The ending of its name decides about a file. Links to folders are followed, but for one class no folder is read twice,
-and no folder that holds the class's own folder is read.
+The ending of a file's name decides whether it is a picture. Links to folders are followed, but within a class no folder
+is read twice, and no folder that contains the class's own folder is read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".ico", ".tga", ".ppm", ".pgm", ".pbm", ".pnm",
     ".pcx", ".exr", ".hdr", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".dcm",
 )  # fmt: skip
-NAMED = 3  # files of a kind, in a message
+NAMED = 3  # files of each kind that a message names
 HIDDEN, NO_ENDING, LINKED = "hidden", "without an ending", "links to folders that were read"
 CLASS = "files beside the folders of the classes"
 
 
 class LeftOut:
-    """Counts the files left out of each kind, and keeps the names of the first few.
+    """Counts the files of each kind that are left out, and keeps the first few names.
 
-    A kind is an ending (`.txt`) or one of the words above; `names[kind]` are paths below the folder that was read.
+    A kind is an ending (`.txt`) or a constant such as HIDDEN; `names[kind]` are paths below the folder that was read.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class LeftOut:
         self.names: dict[str, list[str]] = {}
 
     def add(self, kind: str, path: str) -> None:
-        """Count a file."""
+        """Count a file of this kind."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         names = self.names.setdefault(kind, [])
         names.append(path)
@@ -46,14 +46,14 @@ class LeftOut:
         self.add(HIDDEN if name.startswith(".") else os.path.splitext(name)[1].lower() or NO_ENDING, path)
 
     def of_kinds(self, kinds: Iterable[str]) -> LeftOut:
-        """Return the part with only these kinds."""
+        """Return a LeftOut with only these kinds."""
         part = LeftOut()
         part.counts = {kind: self.counts[kind] for kind in kinds if kind in self.counts}
         part.names = {kind: self.names[kind] for kind in part.counts}
         return part
 
     def __str__(self) -> str:
-        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; empty if nothing was left out."""
+        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; "" if nothing was left out."""
         return ", ".join(
             f"{self.counts[kind]:,} {printable(kind)} ({_some(self.names[kind], self.counts[kind])})"
             for kind in sorted(self.counts)
@@ -66,7 +66,7 @@ def _some(names: Iterable[str], count: int) -> str:
 
 
 def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
-    """Return paths below root by class, in order; an OSError or ValueError says what is wrong with the folder."""
+    """Return a dict from class to its pictures' paths below root; OSError or ValueError explain a wrong folder."""
     entries = folder_entries(root)
     names = [entry.name for entry in entries if is_class(entry)]
     loose = [entry.name for entry in entries if not entry.is_dir()]
@@ -105,7 +105,7 @@ def _beside(left_out: LeftOut, words: str = "there are") -> str:
 
 
 def folder_entries(root: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted by name; an OSError says in words why it cannot be read."""
+    """Return the entries of a folder, sorted by name; the OSError of an unreadable folder says why."""
     try:
         with os.scandir(root) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -120,17 +120,17 @@ def folder_entries(root: str) -> list[os.DirEntry[str]]:
 
 
 def is_class(entry: os.DirEntry[str]) -> bool:
-    """Is it a folder that may stand for a class?"""
+    """Return whether the entry is a folder that may be a class: one that is not hidden."""
     return entry.is_dir() and not entry.name.startswith(".")
 
 
 def is_picture(name: str) -> bool:
-    """Is a file of this name a picture?"""
+    """Return whether a file of this name is a picture."""
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
 def _above(root: str) -> set[tuple[int, int]]:
-    """Return the folder and all folders that hold it: a link to one of them leads in a circle."""
+    """Return the folder and all folders that contain it; following a link to one of them would go in a circle."""
     place, found = os.path.realpath(root), set()
     while True:
         found.add(_identity(place))
@@ -145,7 +145,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftOut) -> list[str]:
-    """List one class's folder ("": root itself), in order. Links come last, so that a folder's own path comes first."""
+    """List the pictures of one class's folder (of root if `name` is ""), in order; links to folders are read last."""
     found: list[str] = []
     links: list[str] = []
     waiting, read = [name], set(above)

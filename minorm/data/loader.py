@@ -1,10 +1,10 @@
-"""DataLoader yields a dataset in batches of Tensors, in an order that three integers decide.
+"""DataLoader yields a dataset in batches of Tensors, in an order that three integers determine.
 
 Every random choice is a function of (seed, epoch, batch): the order of an epoch is drawn from a generator made
 from (seed, epoch), the transforms of a batch from one made from (seed, epoch, batch). There is no other state, so a run
 that stops anywhere resumes with the batches it would have seen.
 
-The ranks of a distributed run share each batch: every rank draws the same order of the whole epoch, and takes its rows.
+The ranks of a distributed run share each batch: every rank draws the same order for the epoch and takes its own rows.
 So all ranks have the same number of steps, and no sample is left out or seen twice.
 """
 
@@ -70,12 +70,12 @@ CHANGEABLE = frozenset(
 class DataLoader(Checked):
     """A dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
-    Samples are collated: arrays and numbers are stacked; dicts, tuples and lists of them become dicts, tuples and
-    lists of Tensors. ValueError for arguments that contradict each other.
+    Samples are collated: arrays and numbers are stacked to Tensors; dicts, tuples and lists of them become dicts,
+    tuples and lists of Tensors. ValueError for arguments that contradict each other.
 
-    `state_dict()` holds the place reached: a batch counts as soon as the loader yields it, so take the state between a
-    training step and the next batch. After `load_state_dict` the next `iter` resumes there; your own sampler must give
-    the same order again.
+    `state_dict()` gives the current place in the epoch. A batch counts as soon as the loader yields it, so take the
+    state between a training step and the next batch. After `load_state_dict` the next `iter` resumes there; your own
+    sampler must give the same order again.
 
     Example:
         >>> dataset = mn.data.TensorDataset(mn.arange(5))
@@ -88,7 +88,7 @@ class DataLoader(Checked):
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError for images and labels in place of a dataset."""
+        """Raise TypeError if images and labels are given in place of a dataset."""
         if len(args) > 1 and getattr(args[1], "shape", None):
             raise TypeError(f"DataLoader: batch_size is a {kind_of(args[1])} of shape {args[1].shape}; expected one "
                             "dataset first: DataLoader(TensorDataset(x, y), batch_size=32)")  # fmt: skip
@@ -134,10 +134,10 @@ class DataLoader(Checked):
         if seed is None and draws:
             seed = int(generators.source(generator).integers(1 << 63))
         self.seed = 0 if seed is None else int(seed)
-        self._short = True  # do samples take little time, as far as known (turns.py)
+        self._short = True  # whether samples take little time, as far as known (turns.py)
         self._place = (0, 0)  # (epoch, batch) that the iteration has reached
-        self._next = (0, 0)  # (epoch, batch) that the next `iter` starts at
-        self._seeded = seeded  # was seed given; from now on, changes of settings are checked
+        self._next = (0, 0)  # (epoch, batch) at which the next `iter` starts
+        self._seeded = seeded  # whether seed was given; from now on, changes of settings are checked
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in CHANGEABLE | DECIDED and "_seeded" in self.__dict__:
@@ -167,12 +167,12 @@ class DataLoader(Checked):
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
-        """Return the batches per epoch, or samples if batch_size is None. TypeError if a sampler has no length."""
+        """Return the batches per epoch, or the samples if batch_size is None. TypeError if a sampler has no length."""
         return len(self.order)
 
     @property
     def sampler(self) -> Any:
-        """The source of the order: the given sampler, or the positions of this epoch."""
+        """The given sampler, or the positions of this epoch's samples in their order."""
         own = self.order.given is None and not self.order.streams
         return self.order.positions(self.seed, self.epoch) if own else self.order.given
 
@@ -194,7 +194,7 @@ class DataLoader(Checked):
         self._place = (epoch + 1, 0)
 
     def _results(self, tasks: Iterator[Callable[[], Any]], turns: Turns | None) -> Generator[Any, None, None]:
-        """Yield the results of the tasks, in order; workers run them ahead."""
+        """Yield the results of the tasks in order; workers, if there are any, run the tasks ahead."""
         if turns is None:
             yield from (task() for task in tasks)
             return
@@ -218,7 +218,7 @@ class DataLoader(Checked):
             return self.collate_fn(
                 list(mine) if self.order.streams else read_samples(self.dataset, list(map(int, mine)))
             )
-        shown = mine if len(mine) else whole[:1]  # any sample has the batch's form
+        shown = mine if len(mine) else whole[:1]  # one sample shows the batch's form
         batch = stacked(shown) if self.order.streams else read_batch(self.dataset, np.asarray(shown))
         if self.transform is not None:
             rank, size = self.shard
@@ -247,11 +247,11 @@ class DataLoader(Checked):
 
     @property
     def epoch(self) -> int:
-        """The epoch being read, or, between two epochs, the next one; the first is 0."""
+        """The number of the current epoch, or of the next epoch between two epochs; the first one is 0."""
         return self._place[0]
 
     def state_dict(self) -> dict[str, int]:
-        """Return the place that the iteration has reached, in plain integers."""
+        """Return the place that the iteration has reached, as plain integers."""
         epoch, batch = self._place
         return {
             "seed": self.seed,
@@ -264,7 +264,7 @@ class DataLoader(Checked):
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Resume at the place of `state_dict`: the next `iter` yields the rest of that epoch.
 
-        In the middle of an epoch, the dataset's length and the batch size must be the same as then.
+        For a place within an epoch, the dataset's length and the batch size must be the same as then.
         """
         expected = self.state_dict()
         if not isinstance(state, Mapping):

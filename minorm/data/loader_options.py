@@ -1,7 +1,7 @@
-"""Checks the DataLoader's arguments other than those for the order.
+"""Checks the DataLoader's arguments, except those for the order.
 
-PyTorch's DataLoader starts processes that read ahead, ours starts threads (ahead.py). Arguments for processes are
-accepted, checked as in PyTorch, and have no effect.
+PyTorch's DataLoader starts processes that read ahead; ours starts threads (ahead.py). Arguments for processes are
+checked as in PyTorch, but have no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORKERS = ("num_workers", "timeout", "multiprocessing_context", "prefetch_factor
 def check_workers(
     num_workers: Any, timeout: Any, multiprocessing_context: Any, prefetch_factor: Any, persistent_workers: Any
 ) -> None:
-    """Raise ValueError for values that PyTorch refuses: numbers below 0, and settings of workers without workers."""
+    """Raise ValueError for values that PyTorch refuses too: numbers below 0, and workers' settings without workers."""
     for name, value in (("num_workers", num_workers), ("timeout", timeout)):
         if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or value < 0:
             raise ValueError(f"DataLoader: {name}={value!r}; expected a number of at least 0")
@@ -38,7 +38,7 @@ def check_workers(
 
 
 def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single: bool) -> None:
-    """Raise TypeError for an argument that cannot be called, ValueError for a transform without batches to change."""
+    """Raise TypeError for an argument that is not a function, ValueError for a transform without batches to change."""
     if transform is not None and not callable(transform):
         raise TypeError(f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)")
     for name, given in (("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
@@ -51,7 +51,7 @@ def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single
 
 
 def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) -> None:
-    """Raise ValueError for an invalid seed, a seed with a generator, or a missing seed if ranks must draw the same."""
+    """Raise ValueError for an invalid seed, for seed with generator, or if ranks need a common seed and have none."""
     if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
         raise ValueError(f"DataLoader: seed={seed!r}; expected a non-negative int")
     if seed is not None and generator is not None:

@@ -1,9 +1,9 @@
-"""Mixes two images into one, with a label that has the share of each: mixup and CutMix, under torchvision's names.
+"""Mixes two images and, in the same proportion, their labels: mixup and CutMix, with torchvision's names.
 
     images, labels = MixUp(num_classes=10)(images, labels)      # labels (N) become probabilities (N, num_classes)
 
-Each image is mixed with the one before it in the batch, with one lambda for all. `nn.CrossEntropyLoss` takes
-probabilities.
+Each image is mixed with the previous image in the batch; all images of a batch have the same lambda.
+`nn.CrossEntropyLoss` accepts these probabilities as targets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIXING = {
 
 
 class Mixing(Shown):
-    """Base: a subclass defines `mix`, which mixes two batches of images by lambda, and returns the actual lambda."""
+    """Base class: a subclass defines `mix`, which returns two batches of images as a mixture, and the actual lambda."""
 
     def __init__(self, alpha: float = 1.0, num_classes: int = 0) -> None:
         name = type(self).__name__
@@ -55,14 +55,13 @@ class Mixing(Shown):
         return wrapped(mixed), wrapped(soft)
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
-        """Return the mixed images, and the share of x in them."""
+        """Return the mixed images, and the share that x has in them."""
         raise NotImplementedError(f"{type(self).__name__} has no mix")
 
 
 @documented(MIXING)
 class MixUp(Mixing):
-    """images = lambda * x + (1 - lambda) * other, and so are the labels' probabilities; lambda drawn from Beta(alpha,
-    alpha).
+    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha); labels likewise.
 
     Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 
@@ -76,17 +75,16 @@ class MixUp(Mixing):
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:  # noqa: ARG002
-        """Return the weighted mean of the two."""
+        """Return the weighted mean of the two images, and the share of x."""
         return (share * x + (1 - share) * other).astype(x.dtype), share
 
 
 @documented(MIXING)
 class CutMix(Mixing):
-    """Pastes a rectangle of the other image, 1 - lambda of the area if it fits; the labels' probabilities are the
-    shares of area.
+    """Pastes a rectangle of the other image with a share of 1 - lambda of the area; labels get the images' shares.
 
-    lambda is drawn from Beta(alpha, alpha), the centre evenly; the part beyond the border is not counted. Called with
-    (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
+    lambda is drawn from Beta(alpha, alpha), the centre of the rectangle evenly; a part beyond the border does not
+    count in the shares. Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 
     Example:
         >>> mix = mn.data.CutMix(alpha=1.0, num_classes=2)
@@ -98,7 +96,7 @@ class CutMix(Mixing):
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
-        """Return x with the rectangle pasted in, and its share."""
+        """Return x with the rectangle pasted in, and the share that x keeps."""
         height, width = x.shape[2:]
         half = 0.5 * np.sqrt(1 - share)
         y0, x0 = source.integers(height), source.integers(width)

@@ -1,6 +1,6 @@
-"""Reads arrays of numbers in an .npz archive: the header of each, and then the numbers piece by piece.
+"""Reads arrays of numbers in an .npz archive: first the header of each array, then its numbers piece by piece.
 
-numpy.load allocates an array before it knows whether the file has its bytes, and raises errors of many kinds.
+numpy.load would allocate an array before it knows whether the file has the bytes, and raises errors of many kinds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 
 class Stored(NamedTuple):
-    """An array in an archive: its entry, type, shape and order, and the start of its numbers in the entry."""
+    """An array in an archive: its entry, type, shape and order, and the position of its numbers in the entry."""
 
     entry: str
     dtype: np.dtype[np.generic]
@@ -38,7 +38,7 @@ class Stored(NamedTuple):
 
 
 def names(archive: Archive) -> list[str]:
-    """Return the names of the arrays, without their ending."""
+    """Return the names of the arrays, without the ending .npy."""
     return [name.removesuffix(ENDING) for name in archive.entries if name.endswith(ENDING)]
 
 
@@ -66,18 +66,18 @@ def described(archive: Archive, name: str) -> Stored:
 
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
-    """Return the least and the greatest number, NaN if there is one, (0, 0) for no numbers. Nothing stays in memory."""
+    """Return the least and the greatest number: NaN if the array has a NaN, (0, 0) if it is empty; keep no numbers."""
     found = [(piece.min(), piece.max()) for piece in _pieces(archive, stored)]
     return ends(np.array(found, stored.dtype))
 
 
 def ends(array: Array) -> tuple[float, float]:
-    """Return the least and the greatest number of an array in memory."""
+    """Return the least and the greatest number of an array in memory; (0, 0) if it is empty."""
     return (array.min().item(), array.max().item()) if array.size else (0, 0)
 
 
 def read(archive: Archive, stored: Stored) -> Array:
-    """Read the array."""
+    """Read the numbers of the array, piece by piece."""
     numbers, at = np.empty(prod(stored.shape), stored.dtype), 0
     for piece in _pieces(archive, stored):
         numbers[at : at + len(piece)] = piece
@@ -96,7 +96,7 @@ def _beginning(archive: Archive, entry: str) -> bytes:
 
 
 def _pieces(archive: Archive, stored: Stored) -> Iterator[Array]:
-    """Yield the numbers in the order of the file, a piece at a time."""
+    """Yield the numbers piece by piece, in the order of the file."""
     skip, rest = stored.start, b""
     for piece in archive.pieces(stored.entry):
         part = rest + piece[skip:]

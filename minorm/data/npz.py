@@ -1,9 +1,9 @@
 """Reads your own data set from one .npz file with x_train, y_train, x_test and y_test; it must fit in memory.
 
-Images are N x H x W, N x H x W x C or N x C x H x W, with 1 or 3 channels; bytes, 16 bits or floats. Labels are
+Images are N x H x W, N x H x W x C or N x C x H x W, with 1 or 3 channels; they are uint8, uint16 or floats. Labels are
 integers from 0 on. Objects in the file, which could run any program, are never read. Headers are checked first. If the
-arrays take far more memory than the file, a first pass checks the file, and a second pass makes the arrays: so a
-refused file takes no memory for them.
+arrays take far more memory than the file, a first pass checks the file and a second pass makes the arrays. So a refused
+file takes no memory for arrays.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LARGEST = float(np.finfo(np.float32).max)
 def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of your own arrays; samples are (image, label), float32 C x H x W and int64.
 
-    Bytes and 16 bits become numbers from 0 to 1, floats stay as they are. ValueError, which names the file and the
-    array, if an array is missing or has another shape or type than the module's text allows, or if a test label is
-    above all training labels.
+    Images are N x H x W, N x H x W x C or N x C x H x W with 1 or 3 channels. uint8 and uint16 become numbers from 0 to
+    1, floats stay as they are. ValueError, which names the file and the array, if an array is missing or has another
+    shape or type, or if a test label is above all training labels.
 
     Example:
         >>> import tempfile
@@ -98,13 +98,13 @@ def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array
 
 
 def _made(stored: Stored) -> int:
-    """Return the bytes of the array, or of the one made from it if larger: int64 for labels, float32 for float16."""
+    """Return the bytes of the array, or of its conversion if larger: labels become int64, and float16 float32."""
     least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
     return prod(stored.shape) * max(stored.dtype.itemsize, least)
 
 
 def _archive(file: Any) -> Archive:
-    """Return the file's entries; ValueError unless the four arrays are among them."""
+    """Return the file's entries; ValueError if one of the four arrays is missing."""
     start = file.read(len(npy.MAGIC))
     if start == npy.MAGIC:
         raise ValueError("it holds one array")
@@ -150,7 +150,7 @@ def _check_labels(part: str, y: Stored, count: int, least: str = "") -> None:
 
 
 def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
-    """Raise ValueError for numbers that do not fit; `found` has the least and the greatest one of each array."""
+    """Raise ValueError for numbers out of range; `found` has the least and the greatest number of each array."""
     for part in ("train", "test"):
         x, low, high = found[f"x_{part}"]
         if not (isfinite(low) and isfinite(high)):

@@ -1,4 +1,4 @@
-"""Copies batches ahead: while the GPU computes a step, the next batch is already on its way."""
+"""Copies batches to a GPU ahead: while it computes a step, the next batch is already being copied."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from minorm.tensor.tensor import Tensor
     device="the device to copy to",
 )
 def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
-    """Yield the same batches on the GPU, each copied on a separate stream while the step before it runs.
+    """Yield the batches on the GPU; each is copied on a separate stream while the previous step runs.
 
     NumPy's arrays pass through CuPy's page-locked buffers, so that the host does not wait for a copy. Use a batch on
-    the stream that is current when you take the next one: only after that work is its memory written again. The loader
-    has yielded one batch more than you have seen, so within an epoch its `state_dict` is one ahead of the step.
+    the stream that is current when you take the next batch: its memory is reused only after the work on that stream.
+    The loader has yielded one batch more than you have seen, so within an epoch its `state_dict` is one batch ahead.
 
-    On "cpu" batches are copied one by one, and none is read ahead.
+    On "cpu" batches are copied one by one, and no batch is read ahead.
 
     Example:
         >>> mn.cuda.is_available()  # with True: for images, labels in mn.data.prefetch(loader)

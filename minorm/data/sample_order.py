@@ -1,8 +1,8 @@
-"""Decides which samples of a dataset come in which batch: the DataLoader's own order, or that of a sampler.
+"""Decides which samples of a dataset come in which batch: in the DataLoader's own order, or in that of a sampler.
 
 own            0, 1, 2 ..., or a permutation drawn from (seed, epoch)
 sampler        an iterable of positions, cut into batches
-batch_sampler  an iterable of lists of positions, the batches themselves
+batch_sampler  an iterable of lists of positions; each list is a batch
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Order:
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
 
     def __len__(self) -> int:
-        """Return the batches per epoch; TypeError if the sampler or dataset has no length."""
+        """Return the number of batches per epoch; TypeError if the sampler or dataset has no length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         count = len(self.dataset if self.given is None else self.given)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class Order:
         return np.random.default_rng((seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
 
     def epoch(self, seed: int, epoch: int) -> Iterator[Any]:
-        """Return the positions of each batch of an epoch, or single ones; for an IterableDataset return the samples."""
+        """Return an epoch's positions, in batches or singly; for an IterableDataset the samples themselves."""
         if self.batch_sampler is not None:
             return iter(self.batch_sampler)
         if self.given is None and not self.streams:
@@ -67,7 +67,7 @@ class Order:
 
 
 def batched(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
-    """Yield lists of `size` items; the last one may be shorter, or is left out."""
+    """Yield lists of `size` items; a shorter last list is left out if `drop_last` is True."""
     items = iter(items)
     while batch := list(itertools.islice(items, size)):
         if len(batch) == size or not drop_last:

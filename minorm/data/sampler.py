@@ -1,6 +1,6 @@
 """Samplers decide the order of a dataset's samples, one at a time or a batch at a time.
 
-All draw from minorm's generator, or from the `generator` argument.
+Random samplers draw from minorm's generator, or from the `generator` argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.support.documented import documented
 
 @documented(SAMPLER)
 class Sampler(Shown):
-    """Base: a subclass writes `__iter__`, and `__len__` if it knows the length.
+    """Base class: a subclass writes `__iter__`, and `__len__` if it knows the length.
 
     Example:
         >>> class Backwards(mn.data.Sampler):
@@ -38,7 +38,7 @@ class Sampler(Shown):
 
 @documented(SAMPLER)
 class SequentialSampler(Sampler):
-    """0, 1, 2 ...
+    """0, 1, 2 ...: the indices in order.
 
     Example:
         >>> list(mn.data.SequentialSampler([7, 8, 9]))
@@ -54,7 +54,7 @@ class SequentialSampler(Sampler):
 
 @documented(SAMPLER, num_samples="how many indices; None is as many as there are samples")
 class RandomSampler(Sampler):
-    """Yields all indices in random order, or num_samples of them; with replacement, an index may come several times.
+    """Yields all indices in random order, or num_samples of them; with replacement an index may come several times.
 
     Example:
         >>> sorted(mn.data.RandomSampler([7, 8, 9]))
@@ -119,8 +119,8 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """Yields num_samples draws of 0 to len(weights) - 1, each with probability weights[i] / sum(weights).
 
-    Rare classes come as often as frequent ones with weights of 1 / the class's count. ValueError for negative weights,
-    and for more draws without replacement than there are weights above 0.
+    With weights 1 / (count of the sample's class) rare classes come as often as frequent ones. ValueError for negative
+    weights, and for more draws without replacement than there are weights above 0.
 
     Example:
         >>> list(mn.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
@@ -155,7 +155,7 @@ class WeightedRandomSampler(Sampler):
     drop_last="True leaves out the last list if it is shorter",
 )
 class BatchSampler(Sampler):
-    """Yields lists of batch_size indices of another sampler; the last one may be shorter.
+    """Yields lists of batch_size indices of another sampler; the last list may be shorter.
 
     Example:
         >>> list(mn.data.BatchSampler(range(5), batch_size=2))

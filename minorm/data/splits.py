@@ -1,11 +1,11 @@
-"""Finds the splits of a folder of pictures: for training, for the choice of the best epoch, and for the final test.
+"""Finds the splits of a folder of pictures: for training, for choosing the best epoch, and for the final test.
 
-    images/train/cat/001.jpg      trained on
+    images/train/cat/001.jpg      training
     images/val/cat/007.jpg        validation: `val`, `valid` or `validation`; without it a fifth is drawn from train
     images/test/cat/009.jpg       test: read only on request, and never in training
 
-Folders of these names, in any letter case, are splits if no other folder beside them has pictures, or if train holds
-folders of pictures. Otherwise they are classes like the others.
+Folders of these names, in any letter case, are splits if no other folder beside them has pictures, or if train contains
+folders of pictures. Otherwise they are classes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from minorm.support.safe_names import quoted
 
 TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
 PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}
-SHARE = 0.2  # of the training images, for validation, if no folder has validation images
+SHARE = 0.2  # of the training images that validate, if no folder has validation images
 
 
 class Layout(NamedTuple):
-    """The layout of a folder. `folders`: names by split, empty if the folders are classes."""
+    """The layout of a folder; `folders` is a dict from split to folder name, empty if the folders are classes."""
 
     folders: Mapping[str, str]
     notes: list[str]  # surprises for the user
@@ -37,9 +37,9 @@ class Layout(NamedTuple):
 
 
 def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
-    """Return the splits of a folder; `classes` are those of an existing model.
+    """Return the splits of a folder; `classes` are the classes of an existing model, or None.
 
-    ValueError if two folders are the same split, or if splits and classes are side by side.
+    ValueError if two folders are the same split, or if there are splits without train beside classes.
     """
     names = [entry.name for entry in folder_entries(root) if is_class(entry)]
     named = [name for name in names if name.lower() in PARTS]
@@ -78,12 +78,12 @@ def _quoted(names: Sequence[str], most: int = 3) -> str:
 
 
 def _has_pictures(place: str) -> bool:
-    """Is there a picture in the folder or below it? Links to folders are not followed."""
+    """Return whether there is a picture in the folder or below it; links to folders are not followed."""
     return any(any(map(is_picture, files)) for _, _, files in os.walk(place))
 
 
 def _is_nested(place: str) -> bool:
-    """Are there folders of pictures in it, as in a split?"""
+    """Return whether the folder contains folders of pictures, as a split does."""
     return any(is_class(entry) and _has_pictures(entry.path) for entry in folder_entries(place))
 
 
@@ -116,13 +116,13 @@ def load_folder(
     classes: Sequence[str] | None = None,
     max_bytes: int | None = None,
 ) -> tuple[Subset, Subset]:
-    """Read (train, val) from a folder of pictures: its folders train/ and val/, or a random split drawn by `seed`.
+    """Read (train, val) from a folder of pictures: its folders train/ and val/, or a random split drawn with `seed`.
 
-    Validation is the folder val/, valid/ or validation/. If there is no such folder, it is a fifth of each class of
-    train/, or of the whole folder if that has no train/. A folder test/ beside them is not read.
+    The validation images are in the folder val/, valid/ or validation/. If there is no such folder, they are a fifth of
+    each class of train/, or of the whole folder if there is no train/. A folder test/ beside them is not read.
 
     Both are Subsets, whose `.dataset` is an ImageFolder. ValueError if there are fewer than two classes, if val/ has a
-    class that train/ lacks, if there are two folders of a split, or splits without train/.
+    class that train/ lacks, if a split has two folders, or if there are splits without train/.
 
     Example:
         >>> import os, tempfile
@@ -170,9 +170,9 @@ def load_part(
     classes: Sequence[str] | None = None,
     max_bytes: int | None = None,
 ) -> Subset:
-    """Read the folder test/ of a folder of pictures, or with `part` "all" every picture in it, of any split.
+    """Read the split `part`, such as "test", of a folder of pictures; "all" reads the pictures of all splits.
 
-    ValueError if there is no folder test/.
+    ValueError if there is no such split.
     """
     given = os.fsdecode(root)
     found = layout(given, classes)
@@ -191,7 +191,7 @@ def load_part(
 
 
 def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
-    """Add notes to the folder on parts of the root that are left out, and on surprises for the user."""
+    """Add notes on folders that are left out, and other notes for the user, to the dataset."""
     folder.notes += found.notes
     for name in found.beside:
         count = sum(sum(map(is_picture, files)) for _, _, files in os.walk(os.path.join(root, name)))

@@ -1,9 +1,9 @@
-"""Lets threads take turns if samples are read and changed very fast.
+"""Lets threads take turns if reading and changing a sample takes very little time.
 
 Decoders and NumPy release Python's lock while they work, and need it again after each step. If the steps are short, two
-threads lose more time by handing the lock over than they win: they read 6,000 PNGs of 32 pixels a second, one thread
-alone reads 13,000. So one thread makes batch after batch, as long as a sample takes less than SHORT. Threads that wait
-for a disk or a network, and do not compute, need not take turns.
+threads lose more time by passing the lock than they gain: they read 6,000 PNGs of 32 pixels a second, but one thread
+alone reads 13,000. So one thread makes batch after batch as long as a sample takes less than SHORT. Threads that wait
+for a disk or a network do not compute meanwhile, and need not take turns.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SHORT = 150e-6  # seconds of computing a sample
-# If the time of a sample is this many times its computing time, it waits for something else. The factor is larger for
+SHORT = 150e-6  # seconds of computing for a sample
+# If a sample takes this many times its computing time, the thread waits for something else. The factor is larger for
 # threads that read together, because they also wait for each other.
 ALONE, TOGETHER = 4.0, 16.0
 
 
 class Turns:
-    """Turns: use `with turns.turn()` around a thread's next task, and in it `with turns.of(samples)`.
+    """Lets threads take turns: `with turns.turn()` surrounds a thread's task, and in it `with turns.of(samples)`.
 
-    taken  do threads take turns at present? At first they do, so that the first batch comes sooner
+    taken  True if threads take turns at present; at first they do, so that the first batch comes sooner
     """
 
     def __init__(self, taken: bool = True) -> None:
@@ -31,7 +31,7 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Let one thread run at a time while samples are short. If it asks again, it goes on, with warm caches."""
+        """Let one thread at a time run the block while samples take little time; the same thread may go on at once."""
         if self.taken:
             with self._lock:
                 if self.taken:  # after a wait, turns may have ended

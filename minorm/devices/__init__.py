@@ -1,4 +1,4 @@
-"""Finds the device of an array, and moves arrays between devices: NumPy's are on the CPU, CuPy's on a GPU.
+"""Finds the device of an array, and moves arrays between devices: NumPy arrays are on the CPU, CuPy arrays on a GPU.
 
 CuPy is imported when the first array is put on a GPU, never before. A device is a name, "cpu" or "cuda:0"; "cuda"
 alone is the current GPU.
@@ -16,14 +16,14 @@ import numpy as np
 from minorm.devices import capture, driver
 from minorm.support.argument_errors import each_argument, named_arguments
 
-_host: dict[type, bool] = {np.ndarray: True}  # is it on the CPU, by type of array
+_host: dict[type, bool] = {np.ndarray: True}  # whether arrays of a type are on the CPU
 KEPT_BYTES = 1 << 20  # the largest constant to cache; larger ones are copied each time
 _ANYWHERE: AbstractContextManager[Any] = nullcontext()
 _found: list[Any] = []  # the module cupy, once it has proved to work
 
 
 def is_host(array: Any) -> bool:
-    """Return False for a CuPy array, and True for anything else: NumPy's arrays and scalars, and other objects."""
+    """Return False for a CuPy array, and True for anything else: NumPy arrays and scalars, and other objects."""
     kind = type(array)
     found = _host.get(kind)
     if found is None:
@@ -32,7 +32,7 @@ def is_host(array: Any) -> bool:
 
 
 def library() -> Any:
-    """Return the module cupy; RuntimeError, with what to install, if CuPy or a driver for it is missing."""
+    """Return the module cupy; RuntimeError, which says what to install, if CuPy or a driver for it is missing."""
     if _found:
         return _found[0]
     version = driver.version()
@@ -55,7 +55,7 @@ def namespace(array: Any) -> Any:
 
 
 class device(str):  # noqa: N801  PyTorch's name
-    """The name of a device for arrays: device("cpu"), device("cuda:1"), device("cuda", 1). It is a str with parts."""
+    """The name of a device: device("cpu"), device("cuda:1"), device("cuda", 1). It is a str with `type` and `index`."""
 
     __slots__ = ()
 
@@ -88,12 +88,12 @@ def device_of(array: Any) -> device:
 
 
 def same_device(a: Any, b: Any) -> bool:
-    """Are two arrays on one device?"""
+    """Return whether two arrays are on the same device."""
     return type(a) is type(b) is np.ndarray or device_of(a) == device_of(b)
 
 
 def is_device(value: Any) -> bool:
-    """Does the value name a device: "cpu", "cuda", "cuda:1", or a torch.device?"""
+    """Return whether the value names a device: "cpu", "cuda", "cuda:1", or a torch.device."""
     return not isinstance(value, (np.dtype, type)) and str(value).partition(":")[0] in ("cpu", "cuda")
 
 
@@ -122,7 +122,7 @@ def device_name(device: Any) -> str:
 
 @contextmanager
 def on(device: Any) -> Iterator[Any]:
-    """Yield the module that makes arrays on this device, numpy or cupy; inside, the device is the current one."""
+    """Yield the module for arrays on this device, numpy or cupy; during the block the device is the current one."""
     index = None if device is None else device_index(device)
     if index is None:
         yield np
@@ -132,7 +132,7 @@ def on(device: Any) -> Iterator[Any]:
 
 
 def on_device_of(array: Any) -> AbstractContextManager[Any]:
-    """Return a block in which the array's device is the current one, as CuPy requires for computing with it."""
+    """Return a context manager that makes the array's device the current one, as CuPy requires to compute with it."""
     return _ANYWHERE if is_host(array) else array.device
 
 
@@ -153,7 +153,7 @@ def to_device(array: Any, device: Any) -> Any:
 
 
 def _to_another_gpu(array: Any, index: int) -> Any:
-    """Return a copy, ordered on both GPUs' current streams: after the array is computed, before it is overwritten."""
+    """Return a copy; the GPUs' current streams make it after the array is computed and before it is overwritten."""
     cuda = library().cuda
     with array.device:
         computed = cuda.get_current_stream().record()
@@ -173,9 +173,10 @@ def to_device_of(array: Any, like: Any) -> Any:
 
 
 def constant_of(array: Any, like: Any) -> Any:
-    """Return a NumPy array that depends only on shapes and settings on `like`'s device: cached there, and only read.
+    """Return a copy of a NumPy array on the device of `like`, cached there; for constants that are only read.
 
-    So only the first step waits for a copy, and a CUDA graph can be captured.
+    The array must depend only on shapes and settings. So only the first step waits for the copy, and a CUDA graph can
+    be captured.
     """
     if is_host(like):
         return array
@@ -194,7 +195,7 @@ def constant_of(array: Any, like: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _kept(device: str, dtype: Any, shape: tuple[int, ...], content: bytes) -> tuple[Any, Any, Any]:
-    """Return the copy, the event at its end, and the stream on which it was made."""
+    """Return the array on the device, the event at the end of its copy, and the stream that made it."""
     array = to_device(np.ndarray(shape, dtype, content), device)
     with array.device:
         stream = library().cuda.get_current_stream()
@@ -202,7 +203,7 @@ def _kept(device: str, dtype: Any, shape: tuple[int, ...], content: bytes) -> tu
 
 
 def scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Return an array without axes on the device of `like`; on a GPU it is made without a copy from the CPU."""
+    """Return an array without axes on the device of `like`; a GPU makes it without a copy from the CPU."""
     if is_host(like):
         return np.asarray(value, dtype)
     with like.device:
@@ -221,7 +222,7 @@ REFUSALS = (TypeError, ValueError, AttributeError, BufferError, RuntimeError)
 
 
 def are_mixed(arrays: Sequence[Any]) -> bool:
-    """Is any of these arrays on another device than the first, which is a CuPy array?"""
+    """Return whether an array is on another device than the first array, which is a CuPy array."""
     kind, place = type(arrays[0]), arrays[0].data.device_id
     return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
 

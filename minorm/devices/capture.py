@@ -1,18 +1,18 @@
-"""Gives each replay of a CUDA graph new numbers from the host, through memory of the device.
+"""Gives each replay of a CUDA graph new numbers from the host, through memory on the device.
 
-A captured launch keeps its arguments, and a learning rate among them would never change. So while a step is captured,
-code that passes such numbers to a kernel keeps them in a slot instead,
+A captured launch keeps its arguments, so a learning rate among them would never change. So while a step is captured,
+code that passes such numbers to a kernel puts them into a slot instead:
 
     slot = recording.keep(fields)      # slot.device is a device array that will hold `fields` at each replay
 
-and code that counts steps adds a function that does so: `recording.again.append(function)`. These functions are called
-before each replay. They see `recording.replaying`, launch nothing, and write their numbers into the same slots in the
-same order. One copy then brings all of them to the device. Users see minorm/cuda/graphs.py.
+Code that counts steps adds a function for that: `recording.again.append(function)`. These functions are called before
+each replay, while `recording.replaying` is True. They launch nothing, and write their numbers into the same slots in
+the same order. One copy then brings all numbers to the device. Users use minorm/cuda/graphs.py.
 
-These functions count, so either all of them are called or none: before the first one, `recording.checks` tests whether
+As these functions count, either all of them must run or none. So before the first one, `recording.checks` tests whether
 the memory is still that of the capture.
 
-`watched()` collects what a step touches, captured or not; make_graphed_step looks there before it replays.
+`watched()` collects the gradients and modules that a step touches; make_graphed_step checks them before it replays.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-ALIGNED = 256  # bytes: each slot begins at a multiple of it
-CHUNK = 1 << 16  # bytes that one copy brings to the device
+ALIGNED = 256  # bytes: each slot begins at a multiple of this
+CHUNK = 1 << 16  # bytes that one copy moves to the device
 
 
 class _Here(threading.local):
@@ -43,12 +43,12 @@ def recording() -> Recording | None:
 
 
 def is_captured() -> bool:
-    """Is this thread capturing? Then launches are recorded, and not run."""
+    """Return whether this thread is capturing; then launches are recorded instead of run."""
     return _here.recording is not None and not _here.recording.replaying
 
 
 def noted(function: Callable[[], Any]) -> bool:
-    """Is this thread capturing? If so, `function` is called before each replay, and the caller need not call it."""
+    """Return whether this thread is capturing; if so, `function` runs before each replay, so do not call it now."""
     if _here.recording is None or _here.recording.replaying:
         return False
     _here.recording.again.append(function)
@@ -56,13 +56,13 @@ def noted(function: Callable[[], Any]) -> bool:
 
 
 def hold(array: Any) -> None:
-    """Keep an array alive as long as the graph whose launches read it."""
+    """During a capture, keep an array alive as long as the graph, whose launches read it."""
     if _here.recording is not None:
         _here.recording.held.append(array)
 
 
 def refuse_copies(what: str) -> None:
-    """Raise RuntimeError during a capture: a replay would copy from memory that may hold other values by then."""
+    """Raise RuntimeError during a capture: a replay would copy from memory that may have other values by then."""
     if is_captured():
         raise RuntimeError(
             f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a graph replays what "
@@ -72,7 +72,7 @@ def refuse_copies(what: str) -> None:
 
 
 def refuse_draws() -> None:
-    """Raise RuntimeError during a capture, before the CPU draws numbers: each replay would use the same ones."""
+    """Raise RuntimeError during a capture, before the CPU draws numbers, as each replay would use the same numbers."""
     if is_captured():
         raise RuntimeError(
             "cuda.graph: numbers are drawn on the CPU while a graph is captured, and each replay would use the same "
@@ -82,7 +82,7 @@ def refuse_draws() -> None:
 
 
 def refuse_number(operation: str, name: str) -> None:
-    """Raise RuntimeError during a capture, for an operation whose argument is a number of the CPU."""
+    """Raise RuntimeError during a capture for an operation whose argument `name` is a number of the CPU."""
     if is_captured():
         raise RuntimeError(
             f"{operation}: {name} is a number of the CPU, and each replay of a CUDA graph would be given the same one; "
@@ -93,8 +93,8 @@ def refuse_number(operation: str, name: str) -> None:
 class Watch:
     """The gradients and modules that a step touches, in order.
 
-    gradients  (leaf, its gradient at that time) whenever backward() adds to one or an optimizer reads one
-    modules    the called modules
+    gradients  a pair (leaf, its gradient at that time) whenever backward() adds to a gradient or an optimizer reads it
+    modules    the modules that were called
     """
 
     def __init__(self) -> None:
@@ -102,12 +102,12 @@ class Watch:
         self.modules: list[Any] = []
 
 
-watches: list[Watch] = []  # open in any thread; while the list is empty, a module's call skips the rest
+watches: list[Watch] = []  # the open watches of all threads; while there are none, a module's call skips the rest
 
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """Collect the gradients and modules that this thread touches inside the block."""
+    """Collect the gradients and modules that this thread touches during the block."""
     before, watch = _here.watch, Watch()
     _here.watch = watch
     watches.append(watch)
@@ -124,7 +124,7 @@ def watch() -> Watch | None:
 
 
 class Slot:
-    """Numbers on host and device: `host` is a structured array without axes, `device` the bytes that kernels read."""
+    """Numbers on host and device: `host` is a structured array without axes, `device` has the bytes for kernels."""
 
     __slots__ = ("device", "host")
 
@@ -137,7 +137,7 @@ class Recording:
 
     library     the module cupy
     again       functions that the host calls before each replay
-    checks      functions that return a sentence if something has changed since the capture, else ""
+    checks      functions that return a sentence on a change since the capture that forbids a replay, else ""
     held        arrays that captured launches read, kept alive here
     replaying   True while `again` is called, False while the graph is captured
     """
@@ -154,11 +154,11 @@ class Recording:
         self._next = 0  # the next slot in a replay
         self._copied = library.cuda.Event(disable_timing=True)
         self._scratch: Any = None
-        # CuPy reuses freed pinned memory at once, though a copy in progress may still have to read it.
+        # CuPy reuses freed pinned memory at once, even if a copy in progress still has to read it.
         weakref.finalize(self, self._copied.synchronize).atexit = False
 
     def keep(self, fields: Any) -> Slot:
-        """Return a slot with the fields of a structured array without axes; a replay may change them."""
+        """Return a slot with the fields of a structured array without axes, which replays may change."""
         size = fields.nbytes
         if size > CHUNK:
             raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
@@ -174,7 +174,7 @@ class Recording:
         return slot
 
     def scratch(self, size: int) -> Any:
-        """Return bytes on the device that captured launches may use one after another."""
+        """Return bytes on the device that captured launches may use, one launch after another."""
         if self._scratch is None:
             self._scratch = self._apart(size)
         return self._scratch
@@ -185,13 +185,13 @@ class Recording:
             return self.library.empty(size, np.uint8)
 
     def next(self) -> Slot:
-        """Return, in a replay, the slot that the capture got at this place."""
+        """Return, in a replay, the slot that the same call got in the capture."""
         self._next += 1
         return self._slots[self._next - 1]
 
     @contextmanager
     def captured(self) -> Iterator[None]:
-        """Capture in this thread inside the block."""
+        """During the block this thread is capturing."""
         _here.recording = self
         try:
             yield
@@ -199,7 +199,7 @@ class Recording:
             _here.recording = None
 
     def changed(self) -> str:
-        """Return a sentence on what has changed since the capture, which forbids a replay; "" if nothing has."""
+        """Return a sentence on a change since the capture that forbids a replay; "" if there is no such change."""
         return next(filter(None, (check() for check in self.checks)), "")
 
     def renew(self) -> None:

@@ -1,4 +1,4 @@
-"""Defines the element types of a Tensor: NumPy's, and bfloat16 from ml_dtypes, which may be missing in a browser."""
+"""Defines the element types of a Tensor: NumPy's, and bfloat16 of ml_dtypes, which may be missing in a browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError:
 
 
 class _Missing:
-    """`bfloat16` without ml_dtypes: it equals no array's type; NumPy's error at its use shows its repr, the reason."""
+    """`bfloat16` if ml_dtypes is missing: it equals no array's type, and NumPy's error shows its repr, the reason."""
 
     def __repr__(self) -> str:
         return "bfloat16 (it needs the package ml_dtypes, which is not installed)"
@@ -45,17 +45,17 @@ _OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # maps equal types to the o
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
-    """Is it one of the four types that can carry a gradient? (np.floating does not include bfloat16.)"""
+    """Return whether it is one of the four types that can have gradients; np.floating does not include bfloat16."""
     return dtype in FLOATS
 
 
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type for arithmetic on `dtype`: float32 for the 16-bit floats, else the type itself."""
+    """Return the type for arithmetic on `dtype`: float32 for the 16-bit floats, otherwise the type itself."""
     return float32 if dtype in HALVES else dtype
 
 
 def check(dtype: Any, operation: str = "tensor") -> np.dtype[Any]:
-    """Return `dtype` as np.dtype; TypeError, with a list of types that a Tensor can hold, for any other."""
+    """Return `dtype` as np.dtype; for a type that no Tensor can have, TypeError with a list of types."""
     if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
         raise TypeError(f"{operation}: dtype bfloat16 needs the package ml_dtypes, which is not installed")
     try:

@@ -1,18 +1,18 @@
-"""Holds the global random generator: initialisation, dropout and shuffling draw from it, and `manual_seed` resets it.
+"""The global random generator: initialisation, dropout and shuffling draw from it, and `manual_seed` resets it.
 
-It is counter-based. Philox's block n has four words of 64 bits, and depends only on n and a key. So a kernel on any
-device can make the blocks n, n + 1, ... at once, and a seed gives the same numbers on each device (`take_blocks`).
-Dropout and uniform numbers are drawn like this (draws.py). NumPy draws all other numbers on the CPU, with the same key.
-A block's number has four words too; the highest is 0 for NumPy and 1 for kernels.
+It is counter-based: block n of Philox has four words of 64 bits, which depend only on n and a key. So a kernel on any
+device can compute the blocks n, n + 1, ... at once, and a seed gives the same numbers on each device (`take_blocks`).
+Dropout and uniform numbers are drawn in this way (draws.py). NumPy draws all other numbers on the CPU, with the same
+key. A block's number has four words too; the highest word is 0 for NumPy and 1 for kernels.
 
-The state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers. The
-state names the generator: a state of PCG64, which minorm used before, is restored as that, and NumPy draws all numbers.
+The state is a plain dict of integers, so that a checkpoint can contain it and a resumed run draws the same numbers. The
+state names the generator. A state of PCG64, which minorm used earlier, restores a PCG64; NumPy then draws all numbers.
 
-Each rank of a distributed run has its own generator (`streams`): rank 0 has the global one, and rank r the same one
-jumped ahead r times. So the numbers of a rank do not depend on the process that carries it.
+Each rank of a distributed run has its own generator (`streams`): rank 0 has the global one, and rank r a copy jumped
+ahead r times. So the numbers of a rank do not depend on the process that runs it.
 
-A forked child continues from its parent's state: both draw the same numbers until one calls `manual_seed`. A fork waits
-for a draw in another thread to end, so that the child gets a state between two draws.
+A forked child continues from its parent's state: both draw the same numbers until one of them calls `manual_seed`. A
+fork waits until a draw in another thread has ended, so that the child gets a state between two draws.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Rank(threading.local):
 
 
 _rank = _Rank()
-_ranks: list[Generator] = []  # of running ranks; if it is empty, the thread does not matter
+_ranks: list[Generator] = []  # generators of running ranks; if it is empty, all threads use the global one
 
 
 def generator() -> np.random.Generator:
-    """Return the NumPy generator that draws; it is made at its first use, because numpy.random is slow to import."""
+    """Return the NumPy generator of this thread's rank; made at its first use, as numpy.random is slow to import."""
     return _own().numbers
 
 
@@ -104,7 +104,7 @@ class Generator:
         return made
 
     def _begin(self, bits: Any, blocks: int | None) -> None:
-        """blocks  the number of blocks that kernels have taken; None for a generator that does not count"""
+        """Start from the bit generator `bits`; `blocks` is how many blocks kernels have taken, None if not counted."""
         if getattr(self, "numbers", None) is None or self.numbers.bit_generator is not bits:
             self.numbers: np.random.Generator = np.random.Generator(bits)
         self._where: Any = None
@@ -127,7 +127,7 @@ class Generator:
         return (first, *self._where)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the generator's state: nested dicts of strings, integers and lists of them.
+        """Return the generator's state: nested dicts of strings, integers and lists of integers.
 
         Example:
             >>> generator = mn.Generator().manual_seed(0)
@@ -143,9 +143,9 @@ class Generator:
 
     @documented({}, state="as of `get_state`")
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state.
+        """Continue from a state of `get_state`.
 
-        ValueError for anything that is not a state of minorm's generators; nothing is changed then.
+        ValueError, without any change, for a value that is not a state of minorm's generators.
 
         Example:
             >>> first, again = mn.Generator(), mn.Generator()
@@ -163,7 +163,7 @@ class Generator:
 
 
 def source(given: Any = None) -> np.random.Generator:
-    """Return the NumPy generator that draws: the global one for None, else that of the given generator."""
+    """Return the NumPy generator of the given generator, or the global one for None."""
     capture.refuse_draws()
     if given is None:
         return generator()
@@ -222,7 +222,7 @@ def own_state() -> dict[str, Any]:
 
 @contextmanager
 def replayed(state: dict[str, Any]) -> Iterator[None]:
-    """Draw from a state of `own_state` inside the block; afterwards restore the generator."""
+    """During the block, draw from a state of `own_state`; then restore the generator."""
     with kept():
         _own().set_state(state)
         yield
@@ -282,7 +282,7 @@ def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[G
 
 @contextmanager
 def stream(own: Generator | None, number: int, size: int, gather: Callable[[Any], Any] | None) -> Iterator[None]:
-    """Make this thread rank `number` of `size` inside the block; it draws from a generator of `streams`.
+    """During the block this thread is rank `number` of `size`, and draws from a generator of `streams`.
 
     gather  maps this rank's array to the arrays of all ranks along a new first axis; None for a single rank
     """
@@ -318,8 +318,8 @@ def _unpacked(packed: Any) -> dict[str, Any]:
     return state | {"bit_generator": "Philox", "state": inner, "buffer": words[6:10]} | rest
 
 
-# NumPy locks a generator while it draws. A fork copies only its own thread: a lock that another thread held would stay
-# locked in the child for ever, and so would the import lock if another thread was importing numpy.random.
+# NumPy locks a generator while it draws. A fork copies only its own thread, so a lock that another thread holds would
+# stay locked in the child for ever. So would the import lock, if another thread was importing numpy.random.
 
 
 def _before_fork() -> None:

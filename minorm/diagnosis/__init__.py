@@ -3,12 +3,12 @@
     found = mn.diagnose(model, loader)
     print(found)
 
-image_batches.py draws images, passes.py runs the model twice over them. subject.py wraps the model: one of minorm
-(recording.py sees its steps, modes.py leaves no trace) or a module of PyTorch (pytorch/). records.py fills what
-measured.py holds, symptoms.py and statistics_symptoms.py have the statistic of each finding, findings.py its severity,
-finding_words.py the words, diagnosis_report.py what is returned.
+image_batches.py draws images, and passes.py runs the model over them twice. subject.py wraps the model: one of minorm
+(recording.py sees its steps, modes.py restores it) or a module of PyTorch (pytorch/). records.py collects the
+measurements of measured.py. symptoms.py and statistics_symptoms.py compute the statistic of each finding, findings.py
+its severity. finding_words.py has the texts, and diagnosis_report.py the result.
 
-class_activation.py is apart: Grad-CAM, which parts of a picture speak for a class.
+class_activation.py is independent: Grad-CAM shows which parts of a picture speak for a class.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Diagnosis", "Finding", "diagnose", "grad_cam"]
 
 
 class _FromLoader:
-    """Shown in signatures for the batch size that the loader has."""
+    """Stands in signatures for the batch size of the loader."""
 
     def __repr__(self) -> str:
         return "<the loader's>"
@@ -51,20 +51,20 @@ FROM_LOADER: Any = _FromLoader()
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
-    """Find faults in a model's normalizations: findings with numbers, and a row for each layer. Changes nothing.
+    """Find faults in a model's normalizations: return findings with numbers, and a row for each layer; change nothing.
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
-    is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, taken while all layers
-    use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts,
+    is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, measured while all layers
+    use batch statistics. Findings: stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts,
     saved_in_training, variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean,
     eps_swallows_variance, eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm;
-    docs/doctor.md has a section for each. One rank of a distributed run may call it alone. minorm does not import
-    PyTorch: it is used only for a module of PyTorch.
+    docs/doctor.md has a section for each. One rank of a distributed run may call this alone. minorm does not import
+    PyTorch, and uses it only if the model is a module of PyTorch.
 
-    TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
-    than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one
-    that gives NaN.
+    TypeError for a model that is not a Module, and for a loader that can be read only once. ValueError for a loader
+    with fewer than 2 images, for images that the model does not take, and for a model without normalizations.
+    ArithmeticError for a model that gives NaN.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.BatchNorm1d(3))
@@ -73,7 +73,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
         >>> "untouched_statistics" in [finding.name for finding in found.findings]
         True
     """
-    passes.subject_of(model)  # an error now, and not after the images were read
+    passes.subject_of(model)  # raises its error before the images are read
     if batch_size not in (FROM_LOADER, None) and (not isinstance(batch_size, int) or batch_size < 1):
         raise ValueError(f"diagnose: batch_size={batch_size!r}; expected an int of at least 1, or None")
     given = image_batches.drawn(loader) if loader is not None else image_batches.random(_inputs(model))

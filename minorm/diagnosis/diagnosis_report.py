@@ -1,4 +1,4 @@
-"""Diagnosis: the findings and the layers, as objects, as a report for a person, and as plain values for JSON."""
+"""Diagnosis: the findings and layers as objects, as a printed report, and as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 )
 @dataclass(frozen=True)
 class Finding:
-    """One thing that `diagnose` found odd; print it for a line.
+    """One fault or oddity that `diagnose` found; `print(finding)` shows it in a line.
 
     Example:
         >>> from minorm.diagnosis import Finding
@@ -66,7 +66,7 @@ class Finding:
 )
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` returns; print it to see all of it.
+    """The result of `diagnose`; `print(diagnosis)` shows the whole report.
 
     Example:
         >>> from minorm.diagnosis import Diagnosis
@@ -83,7 +83,7 @@ class Diagnosis:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing stands above a note."""
+        """Whether no finding is more severe than a note."""
         return all(finding.severity == "note" for finding in self.findings)
 
     def plain(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _block(alike: list[Finding]) -> str:
-    """Show findings of one name and severity together: the numbers of each layer, then reason and remedy once."""
+    """Return one text for findings of the same name and severity: numbers of each layer, then why and how to fix."""
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]

@@ -1,4 +1,4 @@
-"""Explain a convolution without running it: which way each of its three sums is computed, and how it is cut."""
+"""Explain a convolution without running it: how each of its three sums is computed, and how the work is divided."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FUNCTIONS = {family.conv1d: 1, family.conv2d: 2, family.conv3d: 3}
 
 @dataclass(frozen=True, repr=False)
 class ConvolutionExplanation:
-    """How a convolution will run on the CPU: print it, or read its attributes.
+    """How a convolution will run on the CPU: print the explanation, or read its attributes.
 
     y_shape       the shape of the result
-    strategies    for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images; tiles for bfloat16;
-                  reference where there are no kernels
-    multiply_adds by the definition, of one of the three sums
+    strategies    a dict for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images; tiles for
+                  bfloat16; reference if there are no kernels
+    multiply_adds the number of multiply-adds in one of the three sums, by its definition
     """
 
     title: str
@@ -47,7 +47,7 @@ class ConvolutionExplanation:
 def explained(
     function: Callable[..., Tensor], shape: tuple[int, ...], args: Any, dtype: Any, options: dict[str, Any]
 ) -> ConvolutionExplanation:
-    """Return the explanation of function(x, *args, **options), one of FUNCTIONS, with shapes in place of tensors."""
+    """Explain function(x, *args, **options), with shapes in place of tensors; `function` is one of FUNCTIONS."""
     x = Tensor(np.zeros(shape, dtype))
     given = inspect.signature(function).bind(x, *args, **options)
     given.apply_defaults()
@@ -69,7 +69,7 @@ def explained(
 
 
 def _described(way: Any) -> tuple[str, str]:
-    """Return the strategy, and how the work is cut, in words."""
+    """Return the name of the strategy, and words on how the work is divided."""
     if way is None:
         return "reference", "there are no kernels, NumPy multiplies a place of the filter at a time"
     if isinstance(way, dict):

@@ -1,9 +1,9 @@
-"""Explain a normalization without running it: its loops, the plan of the kernels, and the memory it must move.
+"""Explain a normalization without running it: its loops, the plan of the kernels, and the memory that it must move.
 
     print(mn.explain(F.group_norm, (8, 64, 56, 56), 8))
 
-The functional itself runs, on arrays of the right shape whose memory is never touched, with a backend that computes
-nothing and notes each request. So the explanation shows the kernels' actual arguments, and cannot drift from them.
+The functional itself runs on arrays of the right shape whose memory is never touched. Its backend computes nothing but
+records each request. So the explanation always shows the kernels' actual arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 Array = Any
-CACHE = 1_000_000  # bytes that a processor keeps for itself between two phases, as most do today
+CACHE = 1_000_000  # bytes that most of today's processors keep in a core's own cache between two phases
 FUNCTIONS = (
     family.batch_norm,
     family.instance_norm,
@@ -50,7 +50,10 @@ STORES = {
 
 @dataclass(frozen=True)
 class Phase:
-    """One walk over all of x. `again`: the phase before has read the same numbers, a row at a time; not so `first`."""
+    """One pass over all of x.
+    again  True if the previous phase has just read `reads`, row by row, so that they may be in cache
+    first  further arrays that this phase reads, which the previous phase has not read
+    """
 
     name: str
     reads: tuple[str, ...]
@@ -64,20 +67,20 @@ RELU_GRAD = Phase("relu", ("dy", "y"), ("dy",))
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """How a call will run: print it, or read its attributes.
+    """How a call of a normalization will run: print the explanation, or read its attributes.
 
-    nest          the loops; the copy's, where x is copied first
-    plan          how the CPU kernels take them: the strategy, how the work is cut, which way results are stored
-    equation      eps, centered, guard; None where the statistics are given
+    nest          the loops over x, or over its copy if x is copied first
+    plan          how the CPU kernels run the loops: the strategy, how work is divided, how results are stored
+    equation      eps, centered, guard; None if the statistics are given
     forward       the phases of the forward pass
     backward      the phases of the backward pass, to all inputs that can have a gradient
-    nbytes        the size of x
-    row_bytes     what must stay in cache for a second phase to find there what the first has read, of x and dy, and y
-                  where there is an activation
+    nbytes        the size of x in bytes
+    row_bytes     the bytes of x and dy (and y with an activation) that must stay in cache so that a second phase finds
+                  there what the first one has read
     stored        the type of x
-    computed      the type computed in
+    computed      the type in which the kernels compute
     copied        why x is copied first, or None
-    saved         the passes that an activation, and the addition of a residual, would take as separate operations
+    saved         how many more passes an activation and the addition of a residual would take as separate operations
     """
 
     title: str
@@ -95,20 +98,20 @@ class Explanation:
 
     @property
     def strategy(self) -> str:
-        """resident, streamed or columns: kernels/README.md says which loops these take, and why.
+        """resident, streamed or columns: kernels/README.md says for which loops each is used, and why.
 
-        "reference" where minorm was built without kernels: NumPy takes each operation over all of x.
+        "reference" if minorm was built without kernels: NumPy then runs each operation over all of x.
         """
         return str(self.plan["strategy"])
 
     @property
     def in_cache(self) -> bool:
-        """Does a second phase find its numbers in cache?"""
+        """Whether a second phase finds in cache the numbers that the first one has read."""
         return self.row_bytes <= CACHE and self.strategy != "reference"
 
     @property
     def passes(self) -> int:
-        """How often numbers of the size of x must cross between memory and processor, forward and backward."""
+        """The number of arrays of x's size that must move between memory and processor, forward and backward."""
         return sum(
             len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward
@@ -116,7 +119,7 @@ class Explanation:
 
     @property
     def floor(self) -> int:
-        """The bytes that must move where x is much larger than any cache: passes times the size of x."""
+        """passes * nbytes: the bytes that must move if x is much larger than the cache."""
         return self.passes * self.nbytes
 
     def __str__(self) -> str:
@@ -144,7 +147,7 @@ class Explanation:
     __repr__ = __str__
 
     def _cache(self) -> str:
-        """Say where a second phase finds its numbers, and why."""
+        """Say whether a second phase finds its numbers in cache or in memory, and why."""
         if self.strategy == "reference":
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
@@ -171,11 +174,11 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation | explain_convolution.ConvolutionExplanation:
-    """Return the loops, plan of the CPU kernels and memory floor of function(x, *args, **options) for x of this shape.
+    """Explain function(x, *args, **options) for x of this shape: its loops, plan of the CPU kernels and memory floor.
 
-    Of a convolution: which way each of its sums goes, `winograd` among them, and how it is cut. Nothing is computed,
-    and the memory is only reserved. TypeError for another function, errors for what is no shape, and whatever the
-    function itself says.
+    For a convolution, it says how each of its sums is computed, such as by `winograd`, and how the work is divided.
+    Nothing is computed, and memory is only reserved. TypeError for another function, TypeError or ValueError for a
+    wrong shape, and the function's own errors.
 
     Example:
         >>> plan = mn.explain(F.layer_norm, (32, 768), 768)
@@ -201,7 +204,7 @@ def explain(
     x = Tensor(np.moveaxis(memory, -1, 1) if last else memory, requires_grad=True)
     arguments = _arguments(function, x, args, options)
     watch = _Watch(x.array)
-    with enable_grad(), np.errstate(all="ignore"):  # the numbers mean nothing
+    with enable_grad(), np.errstate(all="ignore"):  # the numbers have no meaning
         y = function(**arguments, backend=watch)
         forward = watch.take()
         y.backward(Tensor(np.empty_like(y.array)))
@@ -238,7 +241,7 @@ def amount(count: int) -> str:
 
 
 def _strategy(plan: dict[str, Any]) -> str:
-    """Return the strategy, and the kind of rows."""
+    """Return the strategy and the kind of rows, in words."""
     if plan["strategy"] == "reference":
         return "reference: there are no kernels, NumPy takes each operation over all of x"
     if plan["strategy"] == "columns":
@@ -247,7 +250,7 @@ def _strategy(plan: dict[str, Any]) -> str:
 
 
 def _cut(plan: dict[str, Any]) -> str:
-    """Say how the work is cut: how many statistics go together, or the parts that threads may share."""
+    """Say how the work is divided: how many statistics are computed together, or the parts for the threads."""
     if plan["strategy"] == "columns":
         fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""
         wide = f", {plan['rows_at_once']} rows as one" if plan["rows_at_once"] > 1 else ""
@@ -269,7 +272,7 @@ def _count(number: int, unit: str) -> str:
 def _arguments(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the function's arguments by name, with tensors of the given shapes, or of the usual ones."""
+    """Return the function's arguments by name, with tensors of the given shapes or of the usual shapes."""
     signature = inspect.signature(function)
     given = signature.bind_partial(x, *args, **options).arguments
     if function is family.batch_norm:
@@ -295,7 +298,7 @@ def _arguments(
 
 
 class _Watch:
-    """A backend of kernels/protocol.py that computes nothing and notes which phases it would run."""
+    """A backend of kernels/protocol.py that computes nothing, but records which phases it would run."""
 
     activations: tuple[str, ...] = cpu.norm.activations
 
@@ -351,11 +354,11 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """Return the arrays read for an activation in the same pass, and the phases of a separate one."""
+        """Return the arrays read for an activation in the same pass, and the phases if it takes separate passes."""
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):
-            self.saved += 2 * len(own)  # each would read y and write it again
+            self.saved += 2 * len(own)  # each separate phase would read y and write it
             return ("residual",) if adds else (), ()
         return (), own
 
@@ -372,7 +375,7 @@ class _Watch:
         together = y is not None and cpu.norm.is_one_pass(x, dtype)
         reads = ("dy", "y", "x") if together else ("dy", "x")
         writes = ("dx", "dresidual") if together and dresidual is not None else ("dx",)
-        self.saved += 3 - len(writes) if together else 0  # a ReLU would write its gradient, which is read next
+        self.saved += 3 - len(writes) if together else 0  # a separate ReLU would write its gradient, to be read next
         first = () if y is None or together else (RELU_GRAD,)
         self._note(nest, x, *first, Phase("sums", reads), Phase("input", reads, writes, again=True))
         return np.empty_like(x), np.zeros(nest.param_size, x.dtype), np.zeros(nest.param_size, x.dtype)

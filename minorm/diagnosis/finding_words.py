@@ -1,6 +1,6 @@
-"""Each finding in words: its numbers in a sentence, why they matter, and what to do.
+"""Texts for each finding: its numbers in a sentence, why they matter, and what to do.
 
-The texts are filled in with the finding's numbers, and with `layer`. docs/doctor.md tells the longer story.
+The texts are filled in with the finding's numbers. docs/doctor.md explains each finding at length.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Words:
-    """seen: the numbers in a sentence."""
+    """The three texts of a finding; `seen` has the numbers in a sentence."""
 
     seen: str
     why: str
@@ -148,7 +148,7 @@ AS_IN_PYTORCH = (
     "over as it stands, the statistics are those of the last batch or two, and change with it"
 )
 UPDATE_BN = "torch.optim.swa_utils.update_bn(loader, model)"
-# Of a model of PyTorch, in place of the texts above: why, or None where it is the same, and the fix.
+# (why, fix) for a model of PyTorch, in place of the texts above; why is None if it is the same.
 PYTORCH: Mapping[str, tuple[str | None, str]] = {
     "stale_statistics": (None, f"{UPDATE_BN} computes them anew"),
     "untouched_statistics": (None, f"{UPDATE_BN} fills them in. Train with model.train()"),
@@ -183,7 +183,7 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
 
 
 def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
-    """Return the texts of a finding, filled in; framework: whose model is to be mended."""
+    """Return the texts of a finding, filled in; `framework` is that of the model, "minorm" or "pytorch"."""
     text = WORDS[name]
     if framework == "pytorch" and name in PYTORCH:
         why, fix = PYTORCH[name]
@@ -199,7 +199,7 @@ def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> W
 
 
 def changes(numbers: Mapping[str, Any]) -> str:
-    """Say in a sentence how evaluation differs from the reference."""
+    """Say how evaluation differs from the reference."""
     parts = [] if "changed" not in numbers else [f"{numbers['changed']:.1%} of the predictions change"]
     parts.append(f"outputs move by {numbers['moved']:.2f} of their deviation")
     if "loss_evaluation" in numbers:

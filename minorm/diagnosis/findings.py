@@ -1,8 +1,8 @@
-"""Turn symptoms into findings: compare the outputs of both modes, rate each finding, and find causes and consequences.
+"""Turn symptoms into findings: compare the outputs of both modes, rate each finding, find causes and consequences.
 
-A finding about running statistics stands above a note only where evaluation suffers. A finding behind a layer that
-destroys its input is a consequence, and a note. The gap between the modes is a symptom too: where a layer explains it,
-that layer is what to mend.
+A finding about running statistics is more than a note only if evaluation suffers. A finding behind a layer that
+destroys its input is a consequence, and only a note. The gap between the modes is a symptom too: if a layer explains
+it, that layer is to be mended.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ OWN = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Evaluation against the reference: E and R of passes.py. Loss and accuracy are None without labels."""
+    """Evaluation compared with the reference: E and R of passes.py. Loss and accuracy are None without labels."""
 
-    changed: float | None  # share of predictions; None where outputs are no classes
+    changed: float | None  # share of predictions that differ; None if outputs are not classes
     moved: float  # RMS of the difference over the outputs' deviation
-    shows: bool  # more than the images' own noise explains
-    harms: bool
-    loss: tuple[float, float] | None = None  # E, R
-    accuracy: tuple[float, float] | None = None
+    shows: bool  # whether the gap is more than the images' own noise explains
+    harms: bool  # whether evaluation is clearly worse
+    loss: tuple[float, float] | None = None  # in E, in R
+    accuracy: tuple[float, float] | None = None  # in E, in R
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Judged:
-    """A symptom with its severity. after: the layer whose consequence it is; cause: the layer that explains it."""
+    """A symptom with its severity; it is a consequence of the layer `after`, and the layer `cause` explains it."""
 
     symptom: Symptom
     severity: str
@@ -68,7 +68,7 @@ class Judged:
 
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
-    """Return the findings, the most severe first, in the order of the layers; no gap without running statistics."""
+    """Return the findings, by severity and in the order of the layers, and the gap; None without running statistics."""
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
@@ -85,14 +85,14 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Return the severity of a symptom that hurts evaluation."""
+    """Return the severity, by the gap, of a symptom that matters only if evaluation suffers."""
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING
 
 
 def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
-    """Keep only the first of these in a layer: a vanished scale, dead channels, saturated channels."""
+    """Of a vanished scale, dead channels and saturated channels in one layer, keep only the first."""
     order = ("vanished_scale", "dead_channel", "saturated_channel")
     first: dict[str | None, int] = {}
     for symptom in symptoms:
@@ -109,7 +109,7 @@ def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
     severity, cause = _severity(gap), layer
     if layer is not None:
         blame = blamed[layer]
-        told = blame.severity != NOTE or blame.after is not None  # not where it is frozen, and a note for that
+        told = blame.severity != NOTE or blame.after is not None  # False if it is only a note because it is frozen
         severity, cause = NOTE if told and layer != order[0] else severity, blame.after or layer
     return Judged(Symptom("train_eval_gap", None, severity, gap.numbers), severity, cause=cause)
 
@@ -133,7 +133,7 @@ def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
 
 
 def gap_of(measured: Measured) -> Gap:
-    """Compare the outputs of R and E and, with labels, their losses."""
+    """Compare the outputs of R and E; if there are labels, compare losses and accuracies too."""
     e, r = measured.logits["E"].astype(np.float64), measured.logits["R"].astype(np.float64)
     count, noise = len(e), measured.noise
     moved = layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)
@@ -154,7 +154,7 @@ def gap_of(measured: Measured) -> Gap:
 
 
 def _losses(logits: Any, labels: Any) -> Any:
-    """Return the cross entropy of each sample; outputs that are probabilities already count as such."""
+    """Return the cross entropy of each sample; outputs that are already probabilities get no softmax."""
     if logits.min() >= 0 and np.allclose(logits.sum(1), 1, atol=1e-3):
         logs = np.log(np.maximum(logits, 1e-30))
     else:
@@ -169,5 +169,5 @@ def _per_sample(values: Any) -> Any:
 
 
 def _is_significant(difference: Any) -> bool:
-    """Return whether a difference in pairs is more than 3 standard errors."""
+    """Return whether the mean of paired differences is more than 3 standard errors above 0."""
     return float(difference.mean()) > 3 * float(difference.std(ddof=1)) / math.sqrt(len(difference))

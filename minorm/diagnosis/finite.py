@@ -1,6 +1,6 @@
 """Find the origin of a non-finite loss: the first non-finite value in the order of the training loop.
 
-The data come before the learning rate: a NaN in an image makes the same loss as a step that was too long, and no
+The data are checked before the parameters: a NaN in an image gives the same loss as a step that was too long, but no
 learning rate cures it.
 """
 
@@ -24,7 +24,7 @@ CURE = "a lower learning rate is the usual cure"
     rank="whose loss it was, in a distributed run whose ranks all raise this together",
 )
 class NonFiniteLoss(ArithmeticError):
-    """A loss became NaN or infinite; nothing useful can follow.
+    """A loss became NaN or infinite, so training cannot go on.
 
     Example:
         >>> mn.training.NonFiniteLoss("the loss is nan", rank=1).rank
@@ -37,7 +37,7 @@ class NonFiniteLoss(ArithmeticError):
 
 
 def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | None) -> str:
-    """Say where the NaN or the infinity in the loss of this batch comes from, and how to mend it."""
+    """Say where the NaN or infinity in the loss of this batch comes from, and what to do about it."""
     for name, x in (("inputs", inputs), ("targets", targets)):
         if found := _nonfinite(x):
             return f"the {name} of this batch hold {found}; look at the data and at what transforms them"
@@ -47,7 +47,7 @@ def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | N
             f"every target of this batch is ignore_index={ignored}: the mean of no loss is nan; leave such batches out"
         )
     named: list[tuple[str, str, Tensor]] = [("parameter", *pair) for pair in model.named_parameters()]
-    if not model.training:  # in training a layer has just updated its own with this batch
+    if not model.training:  # in training a layer has just updated its buffers with this batch
         named += [("buffer", *pair) for pair in model.named_buffers()]
     ruined = [(kind, name, found) for kind, name, x in named if (found := _nonfinite(x))]
     if ruined:
@@ -58,7 +58,7 @@ def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | N
 
 
 def _nonfinite(x: Tensor) -> str:
-    """`2 NaN and 1 infinity, the first at [0, 3]`; an empty text where every number is finite."""
+    """`2 NaN and 1 infinity, the first at [0, 3]`; "" if every number is finite."""
     if not dtypes.is_float(x.dtype):
         return ""
     array: Any = x.detach().cpu().numpy()

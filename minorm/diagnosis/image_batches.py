@@ -1,4 +1,4 @@
-"""The images of a diagnosis: up to 512 from the loader, shuffled, as they may be sorted by class, and batched anew."""
+"""Draws up to 512 images for a diagnosis from the loader, shuffles them (they may be sorted) and makes new batches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from minorm.support.argument_errors import kind_of
 from minorm.tensor.tensor import Tensor
 
 MOST = 512  # images
-LOOKED_AT = 4096  # of a loader in a fixed order, from which those are drawn
+LOOKED_AT = 4096  # images of a loader in a fixed order, from which MOST are drawn
 BATCH = 128
-NUMBERS = 1 << 22  # of the inputs in a batch, at most: large images come in smaller batches
+NUMBERS = 1 << 22  # in the inputs of a batch, at most: large images come in smaller batches
 SEED = 0
-RANDOM, FREE = 64, 32  # noise: images, and the length of an axis that a file leaves free
+RANDOM, FREE = 64, 32  # for noise: the number of images, and the length of an axis that a file leaves free
 
 
 @dataclass(frozen=True)
 class Images:
-    """inputs (N, ...) and labels (N, ...) or None.
+    """The drawn images: inputs (N, ...), and labels (N, ...) or None.
 
-    batch_size    the median of the loader's batches; None where one batch was given
-    random        noise in place of images
+    batch_size    the median size of the loader's batches; None if one batch was given
+    random        True if the inputs are noise instead of images
     """
 
     inputs: Any
@@ -41,7 +41,7 @@ class Images:
         return len(self.inputs)
 
     def batches(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the images in batches of nearly one size, and which they are."""
+        """Yield (slice, batch): batches of nearly equal size, each after its slice of the images."""
         most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
         parts = -(-len(self) // most)
         ends = [len(self) * part // parts for part in range(parts + 1)]
@@ -50,12 +50,12 @@ class Images:
 
     @property
     def batch(self) -> int:
-        """Images in each of these batches."""
+        """The number of images in the first of these batches; the others are nearly as large."""
         return next(self.batches())[1].shape[0]
 
 
 def drawn(loader: Any) -> Images:
-    """Draw images from a loader, which stays as it is, or from one batch; TypeError or ValueError if it gives none."""
+    """Draw images from a loader, which is left unchanged, or from one batch; TypeError or ValueError without images."""
     batch = _is_batch(loader)
     if not batch and (not hasattr(loader, "__iter__") or hasattr(loader, "__next__")):
         raise TypeError(
@@ -64,14 +64,14 @@ def drawn(loader: Any) -> Images:
         )
     if batch:
         return replace(_drawn([loader]), batch_size=None)
-    with generators.kept(), arrays.random_kept():  # a sampler may draw its order
+    with generators.kept(), arrays.random_kept():  # a sampler may draw random numbers
         return _drawn(_mixed(loader) if isinstance(loader, DataLoader) else loader)
 
 
 def random(inputs: Sequence[Any]) -> Images:
-    """Return noise for an ONNX file that declares one input, of floats; ValueError for any other.
+    """Return noise for an ONNX file that declares one input of floats; ValueError for other inputs.
 
-    The first axis is the batch; another one that is free gets FREE.
+    The first axis is the batch; any other free axis gets the length FREE.
     """
     fits = len(inputs) == 1 and inputs[0].form == "tensor" and dtypes.is_float(inputs[0].dtype)
     if not fits or not inputs[0].shape:
@@ -94,7 +94,7 @@ def _is_batch(given: Any) -> bool:
 
 
 def _mixed(loader: DataLoader) -> DataLoader:
-    """Return a loader of the same batches, shuffled unless a sampler decides the order; it moves no other's place."""
+    """Return a copy of the loader, shuffled unless a sampler decides the order; the given loader keeps its place."""
     other = copy.copy(loader)
     other.order = copy.copy(loader.order)
     other.order.shuffle = True
@@ -133,7 +133,7 @@ def _drawn(loader: Any) -> Images:
 
 
 def _parts(batch: Any) -> tuple[Any, Any]:
-    """Return inputs and labels, or None, of a batch that is x or (x, y, ...), as arrays."""
+    """Return inputs and labels of a batch x or (x, y, ...), as arrays; labels are None unless they are integers."""
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     arrays = [_array(part) for part in parts[:2]]
     if not arrays or arrays[0] is None or not arrays[0].ndim:

@@ -1,11 +1,11 @@
-"""Compute one layer's statistics: moments of each sample, the error of running statistics, the cost of a batch size.
+"""Compute a layer's statistics: moments of each sample, errors of running statistics, the error of a batch size.
 
 All follow from m_i and v_i, the mean and variance of a channel in sample i. The moments of the data are
-mu = mean(m), s^2 = mean(v + (m - mu)^2), and the error that a batch of B samples makes
+mu = mean(m), s^2 = mean(v + (m - mu)^2). A batch of B samples makes the error
 
     e = sqrt((tau + kappa/4) / B),  tau = Var(m) / s^2,  kappa = Var(v + (m - mu)^2) / s^4,
 
-in standard deviations of the output. Samples are draws, pixels are not: neighbours are alike.
+in standard deviations of the output. Samples are independent draws; pixels are not, as neighbours are alike.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any
 
 import numpy as np
 
-UNCENTRED = ("rms", "filter_response")  # they divide by the mean square
-AT_ONCE = 1 << 17  # numbers that are computed with in float64
-STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # between numbers from 1 on
+UNCENTRED = ("rms", "filter_response")  # normalizations that divide by the mean square
+AT_ONCE = 1 << 17  # numbers that are in float64 at a time
+STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # from 1 to the next number
 
 
 def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
     """Return mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
 
-    mask (x's shape): the elements that count
+    mask  True for the elements of x that count, in the shape of x; None if all count
     """
     shape = (*x.shape[:2], -1)
     return _moments(x.reshape(shape), None if mask is None else mask.reshape(shape))
 
 
 def by_set(x: Any, what: str, options: Any, mask: Any = None) -> tuple[Any, Any]:
-    """Return mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
+    """Return mean and variance (flat arrays) of each set of numbers over which a normalization takes statistics."""
     mean, var, count = _moments(_sets(x, what, options), None if mask is None else _sets(mask, what, options))
     mean, var = mean[count > 0], var[count > 0]
     return (np.zeros_like(mean), var + mean**2) if what in UNCENTRED else (mean, var)
 
 
 def _sets(x: Any, what: str, options: Any) -> Any:
-    """x with a row for each set."""
+    """Return x with a row for each set of numbers over which the normalization takes statistics."""
     if what in ("batch", "instance", "filter_response"):
         return x.reshape(x.shape[0] * x.shape[1], -1)
     if what in ("layer", "rms"):
@@ -55,9 +55,9 @@ def _sets(x: Any, what: str, options: Any) -> Any:
 
 
 def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Return mean, variance and count over the last axis, centred before squaring; of no element 0.
+    """Return mean, variance and count over the last axis; numbers are centred before squaring. Without elements: 0.
 
-    A few rows at a time: in float64 all of a layer's output would take several times its memory.
+    It works on a few rows at a time, as all of a layer's output in float64 would take several times its memory.
     """
     shape, length = rows.shape[:-1], rows.shape[-1]
     rows, mask = rows.reshape(-1, length), None if mask is None else mask.reshape(-1, length)
@@ -81,7 +81,7 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Return mean and variance (C) of all samples together; counts (N, C): of elements in each, alike unless given."""
+    """Return mean and variance (C) of all samples together; `counts` (N, C) weights them, None if they are equal."""
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)
@@ -92,14 +92,14 @@ def _weighted(values: Any, weights: Any) -> Any:
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:
-    """Return where all values are equal but for rounding; `step` is the rounding step at 1."""
+    """Return a mask of channels with equal values, except for rounding; `step` is the distance of numbers at 1."""
     return var <= (2 * step * mean) ** 2
 
 
 def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
-    """(tau, kappa, c) of each channel, as the module says; c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4.
+    """(tau, kappa, c) of each channel, with c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4; the module defines the others.
 
-    The estimates divide by N - 1. A channel without variance has none of them.
+    The estimates divide by N - 1. They are 0 for a channel without variance.
     """
     mu, var = merged(means, variances)
     count = len(means)
@@ -113,7 +113,7 @@ def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
 
 
 def spread(means: Any, variances: Any) -> float:
-    """B e^2 = tau + kappa/4 of the median channel."""
+    """B e^2 = tau + kappa/4, of the median channel."""
     tau, kappa, _ = draws(means, variances)
     both = tau + kappa / 4
     live = both[both > 0]
@@ -121,12 +121,12 @@ def spread(means: Any, variances: Any) -> float:
 
 
 def output_error(spread: float, batch: float) -> float:
-    """e, the error of a layer's output in standard deviations, in batches of this many samples."""
+    """e = sqrt(spread / batch): the error of a layer's output, in standard deviations, in batches of this size."""
     return math.sqrt(spread / batch)
 
 
 def mean_and_variance_error(means: Any, variances: Any, batch: float) -> tuple[float, float]:
-    """Return the error of the mean in standard deviations, and of the variance, relatively; of the median channel."""
+    """Return the error of the mean in standard deviations and the relative error of the variance (median channel)."""
     tau, kappa, c = (float(np.median(v)) for v in draws(means, variances))
     return math.sqrt(tau / batch), math.sqrt(max(0.0, kappa / batch + (3 * tau**2 - 2 * c) / batch**2))
 
@@ -138,12 +138,12 @@ def offsets(mean: Any, var: Any, running_mean: Any, running_var: Any, eps: float
 
 
 def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] | None:
-    """(size, slope, correlation) of a bias and the mean of the product before it; None where that cannot be said.
+    """Return (size, slope, correlation) of a bias and the mean of the product before it; None if they are unknown.
 
     After folding, bias = beta - gamma mu / sigma and the product has mean gamma mu / sigma and variance gamma^2.
     """
     live = var > 0
-    if live.sum() < 4:  # a slope of two or three says nothing
+    if live.sum() < 4:  # a slope through two or three points says nothing
         return None
     sd = np.sqrt(var[live])
     z, shift = mean[live] / sd, -bias[live] / sd
@@ -155,10 +155,10 @@ def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] |
 
 
 def cancels(size: float, slope: float, correlation: float) -> bool:
-    """Return whether a bias cancels the mean, as folding leaves it."""
+    """Return whether a bias cancels the mean of the product, as it does after folding."""
     return size > 0.3 and 0.5 <= slope <= 1.5 and correlation > 0.8
 
 
 def rms(values: Any) -> float:
-    """Return the root of the mean square; 0 of nothing."""
+    """sqrt(mean(values^2)); 0 for no values."""
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if np.size(values) else 0.0

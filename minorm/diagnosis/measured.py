@@ -1,4 +1,4 @@
-"""Holds what two passes over the images measure: of each layer its state, and moments of its inputs and outputs."""
+"""Holds the measurements of two passes over the images: each layer's state, and moments of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.diagnosis.image_batches import Images
 
 @dataclass
 class Norm:
-    """A normalization: its state, and what went through it."""
+    """A normalization: its state, and measurements of its inputs and outputs."""
 
     name: str
     what: str
@@ -21,28 +21,28 @@ class Norm:
     weight: Any = None
     running: tuple[Any, Any] | None = None  # mean and variance, float64
     momentum: float | None = None
-    batches: int | None = None  # that the running statistics have seen
+    batches: int | None = None  # the number of batches that the running statistics have seen
     frozen: bool = False
     per_sample: bool = False
-    virtual: int | None = None  # samples that share statistics, where they are fewer than the batch
+    virtual: int | None = None  # the number of samples that share statistics, if they are fewer than the batch
     ranks: int = 1
-    step: float = layer_statistics.STEP["float32"]  # of the numbers that come in
-    means: list[Any] = field(default_factory=list)  # a sample and channel, in R
+    step: float = layer_statistics.STEP["float32"]  # the rounding step of the input's type
+    means: list[Any] = field(default_factory=list)  # of the input, for each sample and channel, in R
     variances: list[Any] = field(default_factory=list)
     counts: list[Any] = field(default_factory=list)
     sets: list[tuple[Any, Any]] = field(default_factory=list)  # mean and variance of each set, in R
-    outputs: dict[str, list[Any]] = field(default_factory=lambda: {"E": [], "R": []})  # a sample of each output
-    undone: tuple[str, float] | None = None  # the normalization before, and what it changes
-    skipped: int = 0  # batches left out of the running statistics
-    drifts: bool = False  # scale and bias do not train, and yet training moves the running statistics
-    in_training: bool = False  # the file has it in training mode
-    dtype: str = "float32"  # of the numbers that come in
-    positions: int = 1  # values of a sample and channel
+    outputs: dict[str, list[Any]] = field(default_factory=lambda: {"E": [], "R": []})  # some numbers of each output
+    undone: tuple[str, float] | None = None  # the normalization before, and how much it changes this one's output
+    skipped: int = 0  # the number of batches left out of the running statistics
+    drifts: bool = False  # True if scale and bias do not train, but training moves the running statistics
+    in_training: bool = False  # True if the file has the layer in training mode
+    dtype: str = "float32"  # the type of the input
+    positions: int = 1  # the number of values of a sample and channel
     moved: float | None = None  # E: RMS of (output - input) over the input's deviation, on the first batch
-    folded: tuple[float, float, float] | None = None  # an identity that was folded: see layer_statistics.cancellation
+    folded: tuple[float, float, float] | None = None  # of a folded layer: see layer_statistics.cancellation
 
     def sampled(self, which: str) -> Any:
-        """Return the outputs that were kept, in one row."""
+        """Return the numbers kept of the outputs in pass `which` (E or R), in one row."""
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
@@ -69,7 +69,7 @@ class Norm:
 
 @dataclass
 class Activation:
-    """An activation in R: of each channel its largest value, and how many values lie where it is flat."""
+    """An activation in R: each channel's largest absolute value, and how many of its values are where it is flat."""
 
     name: str
     what: str
@@ -80,7 +80,7 @@ class Activation:
 
 @dataclass
 class Affine:
-    """A convolution or linear map with a bias before an activation, in R: moments of the product without the bias."""
+    """A convolution or linear map with a bias, before an activation: moments of its product without the bias."""
 
     name: str
     bias: Any
@@ -88,28 +88,28 @@ class Affine:
     variances: list[Any] = field(default_factory=list)
 
     def cancellation(self) -> tuple[float, float, float] | None:
-        """Return the cancellation between the bias and the mean of the product, over channels."""
+        """Return how the bias cancels the mean of the product, over channels, see layer_statistics.cancellation."""
         moments = layer_statistics.merged(np.concatenate(self.means), np.concatenate(self.variances))
         return layer_statistics.cancellation(*moments, self.bias)
 
 
 @dataclass
 class Measured:
-    """The measurements that all findings are based on."""
+    """The measurements on which all findings are based."""
 
     images: Images
-    batch_size: int | None  # that the model trains with; None where it is not known
+    batch_size: int | None  # the batch size of training; None if it is not known
     norms: list[Norm]
     activations: list[Activation]
     affine: list[Affine]
-    logits: dict[str, Any]  # the model's output on all images, E and R
-    order: list[str]  # the layers as they run
-    framework: str = "minorm"  # whose model it is
-    random: bool = False  # the images are noise: nothing is said that depends on the data
+    logits: dict[str, Any]  # the model's output on all images, in E and in R
+    order: list[str]  # the names of the layers, in running order
+    framework: str = "minorm"  # of the model: "minorm" or "pytorch"
+    random: bool = False  # True if the images are noise: then findings that depend on the data are left out
 
     @property
     def noise(self) -> float:
-        """The largest error that a layer of R makes because a batch of images is not the whole population."""
+        """The largest error of a layer's output in R that comes from the finite size of a batch."""
         batch = self.images.batch
         errors = [
             layer_statistics.output_error(layer_statistics.spread(*norm.moments()), min(batch, norm.virtual or batch))

@@ -1,4 +1,4 @@
-"""Both modes of a model for a while, without a trace: modes, statistics and random numbers are as before afterwards."""
+"""Run a model in both modes for a while, and then restore its modes, statistics and random numbers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from minorm.tensor.tensor import Tensor
 
 @contextmanager
 def borrowed(model: Module) -> Iterator[None]:
-    """Let the block put the model into any mode and run it; restore the model afterwards, also after an exception."""
+    """Let the block set any mode and run the model; then restore the model, even after an exception."""
     modes = [(module, module.training, module.frozen) for module in model.modules()]
     groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
     buffers = [(buffer, buffer.cpu().array.copy()) for buffer in model.buffers()]
     try:
         for module, _ in groups:
-            module.process_group = None  # the other ranks are not asked
+            module.process_group = None  # the model runs without the other ranks
         with no_grad(), no_stats_update(), generators.kept():
             yield
     finally:
@@ -30,7 +30,7 @@ def borrowed(model: Module) -> Iterator[None]:
         for module, group in groups:
             module.process_group = group
         for buffer, before in buffers:
-            if buffer.cpu().array.tobytes() != before.tobytes():  # a layer that minorm does not know moved it
+            if buffer.cpu().array.tobytes() != before.tobytes():  # a layer that minorm does not know changed it
                 buffer.copy_(Tensor(before).to(buffer.device))
 
 
@@ -40,7 +40,7 @@ def evaluation(model: Module) -> None:
 
 
 def reference(model: Module, kept: Collection[str] = ()) -> None:
-    """Do the same, but let layers with running statistics take those of the batch, except the layers `kept`."""
+    """Switch to evaluation, but layers with running statistics use batch statistics, except the layers `kept`."""
     model.eval()
     for name, module in model.named_modules():
         if name not in kept and holds_statistics(module):

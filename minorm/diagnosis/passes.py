@@ -1,8 +1,8 @@
-"""Two passes over the same images, and what is kept of each layer.
+"""Run two passes over the same images, and record measurements of each layer.
 
-E is evaluation. R, the reference, differs in one thing: normalizations that have running statistics use those of the
-batch. Running statistics are compared with the moments of a layer's input in R, for what reaches it in E has been
-through the layers before, and blames it for their faults.
+E is evaluation. R, the reference, differs in one point: normalizations with running statistics use batch statistics
+instead. Running statistics are compared with the moments of a layer's input in R: in E the faults of earlier layers
+would change that input, and this layer would be blamed for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def subject_of(model: Any) -> Subject:
 
 
 def measure(model: Any, images: Images, batch_size: int | None) -> Measured:
-    """Run both passes; the model is afterwards what it was before."""
+    """Run both passes, return the measurements, and restore the model."""
     subject = subject_of(model)
     records = Records(subject.ranks(), subject.drifting(), subject.saved_in_training())
     logits: dict[str, list[Any]] = {"E": [], "R": []}

@@ -1,8 +1,8 @@
-"""Record the steps of a model as they run: normalizations, activations, and the steps right before them.
+"""Record the steps of a running model: normalizations, activations, and the steps right before them.
 
-Three sources tell of it. Hooks say which module runs, a trace which functions it calls, so that F.relu in a forward is
-seen as nn.ReLU is, and a loaded ONNX graph which of its nodes has run. Each step is shown once and then dropped: no
-more of a run is held than the model itself holds, and the last few steps.
+There are three sources. Hooks tell which module runs. A trace tells which functions it calls, so that F.relu in a
+forward is seen in the same way as nn.ReLU. A loaded ONNX graph tells which of its nodes has run. Each step is shown
+once and then dropped: only the last few steps stay in memory.
 """
 
 from __future__ import annotations
@@ -62,14 +62,16 @@ KINDS: dict[Any, str] = {
     **dict.fromkeys(PASSING, "passing"),
 }
 WHAT = {**NORMS, **ACTIVATIONS}
-REACH = 4  # steps that are remembered, to find what lies before a step
+REACH = 4  # steps that are kept, to find the step before a step
 
 
 @dataclass
 class Step:
-    """One thing that ran. again(x): the same once more, of another x. axis: of the channels.
+    """One step that ran.
 
-    facts    fields of the Norm that the step does not show otherwise, where a model is not one of minorm
+    again    a function that repeats the step with another x
+    axis     the axis of the channels
+    facts    fields of the Norm that the step does not show otherwise, for a model that is not minorm's
     """
 
     kind: str  # "norm", "activation", "affine" or "passing"
@@ -78,10 +80,10 @@ class Step:
     y: Tensor
     again: Callable[[Tensor], Any]
     axis: int = 1
-    what: str = ""  # which norm, which activation
+    what: str = ""  # the kind of norm or activation
     options: Mapping[str, Any] = field(default_factory=dict)  # the arguments of the call
     holder: Module | None = None  # the module with the running statistics
-    before: Step | None = None  # what made x, where that was one of the last few steps
+    before: Step | None = None  # the step that made x, if it was one of the last few steps
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,7 +91,7 @@ See = Callable[[Step], None]
 
 
 def holds_statistics(module: Module) -> bool:
-    """Return whether a module normalizes with its own running statistics."""
+    """Return whether a module has its own running statistics."""
     return isinstance(getattr(module, "running_mean", None), Tensor) or bool(
         getattr(module, "has_running_stats", False)
     )
@@ -97,7 +99,7 @@ def holds_statistics(module: Module) -> bool:
 
 @contextmanager
 def watched(model: Module, see: See) -> Iterator[None]:
-    """Call `see` for every step that the model runs in this thread inside the block."""
+    """Call `see` for every step that the model runs in this thread during the block."""
     watcher = _Watcher(model, see)
     modules = list(model.named_modules())
     with ExitStack() as stack, trace.record():
@@ -123,7 +125,7 @@ def _put_back(module: Module, hooks: Any) -> None:
 
 
 class _Calls(list[Call]):
-    """The list of a trace that hands on the call before as soon as the next one begins."""
+    """The list of a trace; when a call is added, the earlier call is complete and `flush` handles it."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         super().__init__()
@@ -139,14 +141,14 @@ class _Watcher:
         self.see = see
         self.calls = _Calls(lambda: None if self.graphs else self.flush())
         self.places: list[tuple[str, Module, Any]] = []  # the modules that run now, and the trace around each
-        self.graphs = 0  # how many of them are loaded graphs, whose nodes are named once they have run
-        self.again = False  # a step is being repeated: the steps in it are not recorded
-        self.met = Counter[str]()  # how often a place without tensors has been named
+        self.graphs = 0  # how many of them are loaded graphs, whose nodes get names when they have run
+        self.again = False  # True while a step is repeated: steps in it are not recorded
+        self.met = Counter[str]()  # how often each name of a call without named tensors was used
         self.last: deque[Step] = deque(maxlen=REACH)
         self.named = {id(module): name for name, module in model.named_modules()}
         self.keys = {id(t): key for tensors in (model.named_parameters(), model.named_buffers()) for key, t in tensors}
 
-    # What is told
+    # Callbacks of the sources
 
     def entering(self, name: str) -> Callable[..., None]:
         def enter(module: Module, args: Any, kwargs: Any) -> None:  # noqa: ARG001
@@ -157,7 +159,7 @@ class _Watcher:
             self.places.append((name, module, trace.state.calls))
             self.graphs += hasattr(module, "watching")
             if holds_statistics(module):
-                trace.state.calls = None  # one step, whatever it calls inside
+                trace.state.calls = None  # the whole module is one step
 
         return enter
 
@@ -178,18 +180,18 @@ class _Watcher:
             )  # fmt: skip
 
     def node(self, step: Any, arguments: Any, results: Any, worked: int) -> None:  # noqa: ARG002
-        """A node of a loaded graph has run."""
+        """Show a node of a loaded graph that has run."""
         if not self.again:
             self.flush(step.place)
 
     def flush(self, name: str | None = None) -> None:
-        """Show what has run; `name` it, where no tensor and no module says where that was."""
+        """Show the calls that have run; `name` is used if no tensor or module gives a name."""
         calls = list(self.calls)
         self.calls.clear()
         for call in calls:
             self._visit(call, name)
 
-    # What is seen
+    # Steps from calls
 
     def _visit(self, call: Call, name: str | None) -> None:
         target, given = call.target, call.arguments
@@ -218,7 +220,7 @@ class _Watcher:
         return 1 if before is None else before.axis
 
     def _place(self, function: str) -> str:
-        """Name a call without a named tensor: by the module that calls it, or by the function in the model itself."""
+        """Return a name for a call without named tensors: the calling module, or the function in the model itself."""
         return self.places[-1][0] or function if self.places else function
 
     def _name(self, given: Mapping[str, Any], otherwise: str) -> str:

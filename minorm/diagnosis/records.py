@@ -1,4 +1,4 @@
-"""Turns steps into records: one of every normalization, activation and map with a bias."""
+"""Turns steps into records: one for each normalization, activation and linear map with a bias."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from minorm.diagnosis import layer_statistics, slopes
 from minorm.diagnosis.measured import Activation, Affine, Norm
 from minorm.diagnosis.recording import Step
 
-UNMOVED = 1e-3  # of the input's deviation: sqrt(1 + eps) is less
-SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that are odd: no column comes again and again
+UNMOVED = 1e-3  # a change of less than this share of the input's deviation; that of sqrt(1 + eps) is less
+SAMPLED = 1024  # numbers kept of each image's output; their distance is odd, so that all columns are sampled
 
 
 def array_of(x: Any) -> Any:
@@ -23,20 +23,20 @@ def array_of(x: Any) -> Any:
 
 
 class Records:
-    """Records each step that `see` gets. which: the pass, E or R; first: whether it is the first batch."""
+    """Records each step that `see` gets; `which` is the pass, E or R, and `first` is True in the first batch."""
 
     def __init__(self, ranks: dict[str, int], drifting: set[str], in_training: set[str]) -> None:
         self.ranks, self.drifting, self.in_training = ranks, drifting, in_training
         self.which, self.first = "E", True
-        self.failed = ""  # what the first layer without finite numbers gave, in words
+        self.failed = ""  # a message about the first layer that gave NaN or infinity
         self.norms: dict[str, Norm] = {}
-        self.activations: dict[tuple[str, str, int], Activation] = {}  # one that is called twice may differ in channels
+        self.activations: dict[tuple[str, str, int], Activation] = {}  # by name, kind and channels
         self.affine: dict[str, Affine] = {}
         self.before_identities: dict[str, Affine] = {}  # by the name of the normalization
         self.order: dict[str, None] = {}
 
     def see(self, step: Step) -> None:
-        """Take what is needed of a step."""
+        """Record the measurements of a step."""
         self.order.setdefault(step.name)
         if step.kind == "norm":
             self._norm(step)
@@ -78,7 +78,7 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """Record whether a layer that changes nothing in evaluation may have been folded into the bias before it."""
+        """Record measurements that tell if a layer without effect in evaluation was folded into the bias before it."""
         if norm.running is None:
             return
         if self.first:
@@ -89,9 +89,10 @@ class Records:
             self._affine(before, self.before_identities.setdefault(step.name, _affine_of(before)))
 
     def folded(self) -> set[str]:
-        """Return the normalizations that were folded into what is before them, by what E has shown.
+        """Return the normalizations that were folded into the step before them, according to pass E.
 
-        An export folds all that it can: where one was, the other identities were too, though their means be near 0.
+        An export folds all that it can: if one layer was folded, so were the other layers without effect, even if their
+        means are near 0.
         """
         found = {name: affine.cancellation() for name, affine in self.before_identities.items()}
         if not any(each is not None and layer_statistics.cancels(*each) for each in found.values()):
@@ -129,7 +130,7 @@ def _affine_of(step: Step) -> Affine:
 
 
 def _described(step: Step) -> Norm:
-    """Return the layer of a step: its options from the call, its running statistics from the module that holds them."""
+    """Return the Norm of a step, with options from the call and running statistics from the module that has them."""
     given, holder = step.options, step.holder
     weight = given.get("weight", given.get("scale"))
     eps, mean, var = given.get("eps"), given.get("running_mean"), given.get("running_var")
@@ -142,7 +143,7 @@ def _described(step: Step) -> Norm:
         return replace(norm, **step.facts)
     mean, var = getattr(holder, "running_mean", mean), getattr(holder, "running_var", var)
     weight = getattr(holder, "weight", weight)
-    statistics_kept: Any = getattr(holder, "statistics", None)  # of a loaded graph's layer, where its file describes it
+    statistics_kept: Any = getattr(holder, "statistics", None)  # of a loaded graph's layer, if its file describes it
     count = getattr(holder, "num_batches_tracked", None)
     return Norm(
         step.name,
@@ -164,7 +165,7 @@ def _both(mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _undone(step: Step) -> tuple[str, float] | None:
-    """Return how much a normalization's output changes without the one before it, with nothing but pooling between."""
+    """Return the normalization before this one (with only pooling between), and how the output changes without it."""
     between: list[Step] = []
     before = step.before
     while before is not None and before.kind == "passing":

@@ -1,4 +1,4 @@
-"""Find where an activation is flat: its slope is below 1 % of its largest, and hardly any gradient passes."""
+"""Find where an activation is flat: where its slope is below 1 % of the largest slope, hardly any gradient passes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WHERE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _tail(x: Any, alpha: float, width: float) -> Any:
-    """alpha exp(x / width) < 1 % of the larger of 1 and alpha."""
+    """alpha exp(x / width) < 0.01 max(1, alpha): True where the exponential tail is flat."""
     return x < width * np.log(FLAT * max(1.0, alpha) / alpha)
 
 
 def flat(what: str, x: Any, options: Any, others: tuple[int, ...], channels: int) -> Any:
-    """Count the values of each channel that lie where the activation is flat; others: the axes of the rest."""
+    """Count, for each channel, the values where the activation is flat; `others` are the axes besides the channels."""
     rule = WHERE.get(what)
     return np.zeros(channels) if rule is None else rule(x, options).sum(others)

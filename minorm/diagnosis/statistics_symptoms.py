@@ -1,4 +1,4 @@
-"""The statistics of the findings about running statistics, and about the batches that they are taken from."""
+"""Find symptoms of wrong running statistics, and of the batches from which they are computed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minorm.diagnosis import layer_statistics
 from minorm.diagnosis.measured import Measured, Norm
 from minorm.diagnosis.symptom import NOTE, WARNING, Symptom
 
-USUAL_BATCH = 32  # where it is not known with which one a model trains
+USUAL_BATCH = 32  # if the batch size of training is not known
 
 
 def untouched(norm: Norm, measured: Measured) -> Symptom | None:
-    """Find running statistics that are still 0 and 1. Random images show no harm: a trained scale tells instead."""
+    """Find running statistics that are still 0 and 1. With random images, a trained scale shows if that does harm."""
     if norm.running is None:
         return None
     mean, var = norm.running
@@ -46,9 +46,10 @@ def _as_written(kept: float, framework: str) -> float:
 
 
 def drifts(norm: Norm, framework: str) -> Symptom | None:
-    """Find a layer that was frozen by its parameters alone.
+    """Find a layer of which only the parameters were frozen, so that its running statistics still change.
 
-    Half of its statistics are new after so many batches; an average over all batches takes as many as it has seen.
+    `half_after` is the number of batches after which half of the running statistics come from new batches; for an
+    average over all batches, that is the number of batches seen so far.
     """
     if not norm.drifts or norm.momentum == 1:
         return None
@@ -59,17 +60,17 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
 
 
 def in_training(norm: Norm) -> Symptom | None:
-    """Find a node of a file that normalizes by the batch."""
+    """Find a layer that a file has in training mode, so that it normalizes with the batch's statistics."""
     if not norm.in_training or norm.running is None:
         return None
     return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
 
 
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
-    """Find a running variance of few values, n / (n - 1) times what the batches were divided by, where N - 1 made it.
+    """Find a running variance with the divisor n - 1 of few values: n / (n - 1) times the variance used in training.
 
-    Var of a batch of B samples is s^2 (1 - tau/B) in the mean: known from the samples, so what the layer holds can be
-    told from n / (n - 1) times that, unless the error of the images is too large.
+    The variance of a batch of B samples is s^2 (1 - tau/B) on average, which the samples tell. So the layer's variance
+    can be compared with n / (n - 1) times this number, unless the sampling error of the images is too large.
     """
     if batch_size is None or norm.running is None or norm.per_sample:
         return None
@@ -92,7 +93,7 @@ def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
 
 
 def stale(norm: Norm, measured: Measured) -> Symptom | None:
-    """Running statistics that are far from the moments of what comes in."""
+    """Find running statistics that are far from the moments of the layer's input."""
     if norm.running is None:
         return None
     offset, limit = norm.offset(), offset_limit(norm, measured)
@@ -113,7 +114,7 @@ def stale(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def offset_limit(norm: Norm, measured: Measured) -> float:
-    """0.5, or 4 sampling errors of the images, or 6 times the noise that an average with this momentum has."""
+    """max(0.5, 4 * sampling error of the images, 6 * noise of a running average with this momentum)."""
     spread = layer_statistics.spread(*norm.moments())
     batch = _samples(norm, measured.batch_size or USUAL_BATCH)
     noise = layer_statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
@@ -121,7 +122,7 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
 
 
 def _noise_kept(norm: Norm) -> float:
-    """Return the variance of an average with this momentum, over that of a batch; 0 in a frozen layer."""
+    """Return the variance of a running average with this momentum over that of a batch; 0 for a frozen layer."""
     if norm.frozen:
         return 0.0
     if norm.momentum is None:
@@ -130,12 +131,12 @@ def _noise_kept(norm: Norm) -> float:
 
 
 def _samples(norm: Norm, batch: int) -> int:
-    """Return the number of samples that a layer takes its statistics over."""
+    """Return the number of samples over which a layer computes statistics."""
     return min(batch * norm.ranks, norm.virtual or batch * norm.ranks)
 
 
 def skipped(norm: Norm) -> Symptom | None:
-    """Batches that the running statistics left out."""
+    """Find batches that were left out of the running statistics."""
     if not norm.skipped:
         return None
     share = norm.skipped / (norm.skipped + (norm.batches or 0))
@@ -145,14 +146,14 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """Return the error of the output; None where no batch has a part in it, or its size is not known."""
+    """Return the output's error in batches of this size; None if the layer uses no batch, or its size is unknown."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))
 
 
 def batch(norm: Norm, batch_size: int | None) -> Symptom | None:
-    """Too few samples to normalize by."""
+    """Find batches that have too few samples for statistics."""
     error = batch_error(norm, batch_size)
     if error is None or batch_size is None:
         return None

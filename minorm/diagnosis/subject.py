@@ -1,4 +1,4 @@
-"""Runs the model of a diagnosis: a Module of minorm, or one of PyTorch (pytorch/model.py). Both show the same Steps."""
+"""Runs the model of a diagnosis, a Module of minorm or of PyTorch (pytorch/model.py); both give the same Steps."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from minorm.tensor.tensor import Tensor
 
 
 class Subject(Protocol):
-    """A model that can be run in two modes, watched, and left as it was.
+    """A model that can be run in two modes, watched and restored.
 
-    framework    "minorm" or "pytorch": whose words the fixes use, and whose momentum a layer has
+    framework    "minorm" or "pytorch": decides the words of the fixes and the meaning of momentum
     """
 
     framework: str
 
     def borrowed(self) -> AbstractContextManager[None]:
-        """Let the block put the model into any mode and run it; restore the model afterwards."""
+        """Let the block set any mode and run the model; then restore the model."""
 
     def evaluation(self) -> None:
         """Switch to running statistics, without dropout."""
 
     def reference(self, kept: Collection[str]) -> None:
-        """Do the same, but let layers with running statistics take those of the batch, except the layers `kept`."""
+        """Switch to evaluation, but layers with running statistics use batch statistics, except the layers `kept`."""
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """Call `see` for every step that the model runs inside the block."""
+        """Call `see` for every step that the model runs during the block."""
 
     def run(self, x: Tensor) -> Tensor:
         """Return the model's output."""
@@ -42,11 +42,11 @@ class Subject(Protocol):
         """Return the layers of a file whose nodes are in training mode."""
 
     def ranks(self) -> dict[str, int]:
-        """How many ranks share the statistics of each layer that has a process group."""
+        """Return, for each layer with a process group, how many ranks share its statistics."""
 
 
 def fixed_layers(model: Any) -> set[str]:
-    """Return the modules with parameters of which none requires grad; of PyTorch's too."""
+    """Return the names of modules with parameters, none of which requires grad; works for PyTorch's modules too."""
     trains: dict[str, bool] = {}
     for key, parameter in model.named_parameters():
         name = key.rpartition(".")[0]
@@ -55,7 +55,7 @@ def fixed_layers(model: Any) -> set[str]:
 
 
 class OurModel:
-    """A Module of minorm, which a loaded ONNX graph is too."""
+    """Runs a Module of minorm; a loaded ONNX graph is one too."""
 
     framework = "minorm"
 
@@ -65,11 +65,11 @@ class OurModel:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Restore modes, statistics and random numbers after the block, and the batch size that a file declares."""
+        """After the block, restore modes, statistics, random numbers and the batch size that a file declares."""
         inputs = [entry for entry in getattr(self.model, "inputs", ()) if entry.shape]
         declared = [entry.shape for entry in inputs]
         try:
-            for entry in inputs:  # a file may fix a batch of 1, of which no statistics can be taken
+            for entry in inputs:  # a file may fix a batch of 1, which has no useful statistics
                 entry.shape = ("batch", *entry.shape[1:])
             with modes.borrowed(self.model):
                 yield
@@ -82,7 +82,7 @@ class OurModel:
         modes.evaluation(self.model)
 
     def reference(self, kept: Collection[str]) -> None:
-        """Let layers with running statistics take those of the batch, except the layers `kept`."""
+        """Switch to evaluation, but layers with running statistics use batch statistics, except `kept`."""
         modes.reference(self.model, kept)
 
     def watched(self, see: See) -> AbstractContextManager[None]:
@@ -108,7 +108,7 @@ class OurModel:
         }
 
     def saved_in_training(self) -> set[str]:
-        """Return the layers of a loaded graph in training mode: `export` writes them so, and `load` reads them so."""
+        """Return the layers of a loaded graph that are in training mode, as they are in the file."""
         if not hasattr(self.model, "input_names"):
             return set()
         modules = self.model.named_modules()

@@ -1,4 +1,4 @@
-"""A symptom: what the statistic of a finding shows, before findings.py decides how severe it is."""
+"""Symptom: an observation about a layer, before findings.py decides how severe it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOTE, WARNING, ERROR = "note", "warning", "error"
 
 @dataclass
 class Symptom:
-    """An observation with the level that its statistic gives; harms: whether it needs harm to stand above a note."""
+    """An observation with the level of its statistic; if `harms`, it is only a note unless evaluation suffers."""
 
     name: str
     layer: str | None

@@ -1,7 +1,7 @@
-"""The statistic of each finding of one layer, and from where on it is one: a note, a warning or an error.
+"""Find symptoms of single layers: the statistic of each, and the thresholds for a note, a warning or an error.
 
-The thresholds separated healthy models from planted diseases (docs/doctor.md has both columns). Each grows with the
-error that the images given leave in its statistic. How severe a finding is in the end, findings.py decides.
+The thresholds separated healthy models from planted faults (docs/doctor.md has numbers for both). A threshold grows
+with the sampling error of its statistic. findings.py decides the final severity.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def of(measured: Measured) -> Iterator[Symptom]:
 
 
 def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list[Symptom]:
-    """Return the symptoms that show in the layer's own numbers; `explained`: why its statistics may be far off."""
+    """Return symptoms from the layer's own numbers, and `explained`, a symptom that explains wrong statistics."""
     return _some(
         explained,
         running.drifts(norm, framework),
@@ -54,7 +54,7 @@ def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list
 
 
 def _of_the_data(norm: Norm, measured: Measured, explained: Symptom | None) -> list[Symptom]:
-    """Return the symptoms that show in the images."""
+    """Return symptoms that only images can show."""
     stale = None if explained else running.stale(norm, measured)
     return _some(
         stale,
@@ -69,11 +69,11 @@ def _some(*found: Symptom | None) -> list[Symptom]:
     return [symptom for symptom in found if symptom is not None]
 
 
-# What normalizations divide by
+# The moments with which normalizations compute
 
 
 def moments(norm: Norm) -> tuple[Any, Any, bool]:
-    """Return mean and variance of each channel, or of each set where there are no running statistics (then True)."""
+    """Return (mean, variance, False) by channel, or (mean, variance, True) by set if sets were recorded."""
     if norm.sets:
         mean, var = (np.concatenate(part) for part in zip(*norm.sets, strict=True))
         return mean, var, True
@@ -81,7 +81,7 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
 
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
-    """log10(1 + mean^2/var): of the worst channel, or the 95 % quantile over sets; None where nothing is centred."""
+    """log10(1 + mean^2/var) of the worst channel, or its 95 % quantile over sets; None if the layer does not centre."""
     live = ~layer_statistics.is_constant(mean, var, norm.step)
     if norm.what in layer_statistics.UNCENTRED or not live.any():
         return None
@@ -90,9 +90,9 @@ def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
 
 
 def eps_over_variance(norm: Norm, mean: Any, var: Any) -> float | None:
-    """Return the median over channels or sets; None where all of them are constant."""
+    """median(eps / var) over channels or sets; None if all of them are constant."""
     live = ~layer_statistics.is_constant(mean, var, norm.step)
-    eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # which adds it to the deviation
+    eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # it adds eps to the deviation
     return float(np.median(eps / var[live])) if live.any() else None
 
 
@@ -118,7 +118,7 @@ def _eps(norm: Norm) -> Symptom | None:
 
 
 def _half_eps(norm: Norm) -> Symptom | None:
-    """eps that float16 rounds to 0, or by more than a tenth."""
+    """Find an eps that float16 rounds to 0, or by more than a tenth."""
     if norm.eps == 0 and norm.dtype != "float16":
         return None
     half = float(np.float16(norm.eps))
@@ -132,7 +132,7 @@ def _vanished(norm: Norm) -> Symptom | None:
     if norm.weight is None or norm.weight.size < 2:
         return None
     size = np.abs(np.asarray(norm.weight, np.float64)).ravel()
-    usual = max(float(np.median(size)), float(size.max()) / 10)  # where most have vanished, so has the median
+    usual = max(float(np.median(size)), float(size.max()) / 10)  # if most have vanished, the median has too
     gone = size <= 1e-3 * usual
     if not gone.any():
         return None
@@ -173,7 +173,7 @@ def _saturated(activation: Activation) -> Symptom | None:
     return Symptom("saturated_channel", activation.name, WARNING if channels.mean() > 0.9 else NOTE, numbers)
 
 
-# What an export left of a normalization
+# Normalizations that an export folded
 
 
 def _folded(name: str, found: tuple[float, float, float]) -> Symptom:

@@ -1,11 +1,11 @@
-"""Computes collectives over ranks, from the values of a process's own ranks and, over the engine, of all others.
+"""Computes collectives over all ranks: those of this process, and those of other processes through the engine.
 
-Every call begins with its header, which the partner compares with its own header first: processes whose calls differ
-find out at once, and no process waits for a message that will never come. Small arrays (4 kB) travel with the header.
+Every call first sends its header, and the partner compares it with its own header. So processes whose calls differ find
+out at once, and no process waits for a message that never comes. Small arrays (4 kB) are sent with the header.
 
 Sums follow the order of sum_order.py. If the numbers of ranks and processes are powers of two, processes swap subtrees
-with process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends no more than the best all-reduce does.
-For other numbers every process gathers the largest subtrees that each process fills, and adds up the rest itself.
+with process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends as little as the best all-reduce.
+For other numbers every process gathers the largest subtrees of each process, and adds them up itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SMALL = NOTE - HEADER  # the most bytes of an array in the header's message
 
 
 class Collectives:
-    """The collectives of one process, which carries `ranks` of `size`; with engine None it carries all ranks."""
+    """The collectives of a process that runs the ranks `ranks` of `size`; without an engine it runs all ranks."""
 
     def __init__(self, ranks: range, size: int, engine: Engine | None) -> None:
         self.ranks, self.size, self.engine = ranks, size, engine
@@ -33,7 +33,7 @@ class Collectives:
         self.carried = [sum_order.carried(process, self.processes, size) for process in range(self.processes)]
 
     def agree(self, call: Call) -> None:
-        """Raise RankError unless all processes call the same."""
+        """Raise RankError unless all processes make the same call."""
         if self.engine is not None:
             with self.engine.waiting(str(call)):
                 self._agree(self.engine, call)
@@ -49,7 +49,7 @@ class Collectives:
         return np.concatenate([block[: len(ranks)] for block, ranks in zip(blocks, self.carried, strict=True)])
 
     def all_reduce(self, call: Call, values: list[Array], combine: Combine) -> Array:
-        """Return the total of all ranks, added in the order of the tree."""
+        """Return the total of all ranks, combined in the order of the tree."""
         parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
         if self.engine is None:
             return sum_order.total(parts, combine, 0, self.size)
@@ -60,7 +60,7 @@ class Collectives:
             if mine.nbytes <= SMALL:
                 return self._doubled(self.engine, call, mine, combine)
             self._agree(self.engine, call)
-            # only a sum of single numbers can be taken in pieces
+            # only an elementwise sum can be computed in pieces
             return self._halved(self.engine, mine) if combine is np.add else self._whole(self.engine, mine, combine)
 
     def broadcast(self, call: Call, values: list[Array], root: int) -> Array:
@@ -73,7 +73,7 @@ class Collectives:
             return self.engine.broadcast(values[root - self.ranks.start if root in self.ranks else 0], owner)
 
     def _agree(self, engine: Engine, call: Call) -> None:
-        """Compare headers with all processes, or with enough of them."""
+        """Compare headers with all processes, or with as many as let every difference be found."""
         if self.doubling:
             for step in _powers(self.processes):
                 self._check(call, engine.process ^ step, engine.swap(call.header(), engine.process ^ step))
@@ -83,11 +83,11 @@ class Collectives:
                 self._check(call, process, header.tobytes())
 
     def _check(self, call: Call, process: int, note: bytes) -> None:
-        # our own call as others see it: a header cuts a long name
+        # our own call in the form that others see: a header cuts a long name
         compare(self.ranks.start, Call.of(call.header()), self.carried[process].start, Call.of(note[:HEADER]))
 
     def _doubled(self, engine: Engine, call: Call, mine: Array, combine: Combine) -> Array:
-        """Compute a small total, which is sent whole with each header."""
+        """Compute the total of small arrays, which are sent together with each header."""
         for step in _powers(self.processes):
             partner = engine.process ^ step
             note = engine.swap(call.header() + mine.tobytes(), partner)
@@ -97,7 +97,7 @@ class Collectives:
         return mine
 
     def _whole(self, engine: Engine, mine: Array, combine: Combine) -> Array:
-        """Compute a long total that cannot be split."""
+        """Compute the total of long arrays that cannot be split."""
         for step in _powers(self.processes):
             partner, theirs = engine.process ^ step, np.empty_like(mine, order="C")
             engine.exchange(np.ascontiguousarray(mine), theirs, partner)
@@ -105,7 +105,7 @@ class Collectives:
         return mine
 
     def _halved(self, engine: Engine, mine: Array) -> Array:
-        """Compute a long sum by halves. a + b and b + a have the same bits, so partners agree."""
+        """Compute the sum of long arrays by halves; partners agree, as a + b and b + a have the same bits."""
         vector = np.array(mine, order="C").reshape(-1)
         steps = list(sum_order.halves(vector.size, engine.process, self.processes))
         for partner, give, keep in steps:
@@ -117,7 +117,7 @@ class Collectives:
         return vector.reshape(mine.shape)
 
     def _gathered(self, engine: Engine, call: Call, parts: dict[sum_order.Subtree, Array], combine: Combine) -> Array:
-        """Compute a total for any numbers of ranks and processes: all get each one's largest subtrees and add them."""
+        """Compute a total for any number of ranks and processes: each gathers all subtrees and adds them up."""
         filled = [list(sum_order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
         mine = np.stack([sum_order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
         self._agree(engine, call)
@@ -131,7 +131,7 @@ def _is_power(n: int) -> bool:
 
 
 def _powers(processes: int) -> list[int]:
-    """Return 1, 2, 4 ... below the number of processes."""
+    """Return the powers 1, 2, 4 ... below the number of processes."""
     return [1 << i for i in range((processes - 1).bit_length())]
 
 

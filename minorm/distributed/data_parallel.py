@@ -1,11 +1,11 @@
 """DistributedDataParallel trains a copy of the model on every rank, each on its part of the batch.
 
-    loss = cross_entropy(model(images), labels)       # of this rank's part
-    loss = model.backward(loss, len(labels))          # of the whole batch, and the gradients are too
+    loss = cross_entropy(model(images), labels)       # the loss of this rank's part
+    loss = model.backward(loss, len(labels))          # the loss and gradients of the whole batch
 
 Ranks communicate only in `backward` and in SyncBatchNorm. A rank's loss is multiplied by its share of the batch
-*before* the backward pass, because the gradients of all ranks already meet inside SyncBatchNorm. So it is enough to add
-up the gradients of all parameters.
+*before* the backward pass, because SyncBatchNorm already combines gradients of all ranks. Then it is enough to add up
+the gradients of each parameter over all ranks.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Array = Any
 
 @documented({}, module="the model, as each rank has made it", group="the ranks, as the program was given them")
 class DistributedDataParallel(Module):
-    """A model on every rank of `group`; it starts with the parameters and buffers of rank 0.
+    """A copy of the model on every rank of `group`; all start with the parameters and buffers of rank 0.
 
     Keys, parameters and modes are the module's own, so a checkpoint does not depend on ranks. SyncBatchNorm layers
-    without a group get this one. RankError if the ranks' models differ, with the first difference.
+    without a group get this group. RankError, which names the first difference, if the ranks' models differ.
 
     Example:
         >>> def program(group):
@@ -50,7 +50,7 @@ class DistributedDataParallel(Module):
         super().__init__()
         self.module, self.group = module, group
         self.counted = 0.0  # the divisor of the last whole batch's mean
-        self._sync, self._unsent = True, False  # are gradients added up; are some still waiting for it
+        self._sync, self._unsent = True, False  # whether `backward` adds up gradients; whether some are still to add
         for layer in module.modules():
             if isinstance(layer, SyncBatchNorm) and layer.process_group is None:
                 layer.process_group = group
@@ -69,8 +69,8 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, `backward` leaves each rank its own gradients; the next one outside adds up all of them: one message
-        for the micro-batches of a step. Call `zero_grad` before the first one.
+        """In this block `backward` leaves each rank its own gradients; the first `backward` after it adds up all. So a
+        step of several micro-batches sends one message. Call `zero_grad` before the first micro-batch.
         """
         before, self._sync = self._sync, False
         try:
@@ -82,11 +82,11 @@ class DistributedDataParallel(Module):
         """Put the gradients of the whole batch's mean loss into every parameter's `grad`; return that loss.
 
         loss   the mean over this rank's part, with its graph
-        count  the divisor of that mean: the number of this rank's images; with ignored targets or class weights the sum
-               of the weights of the images that count. 0 for a part without such images, whose loss is ignored
+        count  the divisor of that mean: the number of this rank's images, or, with ignored targets or class weights,
+               the sum of the weights of the targets that count. The loss of a part with count 0 is ignored
 
-        The gradients are added to those in `grad`. NonFiniteLoss on all ranks, before any gradient is computed, if a
-        rank with images has a NaN or infinite loss. KeyboardInterrupt on all ranks if one was asked to stop.
+        The gradients are added to those in `grad`. If the loss of a rank with images is NaN or infinite, all ranks
+        raise NonFiniteLoss before any gradient is computed. If one rank was asked to stop, all raise KeyboardInterrupt.
         """
         if self.group.size == 1:
             self.counted = float(count)
@@ -109,11 +109,11 @@ class DistributedDataParallel(Module):
             self._reduce(parameters)
         for p, earlier in zip(parameters, before, strict=True):
             if earlier is not None:
-                p.grad = earlier if p.grad is None else earlier.add_(p.grad)  # in place: the user may hold it
+                p.grad = earlier if p.grad is None else earlier.add_(p.grad)  # in place, as the user may refer to it
         return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
 
     def _roll_call(self, loss: Tensor, count: float) -> tuple[float, float]:
-        """Gather count and loss of every rank; return the count of all ranks, and their mean loss."""
+        """Gather count and loss of every rank; return the total count and the mean loss of all ranks."""
         group, value = self.group, loss.item() if count else 0.0
         bad = not math.isfinite(value)
         mine = [count, 0.0 if bad else value * count, group.rank if bad else math.inf, value if bad else 0.0]
@@ -126,8 +126,8 @@ class DistributedDataParallel(Module):
         return float(total), summed / (float(total) or 1.0)
 
     def _reduce(self, parameters: list[Any]) -> None:
-        """Add up the gradients of all ranks: all of one type in one vector, with a number for each gradient that counts
-        the ranks that have it. A gradient that no rank has stays None.
+        """Add up the gradients of all ranks. Gradients of one type are sent in one vector, with a number for each: how
+        many ranks have this gradient. A gradient that no rank has stays None.
         """
         for kind, same in _by_type(parameters).items():
             grads = [p.grad for p in same]
@@ -140,13 +140,13 @@ class DistributedDataParallel(Module):
                     value = devices.to_device(value.astype(p.dtype, copy=True), p.device)
                     if p.grad is None:
                         p.grad = Tensor(value)
-                    else:  # in place: it may be a part of a buffer that holds all gradients
+                    else:  # in place, as it may be part of a buffer of all gradients
                         p.grad.copy_(Tensor(value))
 
     def average_buffers(self) -> None:
         """Set the running statistics of all ranks to their mean. Call it before evaluating and before saving.
 
-        SyncBatchNorm's statistics are equal already, and keep their bits. Integers (counters) stay as they are.
+        SyncBatchNorm's statistics are already equal, and keep their bits. Integers (counters) are not changed.
         """
         buffers = [buffer for buffer in self.module.buffers() if dtypes.is_float(buffer.dtype)]
         if self.group.size == 1 or not buffers:
@@ -158,7 +158,7 @@ class DistributedDataParallel(Module):
             buffer.array[...] = devices.to_device(value.astype(buffer.dtype), buffer.device)
             buffer.version.count += 1
 
-    # The module's own names, parameters and modes: its keys have no prefix
+    # Names, parameters and modes are the module's own: keys have no prefix
 
     def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
         yield from self.module._named_modules(prefix)
@@ -174,18 +174,18 @@ class DistributedDataParallel(Module):
 
     @property
     def training(self) -> bool:  # type: ignore[override]
-        """Is the module in training mode?"""
+        """Whether the module is in training mode."""
         return self.module.training
 
 
 def _called(a: Array, b: Array) -> Array:
-    """Combine two entries of the roll call: add counts and losses; keep the first rank with a bad loss or a stop."""
+    """Combine two entries of the roll call: add counts and losses, keep the first rank with a bad loss or a stop."""
     first = a if a[2] <= b[2] else b
     return np.array([a[0] + b[0], a[1] + b[1], first[2], first[3], min(a[4], b[4])])
 
 
 def _mean(a: Array, b: Array) -> Array:
-    """Return the mean over a[-1] and b[-1] ranks together; equal values keep their bits."""
+    """Combine the means a and b of a[-1] and b[-1] ranks into the mean over all; equal values keep their bits."""
     count = a[-1] + b[-1]
     mean = a + (b - a) * (b[-1] / count)
     mean[-1] = count
@@ -193,7 +193,7 @@ def _mean(a: Array, b: Array) -> Array:
 
 
 def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
-    """Group tensors by the type in which they travel: 16-bit floats are added in float32, unless `exact`."""
+    """Group tensors by the type in which they are sent: 16-bit floats as float32, unless `exact` is True."""
     found: dict[Any, list[Any]] = {}
     for tensor in tensors:
         found.setdefault(tensor.dtype if exact else dtypes.compute_type(tensor.dtype), []).append(tensor)
@@ -201,7 +201,7 @@ def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
 
 
 def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
-    """Return arrays of the tensors' shapes as one vector on the host, with zeros for None."""
+    """Return the arrays, which have the tensors' shapes, as one vector on the host; None becomes zeros."""
     vector = np.zeros(sum(t.array.size for t in tensors), kind)
     for part, array in zip(_parts(vector, tensors), arrays, strict=True):
         if array is not None:

@@ -1,7 +1,7 @@
-"""The interface of an engine, which sends messages between processes in four ways, and can end all processes.
+"""Engine: the interface for sending messages between processes in four ways, and for ending all processes.
 
-There is one engine, MPI (mpi.py); a second one, which sends arrays between GPUs over NCCL, is possible and not written
-yet. collectives.py decides the messages, the order of sums and the errors, the same for all engines.
+There is one engine, MPI (mpi.py); an engine that sends arrays between GPUs over NCCL is possible, but not written.
+For all engines collectives.py decides the messages, the order of sums and the errors.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Engine(Protocol):
     place: int
 
     def swap(self, note: bytes, process: int) -> bytes:
-        """Send a note of at most NOTE bytes to another process, and return the note that it sends."""
+        """Send a note of at most NOTE bytes to another process, and return that process's note."""
 
     def exchange(self, give: Array, get: Array, process: int) -> None:
-        """Send `give` to another process and fill `get`; both processes know that the sizes agree."""
+        """Send `give` to another process, and receive its array in `get`; both processes know that sizes agree."""
 
     def gather(self, block: Array) -> Array:
         """Return the blocks of all processes, of one shape and type, along a new first axis."""
 
     def broadcast(self, array: Array, process: int) -> Array:
-        """Return the array of one process."""
+        """Return the array of process `process`, on all processes."""
 
     def waiting(self, what: str) -> AbstractContextManager[None]:
-        """Mark the block as waiting for other processes in `what`; the job ends if that takes too long."""
+        """Mark that the block waits for other processes, in the call `what`; the job ends if that takes too long."""
 
     def abort(self, code: int) -> None:
         """End all processes at once; does not return."""

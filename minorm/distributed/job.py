@@ -1,4 +1,4 @@
-"""run executes a program on every rank, in the processes that a launcher has started, or in this one alone."""
+"""run executes a program on every rank, in the processes that a launcher has started, or in this process only."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def run(
     timeout: float = 300.0,
     brief: tuple[type[BaseException], ...] = (),
 ) -> list[Any]:
-    """[program(group) of each rank that this process carries]
+    """[program(group) of each rank that this process runs]
 
-    The processes come from `mpiexec -n 4 python program.py` or srun, through mpi4py; without a launcher, or with one
-    process, this process carries all ranks and needs no MPI. An error of any rank, or sys.exit, ends the whole job with
-    a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes, and
-    for more than 1,024 ranks per process.
+    Start the processes with `mpiexec -n 4 python program.py` or srun, which needs mpi4py. Without a launcher, or with
+    one process, this process runs all ranks and needs no MPI. An error of any rank, or sys.exit, ends the whole job
+    with a message that names the rank; with one process the error is raised here. ValueError for fewer ranks than
+    processes, and for more than 1,024 ranks per process.
 
     Example:
         >>> mn.distributed.run(lambda group: (group.rank, group.size), ranks=2)
@@ -71,7 +71,7 @@ _started: list[Mpi] = []  # MPI can start only once in a process
 
 
 def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: float, brief: Any) -> list[Any]:
-    """Return the results of this process's ranks; any error ends the job."""
+    """Run this process's ranks and return their results; any error ends the job."""
     ranks = sum_order.carried(engine.process, engine.processes, size)
     engine.name = f"rank {ranks[0]} of {size}"
     results, ended = [], None
@@ -104,7 +104,7 @@ def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: flo
 
 
 def place(device: str, number: int) -> str:
-    """Return the device of process `number` on its machine: "cuda" becomes one of the GPUs in turn, others stay."""
+    """Return the device of process `number` on its machine: processes with "cuda" get the GPUs in turn."""
     if device != "cuda":
         return device
     count = cuda.device_count()
@@ -114,7 +114,7 @@ def place(device: str, number: int) -> str:
 
 
 def _fingerprint(size: int, device: str) -> Any:
-    """Return the facts on which the bits depend, and the state of the random numbers, as text of a fixed length."""
+    """Return the facts on which the bits depend and the random state, as text of a fixed length."""
     facts = {
         "minorm": config.__version__,
         "rounding of multiply-adds": minorm_ext.multiply_adds(),
@@ -144,7 +144,7 @@ def _agree(fingerprints: Any) -> Any:
 
 @contextmanager
 def _stopping(meeting: Meeting, watchdog: mpi.Watchdog) -> Iterator[None]:
-    """Let Ctrl-C ask all ranks to stop after their present step; a second Ctrl-C stops at once."""
+    """During the block Ctrl-C asks all ranks to stop after the current step; a second Ctrl-C stops at once."""
 
     def interrupt(*_: Any) -> None:
         if meeting.stopping:

@@ -1,7 +1,8 @@
 """Reads from the environment how many processes the launcher started, and which of them this one is.
 
-The mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK, that of Open MPI OMPI_COMM_WORLD_SIZE and _RANK. `srun
---mpi=pmix` sets PMIX_RANK, and SLURM the number of tasks; without PMIX_RANK a SLURM script is not one of several tasks.
+The mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK; Open MPI's sets OMPI_COMM_WORLD_SIZE and
+OMPI_COMM_WORLD_RANK. `srun --mpi=pmix` sets PMIX_RANK, and SLURM sets the number of tasks; without PMIX_RANK a SLURM
+script is not one of several tasks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Runs the ranks of one process as threads, one at a time: each hands a baton to the next.
+"""Runs the ranks of one process as threads, of which only one runs at a time.
 
-At a collective a rank leaves its value and hands the baton to the next; the last one to arrive computes the result for
-all and goes on. So kernels have all of the process's processors, and data that ranks share need no lock. If a rank
-calls something else than the others, or ends while they wait, an error names both: no rank waits for ever.
+At a collective a rank leaves its value and lets the next rank run; the last rank to arrive computes the result for all
+and goes on. So kernels can use all processors of the process, and data that ranks share need no lock. If a rank makes
+another call than the others, or ends while they wait, an error names both ranks: no rank waits for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RankError(RuntimeError):
 
 
 class Call(NamedTuple):
-    """A rank's call of a collective; all ranks must make the same call."""
+    """A rank's call of a collective, which must be the same on all ranks."""
 
     serial: int
     name: str
@@ -31,10 +31,10 @@ class Call(NamedTuple):
     shape: tuple[int, ...] = ()
 
     def header(self) -> bytes:
-        """Return the call in a fixed number of bytes, which precede every payload.
+        """Return the call as HEADER bytes, which are sent before every payload.
 
-        The name comes last, with its length, because it may hold any character. If the name does not fit, the header
-        has its beginning and a digest, so that headers of different long names differ too.
+        The name comes last, with its length, because it may have any characters. If the name does not fit, the header
+        has its beginning and a digest, so that different long names have different headers.
         """
         name = self.name.encode(errors="backslashreplace")
         before = f"{self.serial}|{self.dtype}|{','.join(map(str, self.shape))}|".encode()
@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes) -> Call:
-        """Return the call of a header, with the name as the header has it."""
+        """Return the call in a header; a long name may be cut."""
         serial, dtype, shape, length, name = header.split(b"|", 4)
         counts = tuple(int(count) for count in shape.split(b",") if count)
         return cls(int(serial), name[: int(length)].decode(), dtype.decode(), counts)
@@ -81,9 +81,9 @@ def compare(rank: int, call: Call, other: int, others: Call) -> None:
 
 
 class Meeting:
-    """The meeting point at which the ranks of this process hand on the baton.
+    """The meeting point of this process's ranks, which decides which rank runs.
 
-    stopping  the user asked for an end (Ctrl-C): the ranks agree on the step after which all of them stop
+    stopping  True if the user pressed Ctrl-C: the ranks then agree on the step after which all of them stop
     """
 
     def __init__(self, ranks: range) -> None:
@@ -96,7 +96,7 @@ class Meeting:
         self._trouble: BaseException | None = None
 
     def meet(self, rank: int, call: Call, value: Any, together: Callable[[Call, list[Any]], Sequence[Any]]) -> Any:
-        """Leave a value and return a result: `together(call, values)` gives one for each rank, and runs once."""
+        """Leave a value and return this rank's result; `together(call, values)` runs once and gives all results."""
         if self._trouble is None:
             self._calls[rank] = call, value
             if len(self._calls) == len(self.ranks):
@@ -111,7 +111,7 @@ class Meeting:
         return self._results.pop(rank)
 
     def _conclude(self, together: Callable[[Call, list[Any]], Sequence[Any]]) -> None:
-        """Compute the results, now that all ranks are here, or record the error."""
+        """Compute the results when all ranks have arrived, or record the error."""
         calls, values = zip(*[self._calls[rank] for rank in self.ranks], strict=True)
         try:
             for rank, call in zip(self.ranks, calls, strict=True):
@@ -124,7 +124,7 @@ class Meeting:
         self._calls.clear()
 
     def start(self, rank: int) -> None:
-        """Wait for the first turn; raise if an end was requested before."""
+        """Wait for the rank's first turn; raise the error if an end was requested before."""
         self._turns[rank].acquire()
         if self._trouble is not None:
             raise self._trouble
@@ -134,16 +134,16 @@ class Meeting:
         self._turns[self.ranks[0]].release()
 
     def leave(self, rank: int) -> None:
-        """Mark the rank as ended, and hand on the baton."""
+        """Mark the rank as ended, and let the next rank run."""
         self._ended.add(rank)
         self._hand_on()
 
     def stop(self, reason: BaseException) -> None:
-        """Let every rank raise this at its next collective."""
+        """Let every rank raise `reason` at its next collective."""
         self._trouble = self._trouble or reason
 
     def _hand_on(self) -> None:
-        """Let the next rank run: one that has not arrived; if none will arrive any more, one that waits."""
+        """Let a rank run that has not arrived; if all others have ended, let a waiting rank run, which then raises."""
         coming = [rank for rank in self.ranks if rank not in self._calls and rank not in self._ended]
         if coming and self._trouble is None:
             self._turns[coming[0]].release()

@@ -1,8 +1,8 @@
-"""The engine on MPI, with hooks for errors and a watchdog for waiting processes, so that a job cannot hang.
+"""The engine that uses MPI, with hooks for errors and a watchdog for waiting processes, so that a job cannot hang.
 
-MPI waits in C and for ever. If one process raises or stops, the others never learn of it. So a process whose program
-ends in an error ends the whole job (`Abort`), and so does a process that waits too long, after it has said for what. No
-other file names mpi4py.
+MPI waits in C, and for ever. If one process raises an error or stops, the others never learn of it. So a process whose
+program ends with an error ends the whole job (`Abort`). A process that waits too long reports for what it waits, and
+then ends the job too. Only this file uses mpi4py.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from minorm.distributed.engine import NOTE
 
 Array = Any
 STDERR = 2
-PROCESSORS = 4096  # of one machine; further ones are not counted
+PROCESSORS = 4096  # of one machine, at most; others are not counted
 INTERRUPTED = 130  # the exit code after Ctrl-C
 TICK = 1.0  # seconds between two looks of the watchdog
 STOPPING = 5.0  # seconds after Ctrl-C in which all ranks should reach the end of their step
-GRACE = 3.0  # seconds that others give the first process to report the same error
+GRACE = 3.0  # seconds that other processes wait so that the first process can report their common error
 
 
 class Mpi:
-    """The processes of MPI's COMM_WORLD, in a separate communicator, away from a program's own messages.
+    """The processes of MPI's COMM_WORLD, with a separate communicator, so that a program's own messages do not mix in.
 
-    name        of this process in messages: `rank 1 of 4`
-    processors  this process's share of those of its machine
+    name        the name of this process in messages: `rank 1 of 4`
+    processors  how many of its machine's processors are this process's share
     """
 
     def __init__(self, launched: int, timeout: float) -> None:
         # MPI starts when all processes do. If one has ended before, the others wait in C and hold Python's lock, so no
-        # Python thread could watch. faulthandler's thread is C too: it shows where they wait, and ends the process.
+        # Python thread can watch. faulthandler's thread is in C: it shows where they wait, and ends the process.
         faulthandler.dump_traceback_later(timeout, exit=True, file=STDERR)
         try:
             self._start(launched)
@@ -84,14 +84,14 @@ class Mpi:
     # The engine
 
     def swap(self, note: bytes, process: int) -> bytes:
-        """Send a note to another process, and return the note that it sends."""
+        """Send a note to another process, and return that process's note."""
         found, status = bytearray(NOTE), self._mpi.Status()
         byte = self._mpi.BYTE
         self._world.Sendrecv([note, byte], process, 0, [found, byte], process, 0, status)
         return bytes(found[: status.Get_count(byte)])
 
     def exchange(self, give: Array, get: Array, process: int) -> None:
-        """Send `give` to another process and fill `get`."""
+        """Send `give` to another process, and receive its array in `get`."""
         self._world.Sendrecv(self._bytes(give), process, 1, self._bytes(get), process, 1)
 
     def gather(self, block: Array) -> Array:
@@ -102,14 +102,14 @@ class Mpi:
         return found
 
     def broadcast(self, array: Array, process: int) -> Array:
-        """Return the array of one process."""
+        """Return the array of process `process`, on all processes."""
         found = np.array(array, order="C")
         self._world.Bcast(self._bytes(found), process)
         return found
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Let the watchdog count inside the block."""
+        """Let the watchdog count the time of the block as waiting in the call `what`."""
         assert self.watchdog is not None
         self.watchdog.waits = what
         try:
@@ -119,7 +119,7 @@ class Mpi:
 
     @contextmanager
     def watch(self, timeout: float) -> Iterator[Watchdog]:
-        """Inside, let this process wait for the others no longer than `timeout`."""
+        """During the block, this process waits for others at most `timeout` seconds in one collective."""
         with Watchdog(self, timeout) as self.watchdog:
             yield self.watchdog
 
@@ -132,20 +132,20 @@ class Mpi:
         os._exit(code)  # the launcher ends the others
 
     def _bytes(self, array: Array) -> list[Any]:
-        """Return an array's memory, of any type, in the form for MPI."""
+        """Return the memory of an array of any type, in the form that MPI takes."""
         return [array.reshape(-1).view(np.uint8) if array.size else bytearray(), self._mpi.BYTE]
 
 
 class Watchdog:
     """Ends the job if this process waits in one collective for `timeout` seconds of its running time.
 
-    It counts ticks and reads no clock, so that a job that was suspended as a whole can be continued.
+    It counts ticks instead of reading a clock, so that a job that was suspended as a whole can be continued.
     """
 
     def __init__(self, engine: Mpi, timeout: float) -> None:
         self.engine, self.timeout = engine, timeout
-        self.waits = ""  # the call that this process waits in
-        self.stop = False  # Ctrl-C was pressed, and the program has not ended
+        self.waits = ""  # the call in which this process waits, or ""
+        self.stop = False  # True after Ctrl-C
         self._done = threading.Event()
 
     def __enter__(self) -> Watchdog:
@@ -179,7 +179,7 @@ def usable() -> list[int]:
 
 
 def say(text: str) -> None:
-    """Write to stderr at once, in one piece: other processes write to the same terminal."""
+    """Write to stderr at once and in one piece, as other processes write to the same terminal."""
     with suppress(OSError, ValueError):
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -188,10 +188,10 @@ def say(text: str) -> None:
 def end(
     engine: Mpi, error: BaseException, everybodys: bool = False, brief: tuple[type[BaseException], ...] = ()
 ) -> None:
-    """End the job after an exception of a program; does not return.
+    """End the job after an exception in a program; does not return.
 
-    everybodys  all processes have the same error: only the first of them prints it
-    brief       errors to print without a traceback
+    everybodys  True if all processes have the same error: then only the first process prints it
+    brief       types of errors that are printed without a traceback
     """
     if everybodys and engine.process:
         threading.Event().wait(GRACE)
@@ -210,7 +210,7 @@ def end(
 
 
 def install(engine: Mpi) -> None:
-    """Make every uncaught error, in any thread, end the job, because MPI's normal end would wait for the others."""
+    """Let every uncaught error in any thread end the job, because MPI's normal end would wait for other processes."""
 
     def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
         end(engine, error)

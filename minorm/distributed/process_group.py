@@ -1,7 +1,7 @@
-"""Group: a rank's connection to the others, with collectives over ranks in one process or in several.
+"""Group: a rank's connection to the other ranks, with collectives over ranks in one process or in several.
 
-As with MPI and NCCL, all ranks call the same collectives in the same order, with arrays of one shape and type; if they
-do not, a RankError names both calls. Every rank gets the same bits, in its own array.
+As with MPI and NCCL, all ranks must call the same collectives in the same order, with arrays of the same shape and
+type; otherwise a RankError names the calls that differ. Every rank gets the same bits, in its own array.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TEXT = 1024
     device="the device of this rank's model and data: `model.to(group.device)`",
 )
 class Group:
-    """The ranks of a run, as one of them sees them; `run` and `simulate` make a Group for each rank.
+    """The ranks of a run, from the view of one rank; `run` and `simulate` make a Group for each rank.
 
-        rank, size  this rank's number and the number of ranks: `size` decides the bits of a run
-        processes   the number of processes that carry them: it affects only the time
+        rank, size  this rank's number, and the number of ranks, which determines the bits of a run
+        processes   the number of processes that run the ranks, which affects only the time
 
     Example:
         >>> mn.distributed.simulate(3, lambda group: group.all_reduce(mn.ones(1).numpy()).tolist())
@@ -45,14 +45,14 @@ class Group:
         self._calls = 0
 
     def all_gather(self, array: Array, label: str = "") -> Array:
-        """Return the arrays of all ranks along a new first axis. `label` is their name in messages."""
+        """Return the arrays of all ranks along a new first axis; `label` is the arrays' name in messages."""
         return self._meet("all_gather", label, array, self._collectives.all_gather)
 
     def all_reduce(self, array: Array, combine: Callable[[Array, Array], Array] = np.add, label: str = "") -> Array:
         """Return the sum of the arrays of all ranks, added in the same order on any number of processes.
 
-        combine(lower, higher) adds two arrays, of the lower and of the higher ranks of a subtree, and changes neither.
-        It need not be commutative; it must give an array of their shape and type.
+        combine(lower, higher) adds the arrays of the lower and of the higher ranks of a subtree, and changes neither.
+        It need not be commutative, but must return an array of the same shape and type.
         """
         return self._meet(
             "all_reduce", label, array, lambda call, values: self._collectives.all_reduce(call, values, combine)
@@ -66,14 +66,14 @@ class Group:
         return self._meet(name, label, array, lambda call, values: self._collectives.broadcast(call, values, root))
 
     def all_gather_text(self, text: str, label: str) -> list[str]:
-        """Return a short text of every rank, by rank, for messages; a text is cut after TEXT bytes."""
+        """Return a list with the short text of each rank, for messages; a text is cut after TEXT bytes."""
         row = np.zeros(TEXT, np.uint8)
         data = np.frombuffer(text.encode(errors="backslashreplace")[:TEXT], np.uint8)
         row[: len(data)] = data
         return [found.tobytes().rstrip(b"\0").decode(errors="ignore") for found in self.all_gather(row, label)]
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
 
         def together(call: Call, _: list[Array]) -> Array:
             self._collectives.agree(call)
@@ -83,7 +83,7 @@ class Group:
 
     @property
     def stopping(self) -> bool:
-        """Was this process asked to stop? The ranks tell each other before they stop."""
+        """Whether this process was asked to stop; the ranks tell each other before they stop."""
         return self._meeting.stopping
 
     def _meet(self, name: str, label: str, array: Array, together: Callable[[Call, list[Array]], Array]) -> Array:
@@ -97,7 +97,7 @@ class Group:
         return devices.to_device(result, devices.device_of(array))
 
     def _own(self, result: Array) -> list[Array]:
-        """Return a copy of the result for each rank of this process, so that no rank changes another's."""
+        """Return a copy of the result for each rank of this process, so that no rank changes another rank's copy."""
         return [np.array(result) for _ in self._meeting.ranks]
 
     def __deepcopy__(self, memo: Any) -> Group:

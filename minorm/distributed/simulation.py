@@ -1,4 +1,4 @@
-"""simulate runs all ranks of a program in this process, without MPI; `run` uses the same code within a process."""
+"""simulate runs all ranks of a program in this process, without MPI; `run` uses the same code for a process's ranks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from minorm.distributed.meeting import Meeting, RankError
 from minorm.distributed.process_group import Group
 from minorm.support.documented import documented
 
-ON = "on rank "  # the beginning of the note on an error
+ON = "on rank "  # the beginning of a note that is added to an error
 MOST = 1024  # the most ranks in a process, each in a thread
-GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
+GRACE = 30.0  # seconds in which ranks should reach their next collective after Ctrl-C; a second Ctrl-C ends at once
 
 Program = Callable[[Group], Any]
 
 
 @documented({}, size="how many ranks", program="a function of the group, which every rank runs")
 def simulate(size: int, program: Program) -> list[Any]:
-    """[program(group) of each rank], in this process, without MPI.
+    """[program(group) of each rank], computed in this process without MPI.
 
-    The bits are those of `mpiexec -n R` for any R. A rank's own error is raised here, with a note that names the rank;
-    RankError if ranks do not call the same collectives.
+    The bits are the same as with `mpiexec -n R` for any R. A rank's own error is raised here, with a note that names
+    the rank. RankError if ranks do not call the same collectives.
 
     Example:
         >>> mn.distributed.simulate(3, lambda group: group.rank)
@@ -40,7 +40,7 @@ def simulate(size: int, program: Program) -> list[Any]:
 
 
 def check_threads(said: str, size: int, processes: int) -> None:
-    """Raise ValueError for more ranks than these processes can carry; the message begins with `said`."""
+    """Raise ValueError for more ranks than these processes can run; the message begins with `said`."""
     if size > MOST * processes:
         raise ValueError(f"{said}; expected at most {MOST * processes:,}: {MOST:,} a process, each in a thread")
 
@@ -48,9 +48,9 @@ def check_threads(said: str, size: int, processes: int) -> None:
 def carry(
     program: Program, collectives: Collectives, meeting: Meeting, device: str = "cpu", state: Any = None
 ) -> list[Any]:
-    """Run the ranks of this process to their ends; return their results, or raise the error of one of them.
+    """Run the ranks of this process to their ends; return their results, or raise the error of one rank.
 
-    state  rank 0's random state, from which all ranks derive theirs; None takes that of this process
+    state  rank 0's random state, from which all ranks derive their own; None is the state of this process
     """
     groups = [Group(rank, collectives, meeting, device) for rank in meeting.ranks]
     streams = generators.streams(meeting.ranks, state)
@@ -73,7 +73,7 @@ def carry(
             finished.append(place)
             ended.release()
 
-    # No join: if Ctrl-C interrupts a join, CPython 3.11 takes the thread for an ended one.
+    # No join: if Ctrl-C interrupts a join, CPython 3.11 believes that the thread has ended.
     ended, finished, started = threading.Semaphore(0), list[int](), 0
     try:
         for place in range(len(groups)):
@@ -108,18 +108,18 @@ def _noted(group: Group, program: Program) -> Any:
 
 
 def _weight(error: BaseException) -> int:
-    """Sort errors: a rank's own error first, then the errors that it caused in other ranks, sys.exit(0) last."""
+    """Return a sort key: 0 for a rank's own error, 1 for errors caused by other ranks, 2 for sys.exit(0)."""
     if isinstance(error, SystemExit) and not error.code:
         return 2
     return int(isinstance(error, RankError) or (isinstance(error, KeyboardInterrupt) and not error.args))
 
 
 def is_everybodys(error: BaseException) -> bool:
-    """Do all ranks raise this error together? Then the error itself names the rank."""
+    """Return whether all ranks raise this error together; then the error itself names the rank."""
     return isinstance(error, RankError) or getattr(error, "rank", None) is not None
 
 
 def _stream(group: Group, own: Any) -> AbstractContextManager[None]:
-    """Return a block in which this rank draws its own random numbers."""
+    """Return a context manager for the block in which this rank draws its own random numbers."""
     gather = None if group.size == 1 else lambda state: group.all_gather(state, "the random states")
     return generators.stream(own, group.rank, group.size, gather)

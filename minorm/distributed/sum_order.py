@@ -2,11 +2,12 @@
 
     ranks 0 .. 5      ((0 1) (2 3)) (4 5)
 
-Neighbours are paired from below: leaves 2i and 2i + 1, then pairs of these; the last of an odd level goes up alone. The
-tree depends only on the number of ranks. A process that carries ranks 2 and 3 adds up (2 3), and every other process
+Neighbours are paired from below: ranks 2i and 2i + 1, then pairs of pairs; in an odd level the last one moves up alone.
+The tree depends only on the number of ranks. A process that runs ranks 2 and 3 adds up (2 3), and every other process
 puts the same brackets around the same numbers: so the result has the same bits on any number of processes.
 
-A subtree is named by its ranks, (start, stop). It splits at the largest power of two that is less than its length.
+A subtree is named by its ranks, (start, stop). Its left part has as many ranks as the largest power of two below its
+length.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Combine = Callable[[Any, Any], Any]  # (of the lower ranks, of the higher ranks) -> of both
+Combine = Callable[[Any, Any], Any]  # (value of the lower ranks, value of the higher ranks) -> value of both
 Subtree = tuple[int, int]
 
 
 def split(start: int, stop: int) -> int:
-    """Return the place at which the subtree start .. stop splits into its left and its right child."""
+    """Return the first rank of the right part of the subtree start .. stop."""
     return start + (1 << (stop - start - 1).bit_length() - 1)
 
 
 def carried(process: int, processes: int, size: int) -> range:
-    """Return the ranks of one process: neighbours, and their number differs by at most one between processes."""
+    """Return the ranks of one process: neighbours, of nearly equal number in all processes (at most one more)."""
     return range(size * process // processes, size * (process + 1) // processes)
 
 
 def subtrees(ranks: range, start: int, stop: int) -> Iterator[Subtree]:
-    """Yield the largest subtrees of start .. stop that these ranks fill, in order."""
+    """Yield, in order, the largest subtrees of start .. stop whose ranks are all among `ranks`."""
     if ranks.start <= start and stop <= ranks.stop:
         yield start, stop
     elif start < ranks.stop and ranks.start < stop:
@@ -39,7 +40,7 @@ def subtrees(ranks: range, start: int, stop: int) -> Iterator[Subtree]:
 
 
 def total(parts: Mapping[Subtree, Any], combine: Combine, start: int, stop: int) -> Any:
-    """Return the value of a subtree from the values of smaller subtrees that fill it."""
+    """Return the value of the subtree start .. stop, combined from the subtrees in `parts`, which cover it."""
     if (start, stop) in parts:
         return parts[start, stop]
     middle = split(start, stop)
@@ -49,8 +50,8 @@ def total(parts: Mapping[Subtree, Any], combine: Combine, start: int, stop: int)
 def halves(length: int, process: int, processes: int) -> Iterator[tuple[int, slice, slice]]:
     """Yield the steps of a sum by halves among a power of two of processes: (partner, half to give, half to keep).
 
-    With process ^ 1, ^ 2, ^ 4 ... each process gives one half of its part away and keeps the other. In the end each has
-    one piece of the total. In reverse order, the same steps bring all pieces to all processes.
+    In steps with process ^ 1, ^ 2, ^ 4 ... each process gives away one half of its part and keeps the other. At the end
+    each process has one piece of the total. The same steps in reverse order bring all pieces to all processes.
     """
     start, stop, step = 0, length, 1
     while step < processes:

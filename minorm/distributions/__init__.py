@@ -1,4 +1,4 @@
-"""Distributions to draw from and to differentiate, with PyTorch's names and numbers: normal, of classes, of coins.
+"""Distributions to draw from and to differentiate, with PyTorch's names: Normal, Categorical and Bernoulli.
 
 p = Normal(loc, scale)
 x = p.rsample()                      gradients reach loc and scale

@@ -1,4 +1,4 @@
-"""The Bernoulli distribution: 1 with a probability, else 0."""
+"""The Bernoulli distribution: 1 with probability p, otherwise 0."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from minorm.tensor.tensor import Tensor
 @documented(VALIDATE, probs="the probabilities of 1, 0 to 1: a Tensor or a number", logits="log(p / (1 - p)) instead")
 @documented_methods(METHODS)
 class Bernoulli(Distribution):
-    """1 with probability p, else 0; given by p (`probs`) or by log(p / (1 - p)) (`logits`), which loses no digits.
+    """1 with probability p, otherwise 0. Give p (`probs`), or log(p / (1 - p)) (`logits`), which loses no digits.
 
-    ValueError unless one of the two is given, and for a p outside of 0 to 1.
+    ValueError unless just one of the two is given, and for a p outside 0 to 1.
 
     Example:
         >>> p = mn.distributions.Bernoulli(probs=mn.tensor([0.0, 0.5, 1.0]))
@@ -50,12 +50,12 @@ class Bernoulli(Distribution):
     @cached_property
     def probs(self) -> Tensor:
         """The probability of 1."""
-        with enable_grad():  # it may first be asked for by sample()
+        with enable_grad():  # sample() may be the first to compute it, without gradients
             return self.logits.sigmoid()
 
     @cached_property
     def logits(self) -> Tensor:
-        """log(p / (1 - p)), with p kept apart from 0 and 1 by the last digit of its type."""
+        """log(p / (1 - p)), with p limited to eps .. 1 - eps of its type."""
         eps = float(dtypes.finfo(self.probs.dtype).eps)
         with enable_grad():
             p = self.probs.clamp(eps, 1 - eps)
@@ -68,7 +68,7 @@ class Bernoulli(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        """1 where p is above 1/2, 0 where it is below, NaN between."""
+        """1 if p > 1/2, 0 if p < 1/2, NaN if p = 1/2."""
         p = self.probs.detach()
         return where(p == 0.5, float("nan"), (p >= 0.5).to(p.dtype))
 
@@ -83,7 +83,7 @@ class Bernoulli(Distribution):
             return self.probs.expand(*self._shape(sample_shape)).bernoulli()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p where value is 1, log(1 - p) where it is 0."""
+        """log p if value is 1, log(1 - p) if value is 0."""
         value = self._checked_value(value, lambda x: (x == 0) | (x == 1), "0 and 1")
         if not dtypes.is_float(value.dtype):
             value = value.to(self.logits.dtype)
@@ -95,7 +95,7 @@ class Bernoulli(Distribution):
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """0 and 1, along a first axis."""
+        """Return 0 and 1 along a new first axis."""
         like = self._of_type()
         values = arange(2, dtype=like.dtype, device=like.device).reshape(2, *(1,) * len(self._batch_shape))
         return values.expand(2, *self._batch_shape) if expand else values

@@ -23,9 +23,9 @@ from minorm.tensor.tensor import Tensor
 )
 @documented_methods(METHODS)
 class Categorical(Distribution):
-    """0 to K - 1, each with the probability that stands at its place of the last axis.
+    """A class from 0 to K - 1; class k has the probability probs[..., k].
 
-    ValueError unless one of probs and logits is given, and for weights below 0.
+    ValueError unless just one of probs and logits is given, and for weights below 0.
 
     Example:
         >>> p = mn.distributions.Categorical(probs=mn.tensor([1.0, 1.0, 2.0]))
@@ -65,25 +65,25 @@ class Categorical(Distribution):
     @cached_property
     def probs(self) -> Tensor:
         """The probabilities."""
-        with enable_grad():  # it may first be asked for by sample()
+        with enable_grad():  # sample() may be the first to compute it, without gradients
             return self.logits.softmax(-1)
 
     @cached_property
     def logits(self) -> Tensor:
-        """Their logarithms, with the probabilities kept apart from 0 and 1 by the last digit of their type."""
+        """The logarithms of the probabilities, which are limited to eps .. 1 - eps of their type."""
         eps = float(dtypes.finfo(self.probs.dtype).eps)
         with enable_grad():
             return self.probs.clamp(eps, 1 - eps).log()
 
     @property
     def mean(self) -> Tensor:
-        """NaN: classes are no numbers."""
+        """NaN, as classes are not numbers."""
         like = self._of_type()
         return full(self._batch_shape, math.nan, dtype=like.dtype, device=like.device)
 
     @property
     def variance(self) -> Tensor:
-        """NaN: classes are no numbers."""
+        """NaN, as classes are not numbers."""
         return self.mean
 
     @property
@@ -102,7 +102,7 @@ class Categorical(Distribution):
             return rows.t().reshape(*shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the class's probability."""
+        """Return the logarithm of the probability of the class `value`."""
         last = self._events - 1
         value = self._checked_value(value, lambda x: (x >= 0) & (x <= last) & (x % 1 == 0), f"classes, 0 to {last}")
         place, logits = broadcast_tensors(value.to(dtypes.int64).unsqueeze(-1), self.logits)
@@ -114,7 +114,7 @@ class Categorical(Distribution):
         return -(self.logits.clamp(min=least) * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """Return the classes, along a first axis."""
+        """Return all classes along a new first axis."""
         values = arange(self._events, dtype=dtypes.int64, device=self._of_type().device)
         values = values.reshape(self._events, *(1,) * len(self._batch_shape))
         return values.expand(self._events, *self._batch_shape) if expand else values

@@ -1,7 +1,7 @@
-"""Base of all distributions: shapes, the check of arguments and samples, and the expansion of a batch.
+"""Base class of all distributions: shapes, checks of arguments and samples, and the expansion of a batch.
 
-sample_shape   how often is drawn        batch_shape   distributions with separate parameters
-event_shape    one draw                  a sample has the shape sample_shape + batch_shape + event_shape
+sample_shape   how many draws            batch_shape   how many distributions, with separate parameters
+event_shape    the shape of one draw     a sample has the shape sample_shape + batch_shape + event_shape
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METHODS = {
 )  # fmt: skip
 @documented_methods(METHODS)
 class Distribution(Checked):
-    """Base of the distributions: a subclass has `rsample` or `sample`, `log_prob`, `entropy`, `mean` and `variance`.
+    """Base class: a subclass defines `rsample` or `sample`, `log_prob`, `entropy`, `mean` and `variance`.
 
     Example:
         >>> p = mn.distributions.Normal(mn.zeros(3), mn.ones(3))
@@ -50,7 +50,7 @@ class Distribution(Checked):
 
     has_rsample = False
     has_enumerate_support = False
-    parameters: tuple[str, ...] = ()  # the names that a distribution may be given, and that are repeated by expand
+    parameters: tuple[str, ...] = ()  # names of parameters that may be given; `expand` repeats them
     _validate_args = __debug__
 
     def __init__(
@@ -80,7 +80,7 @@ class Distribution(Checked):
 
     @property
     def mean(self) -> Tensor:
-        """The expected draw."""
+        """The mean of a draw."""
         raise NotImplementedError(f"{self._name} has no mean")
 
     @property
@@ -90,7 +90,7 @@ class Distribution(Checked):
 
     @property
     def variance(self) -> Tensor:
-        """The expected square of a draw's distance from the mean."""
+        """The mean squared distance of a draw from the mean."""
         raise NotImplementedError(f"{self._name} has no variance")
 
     @property
@@ -99,24 +99,24 @@ class Distribution(Checked):
         return self.variance.sqrt()
 
     def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Return draws, which no gradient passes."""
+        """Return draws without a gradient."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Return draws that are differentiable in the parameters."""
+        """Return draws that are differentiable with respect to the parameters."""
         raise NotImplementedError(f"{self._name}.rsample: its draws have no gradient; expected sample()")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density, or of the probability, at value."""
+        """Return the logarithm of the density, or of the probability, of value."""
         raise NotImplementedError(f"{self._name} has no log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of a draw of at most value."""
+        """Return the probability that a draw is at most value."""
         raise NotImplementedError(f"{self._name} has no cdf")
 
     def entropy(self) -> Tensor:
-        """Return the expected -log_prob of a draw."""
+        """Return the mean of -log_prob over draws."""
         raise NotImplementedError(f"{self._name} has no entropy")
 
     def perplexity(self) -> Tensor:
@@ -124,7 +124,7 @@ class Distribution(Checked):
         return self.entropy().exp()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """Return all values that a draw can have, along a first axis."""
+        """Return all values that a draw can have, along a new first axis."""
         raise NotImplementedError(f"{self._name} has no enumerate_support; its values cannot be counted")
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
@@ -138,7 +138,7 @@ class Distribution(Checked):
         return other
 
     def _parameter_event(self) -> tuple[int, ...]:
-        """Return the last axes of a parameter, which belong to one distribution."""
+        """Return the shape of one distribution's parameter: the last axes of a parameter of the batch."""
         return ()
 
     def _shape(self, sample_shape: Any) -> tuple[int, ...]:
@@ -149,7 +149,7 @@ class Distribution(Checked):
         """Raise ValueError for a parameter outside its range."""
 
     def _expect(self, what: str, value: Tensor, good: Callable[[Any], Any], expected: str) -> None:
-        """Raise ValueError, with the first number that is not good, unless all are."""
+        """Raise ValueError, which names the first wrong number, unless good(value) is True everywhere."""
         array = value.detach().cpu().numpy().astype(np.float64)
         fine = good(array)
         if not np.all(fine):
@@ -172,7 +172,7 @@ class Distribution(Checked):
         return value
 
     def _of_type(self) -> Tensor:
-        """Return a parameter, whose type and device others follow."""
+        """Return a parameter, which has the type and device for new Tensors."""
         return next(self.__dict__[name] for name in self.parameters if name in self.__dict__)
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Distribution(Checked):
 
 
 def as_parameter(operation: str, name: str, value: Any, like: Tensor | None = None) -> Tensor:
-    """Return a Tensor of floats: of a number in the default type, or in that of `like` and on its device."""
+    """Return `value` as a Tensor of floats; a number gets the type and device of `like`, or the default ones."""
     if isinstance(value, Tensor):
         return (
             value
@@ -196,13 +196,13 @@ def as_parameter(operation: str, name: str, value: Any, like: Tensor | None = No
 
 
 def broadcast_parameters(operation: str, **given: Any) -> list[Tensor]:
-    """Return the parameters in one shape and type; numbers take those of the Tensors."""
+    """Return the parameters broadcast to one shape; numbers get the type and device of the first Tensor of floats."""
     like = next((value for value in given.values() if isinstance(value, Tensor) and dtypes.is_float(value.dtype)), None)
     return list(broadcast_tensors(*[as_parameter(operation, name, value, like) for name, value in given.items()]))
 
 
 def one_of(operation: str, **given: Any) -> str:
-    """Return the name of the one argument that is given; ValueError for none or both."""
+    """Return the name of the one argument that is not None; ValueError if none or both are given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         both = " and ".join(given)

@@ -1,4 +1,4 @@
-"""The Kullback-Leibler divergence of two distributions of one kind."""
+"""The Kullback-Leibler divergence of two distributions of the same kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 @documented({}, p="the distribution that draws", q="the distribution to compare with, of the same kind")
 @checked
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """Return the expected log p(x) - log q(x) of a draw x of p: 0 where the two are the same, and never below 0.
+    """mean of log p(x) - log q(x) over draws x of p: 0 if p and q are equal, otherwise above 0.
 
     NotImplementedError for two different kinds.
 
@@ -52,7 +52,7 @@ def _categorical(p: Any, q: Any) -> Tensor:
 
 
 def _term(p: Tensor, difference: Tensor, q: Tensor) -> Tensor:
-    """p * difference; infinite where q rules out what p does not, 0 where p does."""
+    """p * difference; 0 if p is 0, otherwise infinite if q is 0."""
     p, difference, q = broadcast_tensors(p, difference, q)
     return where(p == 0, 0.0, where(q == 0, math.inf, p * difference))
 

@@ -1,4 +1,4 @@
-"""The normal distribution: z drawn once, moved and scaled, so that gradients reach both."""
+"""The normal distribution; its draws loc + scale * z let gradients reach loc and scale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HALF_LOG = 0.5 * math.log(2 * math.pi)
 @documented(VALIDATE, loc="the mean, a Tensor or a number", scale="the standard deviation, above 0; the two broadcast")
 @documented_methods(METHODS)
 class Normal(Distribution):
-    """The density exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).
+    """density(x) = exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).
 
     ValueError for a scale that is not above 0, and for NaN.
 
@@ -66,7 +66,7 @@ class Normal(Distribution):
         return self.scale**2
 
     def rsample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """loc + scale * z, z drawn: gradients reach loc and scale."""
+        """loc + scale * z, with z drawn from Normal(0, 1): gradients reach loc and scale."""
         z = randn(*self._shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + self.scale * z
 
@@ -76,7 +76,7 @@ class Normal(Distribution):
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - _HALF_LOG
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of a draw of at most value."""
+        """Return the probability that a draw is at most value."""
         value = self._checked_value(value, lambda x: ~np.isnan(x), "numbers")
         return ((value - self.loc) / (self.scale * math.sqrt(2))).erf() * 0.5 + 0.5
 

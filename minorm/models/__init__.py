@@ -1,6 +1,6 @@
-"""Networks for images: small ones, and those whose state_dict has torchvision's keys, so that they load its weights.
+"""Networks for images: small networks, and networks with torchvision's keys, which load torchvision's weights.
 
-No weights are shipped: docs/how-to/get-pretrained-weights.md says where they are.
+minorm contains no weights: docs/how-to/get-pretrained-weights.md says where to get them.
 """
 
 from minorm.models.by_name import BY_NAME, SMALLEST, build

@@ -1,4 +1,4 @@
-"""Parts that the networks with torchvision's keys share: a convolution with its norm, initial weights, checks."""
+"""Parts of the networks with torchvision's keys: a convolution with its norm, initial weights, checks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ARGUMENTS = {
 
 
 def check_arguments(model: str, num_classes: int, channels: int, **probabilities: Any) -> None:
-    """Raise for sizes below 1, and for probabilities outside 0 to 1."""
+    """Raise ValueError for sizes below 1, and for probabilities outside 0 to 1."""
     check_sizes(model, num_classes=num_classes, channels=channels)
     for name, p in probabilities.items():
         check_probability(model, p, name)
 
 
 def no_weights(model: str, weights: Any) -> None:
-    """Raise unless weights is None, and say how they are loaded."""
+    """Raise ValueError, which says how weights are loaded, unless `weights` is None."""
     if weights is not None:
         raise ValueError(
             f"{model}: weights is {weights!r}; expected None, because minorm ships no weights; load a file by "
@@ -39,7 +39,7 @@ def no_weights(model: str, weights: Any) -> None:
 def conv_norm(
     channels: int, width: int, kernel_size: int, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    """Return a convolution that keeps the size but for its stride, BatchNorm, and the activation if there is one."""
+    """Return a convolution that keeps the size (but for the stride), BatchNorm, and the activation if it is given."""
     padding = kernel_size // 2
     layers: list[nn.Module] = [
         nn.Conv2d(channels, width, kernel_size, stride, padding, groups=groups, bias=False),

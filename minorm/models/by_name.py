@@ -1,4 +1,4 @@
-"""A network by its name, fitted to the images: what `minorm train --model` and checkpoints say."""
+"""Builds a network from its name, as in `minorm train --model` and in checkpoints, for images of a given form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.support.documented import documented
 
 
 def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[..., Any]:
-    """`make`, whose arguments are torchvision's, with those of `build`; `sized` where it must know the image's size."""
+    """Return a function with `build`'s arguments that calls `make` with torchvision's; `sized` passes the size too."""
 
     def built(nn: Namespace = minorm_nn, channels: int = 3, size: int = 224, classes: int = 1000) -> Any:
         if nn is not minorm_nn:
@@ -40,14 +40,14 @@ BY_NAME: Mapping[str, Callable[..., Any]] = {
     "convnext_tiny": _of_torchvision(convnext_tiny),
     "vit_tiny": _of_torchvision(vit_tiny, sized=True),
 }
-# Sides of the smallest images that each can take; 1 where it is not said.
+# The side of the smallest images that each network can take.
 SMALLEST = dict.fromkeys(BY_NAME, 1) | {"digits": 4, "lenet": 12, "norms": 4, "convnext_tiny": 32, "vit_tiny": 16}
-PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of that
+PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of this
 
 
 @documented(NETWORK, name="the network's name, such as lenet or resnet18")
 def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
-    """Return the network called `name`, fitted to the images; ValueError for a name or a size it cannot be.
+    """Return the network `name` for such images; ValueError for an unknown name, or a size that it cannot take.
 
     Example:
         >>> model = mn.models.build("lenet", channels=1, size=28, classes=10)

@@ -14,19 +14,19 @@ from minorm.models.blocks import ARGUMENTS, check_arguments, no_weights
 from minorm.support.documented import documented
 from minorm.tensor.creation import full
 
-LAYER_SCALE = 1e-6  # of the residual branches to begin with
+LAYER_SCALE = 1e-6  # the initial scale of the residual branches
 EPS = 1e-6
 
 
 class Permute(nn.Module):
-    """The axes in another order; a layer, so that its neighbours in a Sequential have torchvision's numbers."""
+    """Permutes axes; it is a layer so that other layers of a Sequential have torchvision's numbers."""
 
     def __init__(self, *dims: int) -> None:
         super().__init__()
         self.dims = dims
 
     def forward(self, x: Any) -> Any:
-        """x with its axes in the order `dims`"""
+        """Return x with its axes in the order `dims`."""
         return x.permute(self.dims)
 
 
@@ -61,7 +61,7 @@ class CNBlock(nn.Module):
 
 
 class ConvNeXt(nn.Module):
-    """Patches of 4x4 pixels, stages of blocks with 2x2 convolutions between them, the mean, a norm, a linear layer."""
+    """A 4x4 convolution of patches, stages of blocks with 2x2 convolutions between, the mean, a norm, linear layer."""
 
     def __init__(
         self,

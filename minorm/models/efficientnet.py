@@ -1,7 +1,7 @@
 """EfficientNet-B0 (Tan and Le 2019, arXiv:1905.11946): MobileNetV2's blocks with a gate for each channel.
 
 The gate, squeeze and excitation (Hu et al. 2017, arXiv:1709.01507), is computed from the mean over the image. In
-training the later blocks are left out now and then. The state_dict has torchvision's keys.
+training blocks are left out at random, later blocks more often. The state_dict has torchvision's keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCKS = sum(count for *_, count in STAGES)
 
 
 class SqueezeExcitation(nn.Module):
-    """x * gate, the gate of a channel between 0 and 1 and computed from the means of all channels."""
+    """x * gate, where each channel's gate is between 0 and 1 and is computed from the means of all channels."""
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class MBConv(nn.Module):
-    """x + narrow(gate(depthwise(wide(x)))), without x where the shape changes."""
+    """x + narrow(gate(depthwise(wide(x)))), without x if the shape changes."""
 
     def __init__(self, channels: int, width: int, kernel: int, stride: int, expand_ratio: int, drop: float) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""MobileNetV2 (Sandler et al. 2018, arXiv:1801.04381): blocks that are wide inside and narrow between.
+"""MobileNetV2 (Sandler et al. 2018, arXiv:1801.04381): blocks with many channels inside and few between them.
 
-A block widens by a 1x1 convolution, looks at neighbours in each channel by itself, and narrows by a 1x1 convolution
-without an activation, which would lose too much of few channels. The state_dict has torchvision's keys.
+A block is a 1x1 convolution to more channels, a 3x3 convolution of each channel, and a 1x1 convolution to few channels.
+The last one has no activation, which would lose too much of few channels. The state_dict has torchvision's keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST = 1280  # channels in front of the classifier
 
 
 class InvertedResidual(nn.Module):
-    """x + narrow(depthwise(wide(x))), without x where the shape changes."""
+    """x + narrow(depthwise(wide(x))), without x if the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int, expand_ratio: int) -> None:
         super().__init__()

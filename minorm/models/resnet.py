@@ -1,6 +1,6 @@
-"""ResNet (He et al. 2015, arXiv:1512.03385): blocks that add what they compute to what they are given.
+"""ResNet (He et al. 2015, arXiv:1512.03385): blocks that add their result to their input.
 
-The state_dict has torchvision's keys. As there, the stride of a Bottleneck lies in its 3x3 convolution.
+The state_dict has torchvision's keys. As in torchvision, the 3x3 convolution of a Bottleneck has the stride.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from minorm.support.documented import documented
 class BasicBlock(nn.Module):
     """relu(shortcut(x) + two 3x3 convolutions of x): the block of ResNet-18 and ResNet-34."""
 
-    expansion = 1  # how many times `width` channels the result has
-    last_norm = "bn2"  # of the branch
+    expansion = 1  # the channels of the result, divided by `width`
+    last_norm = "bn2"  # the last norm of the branch
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """relu(shortcut(x) + convolutions of 1x1, 3x3 and 1x1 of x), narrow in the middle: the block of ResNet-50."""
+    """relu(shortcut(x) + 1x1, 3x3 and 1x1 convolutions of x), with few channels in the middle: ResNet-50's block."""
 
     expansion = 4
     last_norm = "bn3"
@@ -92,7 +92,7 @@ class ResNet(nn.Module):
 
 
 def _shortcut(channels: int, width: int, stride: int) -> nn.Module:
-    """x as it is, or a 1x1 convolution where the block changes its shape."""
+    """Return the identity, or a 1x1 convolution if the block changes the shape."""
     return nn.Identity() if stride == 1 and channels == width else conv_norm(channels, width, 1, None, stride)
 
 
@@ -153,8 +153,7 @@ def resnet50(
 ) -> ResNet:
     """ResNet-50 with torchvision's keys: 25.6 million weights in 3, 4, 6 and 3 bottlenecks, for images of any size.
 
-    The stride lies in the 3x3 convolution of a block. ValueError for any weights, and for num_classes or channels below
-    1.
+    The 3x3 convolution of a block has the stride. ValueError for any weights, and for num_classes or channels below 1.
 
     Example:
         >>> model = mn.models.resnet50(num_classes=5)

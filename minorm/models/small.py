@@ -1,9 +1,9 @@
-"""Networks for small images: those of the demo, the examples, the tests and the benchmarks, written for two libraries.
+"""Networks for small images, of the demo, examples, tests and benchmarks; they can be built with two libraries.
 
-Every function takes the `nn` namespace it builds from: `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
-with the same state_dict keys, so weights move both ways and a step of one can be held against a step of the other.
+Every function takes the namespace `nn` of its layers. `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
+with the same state_dict keys, so each can load the other's weights, and their steps can be compared.
 
-Convolutions in front of a normalization have no bias: it would be subtracted again.
+Convolutions in front of a normalization have no bias, as the normalization would subtract it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def digits_cnn(nn: Namespace = minorm_nn, channels: int = 1, size: int = 8, clas
 
 @documented(NETWORK)
 def lenet(nn: Namespace = minorm_nn, channels: int = 1, size: int = 28, classes: int = 10) -> Any:
-    """LeNet (LeCun et al. 1998), in the wider form with ReLU and max pooling, and BatchNorm after each linear map.
+    """LeNet (LeCun et al. 1998), in the wider form with ReLU, max pooling, and BatchNorm after all layers but the last.
 
     Example:
         >>> model = mn.models.lenet(classes=7)
@@ -69,10 +69,10 @@ def lenet(nn: Namespace = minorm_nn, channels: int = 1, size: int = 28, classes:
 def resnet20(
     nn: Namespace = minorm_nn,
     channels: int = 3,
-    size: int = 32,  # noqa: ARG001  any will do: the last pooling averages whatever is left
+    size: int = 32,  # noqa: ARG001  any size will do: the last pooling averages all that is left
     classes: int = 10,
 ) -> Any:
-    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts are 1x1 where sizes change.
+    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts are 1x1 convolutions if sizes change.
 
     Example:
         >>> model = mn.models.resnet20(classes=7)
@@ -94,7 +94,7 @@ def resnet20(
 
 @documented(NETWORK)
 def norms_cnn(nn: Namespace = minorm_nn, channels: int = 3, size: int = 32, classes: int = 10) -> Any:
-    """A network without BatchNorm: GroupNorm, InstanceNorm and LayerNorm, one after each convolution.
+    """A network without BatchNorm: GroupNorm, InstanceNorm or LayerNorm follows each of its three convolutions.
 
     Example:
         >>> model = mn.models.norms_cnn(classes=7)
@@ -120,7 +120,7 @@ def norms_cnn(nn: Namespace = minorm_nn, channels: int = 3, size: int = 32, clas
 
 
 def _conv_bn_relu(nn: Namespace, channels: int, width: int, kernel: int, padding: int | None = None) -> list[Any]:
-    """Return a convolution that keeps the size unless `padding` says otherwise, BatchNorm, ReLU."""
+    """Return a convolution (which keeps the size unless `padding` is given), BatchNorm and ReLU."""
     padding = kernel // 2 if padding is None else padding
     return [nn.Conv2d(channels, width, kernel, padding=padding, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
 

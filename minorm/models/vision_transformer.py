@@ -1,8 +1,8 @@
 """The vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929): attention between the patches of an image.
 
-Each patch becomes a token, by a convolution whose stride is its size; a learned class token stands in front, and its
-last state gives the logits. Positions are learned, too, so a network is for images of one size;
-`interpolate_embeddings` takes them to another. The state_dict has the keys of torchvision's VisionTransformer.
+A convolution whose stride is its size turns each patch into a token. A learned class token comes first, and its final
+state gives the logits. Positions are learned too, so a network is for images of one size; `interpolate_embeddings`
+converts them to another size. The state_dict has the keys of torchvision's VisionTransformer.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Positions are added to the tokens; then the blocks, and a last norm."""
+    """norm(blocks(tokens + positions)), with learned positions."""
 
     def __init__(self, length: int, num_layers: int, hidden_dim: int, dropout: float, **block: Any) -> None:
         super().__init__()
@@ -81,10 +81,10 @@ class Encoder(nn.Module):
 
 @documented(TRANSFORMER)
 class VisionTransformer(nn.Module):
-    """logits = head(the class token behind num_layers blocks of attention), on the patches of an image.
+    """logits = head(the class token after num_layers blocks of attention between the patches of an image).
 
-    The layers and their names are those of torchvision's class of that name, whose weights it loads. ValueError unless
-    patch_size divides image_size and num_heads hidden_dim, and for probabilities outside 0 to 1.
+    Layers and their names are those of torchvision's VisionTransformer, whose weights it can load. ValueError unless
+    patch_size divides image_size and num_heads divides hidden_dim, and for probabilities outside 0 to 1.
 
     Example:
         >>> model = mn.models.VisionTransformer(
@@ -155,7 +155,7 @@ def vit_tiny(
     *,
     weights: None = None,
 ) -> VisionTransformer:
-    """A VisionTransformer of 12 blocks with 3 heads and width 192 on patches of 16 x 16: 5.7 million weights.
+    """A VisionTransformer with 12 blocks, 3 heads and width 192, for patches of 16 x 16: 5.7 million weights.
 
     The keys are those of torchvision's class, which has no network of this size. ValueError for any weights, for
     num_classes or channels below 1, for probabilities outside 0 to 1, and unless image_size is a multiple of 16.
@@ -186,10 +186,10 @@ def interpolate_embeddings(
     interpolation_mode: str = "bicubic",
     reset_heads: bool = False,
 ) -> dict[str, Any]:
-    """Return a VisionTransformer's state_dict with its positions resized, to be loaded for images of another size.
+    """Return a VisionTransformer's state_dict with resized positions, for a network for images of another size.
 
-    The positions of the patches are a square picture, whose corners stay where they are; that of the class token is
-    kept. ValueError for positions that are no square, and unless patch_size divides image_size.
+    The positions of the patches are resized as a square picture whose corners stay in place; the position of the class
+    token is kept. ValueError for positions that are not a square, and unless patch_size divides image_size.
 
     Example:
         >>> small, large = mn.models.vit_tiny(image_size=32), mn.models.vit_tiny(image_size=64)

@@ -1,4 +1,4 @@
-"""Sums over events, by operation or by layer, with PyTorch's names; and the table that shows them."""
+"""Sums events by operation or by layer, with PyTorch's names, and shows the sums in a table."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SORTS = (
     "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
     "cuda_time_total", "self_cuda_time_total", "cpu_memory_usage", "self_cpu_memory_usage", "kept_memory_usage",
 )  # fmt: skip
-OUTSIDE = "(outside of operations)"  # Python of the user's, and all that is not listened to
-BACKWARD_WALK = "(backward walk)"  # through the graph, from one operation to the next
-IN_PASSING = (LAYER, WALK)  # what lies around operations, and takes little itself
+OUTSIDE = "(outside of operations)"  # the user's Python, and all that is not recorded
+BACKWARD_WALK = "(backward walk)"  # the way through the graph from one operation to the next
+IN_PASSING = (LAYER, WALK)  # kinds of events that surround operations and take little time themselves
 
 
 @dataclass
 class FunctionEventAvg:
     """Sums over the events of one operation, range or layer. Times are microseconds, as in PyTorch; memory is bytes.
 
-    A `self_` leaves out what other events took that ran inside. Memory is that of new arrays; `kept_memory_usage` is
-    what the operation is the first to keep for the backward pass.
+    A number with `self_` leaves out other events that ran inside. Memory is that of new arrays; `kept_memory_usage` is
+    the memory that the operation was the first to keep for the backward pass.
     """
 
     key: str
@@ -40,7 +40,7 @@ class FunctionEventAvg:
 
     @property
     def cpu_time(self) -> float:
-        """The mean of a call."""
+        """The mean CPU time of a call."""
         return self.cpu_time_total / max(1, self.count)
 
     @property
@@ -55,9 +55,9 @@ class FunctionEventAvg:
 
 
 class EventList(list[FunctionEventAvg]):
-    """The result of `key_averages`: the sums, and their table.
+    """The result of `key_averages`: a list of sums, which `table` shows.
 
-    total    the time of the whole profile in microseconds, which the percentages are of
+    total    the time of the whole profile in microseconds, which is 100 % in the table
     """
 
     def __init__(self, found: Sequence[FunctionEventAvg], total: float, gpu: bool, memory: bool) -> None:
@@ -71,7 +71,7 @@ class EventList(list[FunctionEventAvg]):
         row_limit="rows at most; -1 for all",
     )
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """Return the sums as text, a row each."""
+        """Return the sums as a table, in text."""
         usual = "self_device_time_total" if self.gpu else "self_cpu_time_total"
         name = usual if sort_by is None else sort_by
         if name not in SORTS:
@@ -102,7 +102,7 @@ class EventList(list[FunctionEventAvg]):
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Return lines with the first column to the left, the others to the right."""
+    """Return lines in which the first column is aligned to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
@@ -130,7 +130,7 @@ def size(count: int) -> str:
 
 
 def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionEventAvg]:
-    """Return a sum for each operation, range, optimizer and loader, and one for what no event took."""
+    """Return a sum for each operation, range, optimizer and loader, and a row for the time outside all events."""
 
     def keys(event: Event) -> list[Hashable]:
         return [] if event.kind in IN_PASSING else [(event.name, event.shapes if shapes else ())]
@@ -140,11 +140,11 @@ def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionE
 
 
 def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
-    """Return a sum for each layer, forward and backward, and one for no layer; a total has that of layers below."""
+    """Return a sum for each layer, forward and backward, and for the rest; a layer's total includes inner layers."""
     names = labels(events)
 
     def keys(event: Event) -> list[Hashable]:
-        """Return the place that the event's own time belongs to, then those around it."""
+        """Return the key to which the event's own time belongs, then the keys of the layers around it."""
         if event.layers:
             return [(names[layer], event.backward) for layer in dict.fromkeys(reversed(event.layers))]
         return [(event.name, None)] if event.kind in (OPERATION, USER, OPTIMIZER, DATA) else [(BACKWARD_WALK, None)]
@@ -167,7 +167,11 @@ def _summed(
     make: Callable[[Any], FunctionEventAvg],
     inside: bool = False,
 ) -> dict[Any, FunctionEventAvg]:
-    """Return the sums by key. inside: an event's own time counts in the totals of all its keys, not events inside."""
+    """Return the sums by key.
+
+    inside  True: totals are sums of own times, and an event's own time counts in the totals of all its keys.
+            False: an event's total is its whole time, with the events inside it
+    """
     found: dict[Any, FunctionEventAvg] = {}
     within = {} if inside else _within(events)
     for event in events:
@@ -193,14 +197,14 @@ def _summed(
 
 
 def _begins(event: Event) -> bool:
-    """Return whether an event is a call of its layer, or an operation of a backward pass, without calls of layers."""
+    """Return whether an event counts as a call of its layer: a call, part of backward, or the first in its layer."""
     return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
 
 
 def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
-    """(bytes, time on the GPU) of each event with all that ran inside it."""
+    """Return (bytes, time on the GPU) for each event, by id, including the events inside it."""
     found = {id(event): (event.allocated, event.self_device_time) for event in events}
-    for event in reversed(events):  # what ran inside began later
+    for event in reversed(events):  # events inside began later
         if event.parent is not None:
             before, own = found[id(event.parent)], found[id(event)]
             found[id(event.parent)] = before[0] + own[0], before[1] + own[1]
@@ -208,7 +212,7 @@ def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
 
 
 def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
-    """Return whether an event ran inside another one of its name, whose total has its time already."""
+    """Return whether an event ran inside another event with the same key, whose total already includes its time."""
     own, around = keys(event), event.parent
     while around is not None:
         if keys(around) == own:
@@ -218,13 +222,13 @@ def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
 
 
 def _outside(found: Any, total: int) -> FunctionEventAvg:
-    """Return a row for the time outside all rows."""
+    """Return a row for the time that is in no other row."""
     rest = total / 1000 - sum(row.self_cpu_time_total for row in found)
     return FunctionEventAvg(OUTSIDE, 1, rest, rest)
 
 
 def labels(events: Sequence[Event]) -> dict[Layer, tuple[str, str]]:
-    """(name, type) of each layer: its path, or its type where it is an outermost one; numbered where two are alike."""
+    """Return (name, type) of each layer; the name of an outermost module is its type, and equal names get numbers."""
     layers = dict.fromkeys(layer for event in events for layer in event.layers)
     names = {layer: layer.path or layer.kind for layer in layers}
     alike = Counter(name for name, _ in {(name, layer.root) for layer, name in names.items()})

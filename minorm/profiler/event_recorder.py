@@ -1,4 +1,4 @@
-"""The recorder of one profile: opens and closes events, and knows to which layer each belongs."""
+"""Records the events of one profile: opens and closes them, and finds the layer of each."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class _Here(threading.local):
     recorder: Recorder | None = None
 
 
-here = _Here()  # each thread has its own profile, or none
+here = _Here()  # each thread has its own profile, or no profile
 
 
 class Root:
-    """An outermost module, and the names of what is in it."""
+    """An outermost module, with the names of its modules and parameters."""
 
     def __init__(self, number: int, module: Module) -> None:
         self.number, self.kind, self.module = number, type(module).__name__, weakref.ref(module)
@@ -37,7 +37,7 @@ class Root:
         self.arrays = {id(p.array): paths[name] for name, p in module.named_parameters()}
 
     def below(self, layer: Layer, paths: Iterable[str | None], kind: str) -> tuple[Layer, ...]:
-        """Return the layer of the first path below this layer, which runs; of this kind, as it was not called."""
+        """Return a tuple of a layer of this kind at the first of `paths` that is inside `layer`; () if none is."""
         for path in paths:
             if path and path != layer.path and f"{path}.".startswith(layer.path and f"{layer.path}."):
                 return (Layer(self.number, path, kind),)
@@ -45,25 +45,25 @@ class Root:
 
 
 class Recorder:
-    """Events in the order in which they began.
+    """The recorder of a profile; `events` are in the order in which they began.
 
-    shapes   whether shapes of inputs are noted
-    memory   whether arrays are counted
-    gpu      whether times of the GPU are taken, with an event of CUDA before and after each operation there
+    shapes   whether the shapes of inputs are recorded
+    memory   whether the bytes of arrays are counted
+    gpu      whether GPU times are measured, with a CUDA event before and after each operation on a GPU
     """
 
     def __init__(self, shapes: bool, memory: bool, gpu: bool) -> None:
         self.shapes, self.gpu = shapes, gpu
         self.memory = Memory() if memory else None
-        self.kept = Memory()  # what waits for a backward pass
+        self.kept = Memory()  # arrays kept for a backward pass
         self.events: list[Event] = []
         self.roots: list[Root] = []
         self.timeline: list[tuple[int, int]] = []  # (when, bytes held)
         self.began = perf_counter_ns()
         self.ended = 0
         self._open: Event | None = None
-        self._layers: dict[int, tuple[Layer, ...]] = {}  # of a Function's forward pass, by its serial number
-        self._marks: list[tuple[Event, int, Any, Any]] = []  # (event, GPU, its events of CUDA)
+        self._layers: dict[int, tuple[Layer, ...]] = {}  # layers of each Function, by its serial number
+        self._marks: list[tuple[Event, int, Any, Any]] = []  # (event, GPU, CUDA event before, CUDA event after)
 
     def now(self) -> int:
         """Return the nanoseconds since the profile began."""
@@ -72,7 +72,7 @@ class Recorder:
     def begin(
         self, name: str, kind: str, layers: tuple[Layer, ...] | None = None, backward: bool | None = None
     ) -> Event:
-        """Open an event; layers and backward are those of the event around it, where they are not given."""
+        """Open an event; by default it has the `layers` and `backward` of the event around it."""
         around = self._open
         if around is not None:
             layers = around.layers if layers is None else layers
@@ -83,7 +83,7 @@ class Recorder:
         return event
 
     def finish(self, event: Event) -> None:
-        """Close the event, with all that is still open in it."""
+        """Close the event, and all events inside it that are still open."""
         end = self.now()
         while self._open is not None:
             closed, self._open = self._open, self._open.parent
@@ -94,12 +94,12 @@ class Recorder:
                 return
 
     def close(self) -> None:
-        """End the profile: close what is open, and wait for the GPUs."""
+        """End the profile: close all open events, and wait for the GPUs."""
         while self._open is not None:
             self.finish(self._open)
         self.ended = self.now()
         firsts: dict[int, tuple[Event, Any]] = {}
-        for event, device, start, end in sorted(self._marks, key=lambda mark: mark[0].start):  # those around come first
+        for event, device, start, end in sorted(self._marks, key=lambda mark: mark[0].start):  # outer events first
             end.synchronize()
             base, first = firsts.setdefault(device, (event, start))
             begun = base.start + int(1e6 * first.elapsed_time(start))
@@ -121,7 +121,7 @@ class Recorder:
             self.finish(event)
 
     def mark(self, array: Any) -> Any:
-        """Record a CUDA event before the next work if the array lies on a GPU whose time is taken; else return None."""
+        """Record and return a CUDA event before the next work if GPU times are measured and the array is on a GPU."""
         if not self.gpu or type(array) is np.ndarray or devices.is_host(array) or capture.is_captured():
             return None
         with devices.on_device_of(array):
@@ -130,7 +130,7 @@ class Recorder:
         return start
 
     def finish_marked(self, event: Event, start: Any, array: Any) -> None:
-        """Close an event that began with a mark of this array's, or with None."""
+        """Close an event that began with `start`, the result of `mark(array)`."""
         if start is not None:
             with devices.on_device_of(array):
                 end = CudaEvent(enable_timing=True)
@@ -147,7 +147,7 @@ class Recorder:
         return self.begin(layer.path or layer.kind, LAYER, (*around, layer))
 
     def operation(self, name: str, inputs: tuple[Any, ...]) -> Event:
-        """Open the event of a Function: of the layer that runs, or of one below it that has a parameter among these."""
+        """Open the event of a Function, in the running layer or in an inner layer that has one of the inputs."""
         event = self.begin(name, OPERATION)
         if event.layers:
             inner = event.layers[-1]
@@ -179,10 +179,10 @@ class Recorder:
         self.roots.append(Root(len(self.roots), module))
         return self.roots[-1].modules[id(module)]
 
-    # What an operation leaves behind
+    # The results of an operation
 
     def applied(self, event: Event, inputs: tuple[Any, ...], answer: Any) -> None:
-        """Note the layers of a Function that has run, for its backward pass, and the memory that it took."""
+        """Record the layers of a Function that has run (its backward pass needs them) and the memory that it took."""
         outputs = answer if isinstance(answer, tuple) else (answer,)
         creator = getattr(outputs[0], "creator", None)
         if creator is not None:
@@ -202,7 +202,7 @@ class Recorder:
         self.timeline.append((self.now(), self.memory.held))
 
     def filled(self, event: Event, arrays: list[Any], results: list[Any]) -> None:
-        """Note the memory of the results that a plan's operation has made of arrays."""
+        """Record the memory of the results that a plan's operation has computed from arrays."""
         if self.memory is not None:
             for array in arrays:
                 if array is not None:
@@ -211,7 +211,7 @@ class Recorder:
             self.timeline.append((self.now(), self.memory.held))
 
     def returned(self, event: Event, gradients: tuple[Any, ...]) -> None:
-        """Note the memory of the gradients after a Function's backward pass."""
+        """Record the memory of the gradients after a Function's backward pass."""
         if self.memory is not None:
             event.allocated = sum(self.memory.add(dx) for dx in gradients if hasattr(dx, "nbytes"))
             self.timeline.append((self.now(), self.memory.held))

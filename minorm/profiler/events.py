@@ -1,4 +1,4 @@
-"""The events of a profile: each has a beginning and an end, and lies inside another event or outside of all."""
+"""The events of a profile: each has a beginning and an end, and is inside another event or outermost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ OPERATION, LAYER, USER, OPTIMIZER, DATA, WALK = "operation", "layer", "user", "o
 
 
 class Layer(NamedTuple):
-    """A module that ran. root: the number of the outermost module around it; path: as in that one's state_dict.
+    """A module that ran.
 
-    kind    its type; the operation's name where it was not called, and only its parameters were used
+    root    the number of the outermost module around it
+    path    its path in the state_dict of that outermost module
+    kind    its type; or the operation's name if the module was not called and only its parameters were used
     """
 
     root: int
@@ -21,19 +23,19 @@ class Layer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """One thing that ran in the thread of the profile. Times are nanoseconds since the profile began.
+    """An event in the thread of the profile. Times are nanoseconds since the profile began.
 
-    kind          an operation, a layer's call, a range of the user's, an optimizer's step, a batch of a DataLoader, or
-                  a walk backwards through the graph
-    layers        the layers that it belongs to, outermost first; of a backward pass those of the forward pass
-    parent        the event that it ran in, None for the outermost
-    nested        how much of its time other events took that ran in it
+    kind          an operation, a layer's call, a user's range, an optimizer's step, a batch of a DataLoader, or a walk
+                  backwards through the graph
+    layers        the layers that it belongs to, outermost first; a backward pass has those of its forward pass
+    parent        the event inside which it ran; None for an outermost event
+    nested        the part of its time that events inside it took
     backward      whether it is part of a backward pass
-    allocated     bytes of new arrays that it returned or keeps, where memory is profiled
-    kept          bytes that it is the first to keep for the backward pass: no parameters, and no inputs of the user's
-    shapes        of its inputs, where they are recorded
-    device        the GPU's index, and when it began and how long it took there; None for the CPU
-    device_nested how much of its time there other events took that ran in it
+    allocated     bytes of the new arrays that it returned or keeps, if memory is profiled
+    kept          bytes that it was the first to keep for the backward pass, without parameters and the user's inputs
+    shapes        the shapes of its inputs, if they are recorded
+    device        (index of the GPU, beginning, time on the GPU); None for the CPU
+    device_nested the part of its time on the GPU that events inside it took
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Count the bytes that the arrays seen so far hold, now and at the peak.
+"""Count the bytes of all arrays seen so far, now and at the peak.
 
-An array counts once, as the one that owns the memory, from when it is seen until it is gone.
+Memory counts once, as that of the array that owns it, from when the array is seen until it is freed.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-DEPTH = 3  # of the tuples, lists and dicts that a Function keeps arrays in
+DEPTH = 3  # of the nested tuples, lists and dicts in which a Function keeps arrays
 
 
 class Memory:
-    """Bytes by now (`held`), and the most there were (`peak`)."""
+    """The bytes of arrays now (`held`), and the most bytes so far (`peak`)."""
 
     def __init__(self) -> None:
         self.held = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
 
     def add(self, array: Any) -> int:
-        """Count an array; how many bytes that is, 0 where its memory was seen before."""
+        """Count an array, and return its number of bytes; 0 if its memory was seen before."""
         whole = owner(array)
         return 0 if id(whole) in self._known else self._enter(whole, int(whole.nbytes))
 
     def leave_out(self, array: Any) -> None:
-        """Do not count this array's memory: it was there before."""
+        """Do not count this array's memory, which existed before the operation."""
         whole = owner(array)
         if id(whole) not in self._known:
             self._enter(whole, 0)
@@ -51,7 +51,7 @@ def owner(array: Any) -> Any:
 
 
 def arrays_in(value: Any, kind: type, depth: int = DEPTH) -> Iterator[Any]:
-    """Yield the arrays of this type that a Function keeps, also in tuples, lists and dicts."""
+    """Yield the arrays of type `kind` in a value, also inside tuples, lists and dicts."""
     if isinstance(value, kind):
         yield value
     elif depth and isinstance(value, (tuple, list, dict)):

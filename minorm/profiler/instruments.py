@@ -1,7 +1,7 @@
-"""Replace a few methods that all work goes through while a profile is open, so that it sees that work.
+"""While a profile is open, replace a few methods through which all work goes, so that the profile sees it.
 
-While none is open they are the methods themselves, so a profile that is off costs nothing. While one is, those of other
-threads go on after one look.
+Without an open profile they are the original methods, so profiling costs nothing then. Other threads, which have no
+profile, only make one check in each call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from minorm.support.decorating import stepped
 
 _lock = threading.Lock()
 _open = 0  # profiles, of all threads
-_originals: list[tuple[Any, str, Any]] = []  # (owner, name, what stood there)
+_originals: list[tuple[Any, str, Any]] = []  # (owner, name, original method)
 
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Let operations, layers, optimizers and loaders report to the profile of their thread inside the block."""
+    """During the block, operations, layers, optimizers and loaders report to the profile of their thread."""
     global _open  # noqa: PLW0603  the classes are there once, too
     with _lock:
         if not _open:
@@ -79,11 +79,11 @@ def _below(kind: Any) -> Iterator[Any]:
         yield from _below(child)
 
 
-# Each of these makes, of a method, the one that tells.
+# Each of these takes a method and returns one that also reports events.
 
 
 def _timed(recorder: Recorder, event: Event, array: Any, work: Callable[[], Any]) -> Any:
-    """Run `work`, and return its result; the event ends with it, and has its GPU time if the array lies on a GPU."""
+    """Run work() and return its result; then end the event, with its GPU time if the array is on a GPU."""
     start = recorder.mark(array)
     try:
         return work()
@@ -105,7 +105,7 @@ def _applying(plain: Any) -> Any:
 
 
 def _applying_static(plain: Any) -> Any:
-    """Wrap the apply of a user's Function; a Function in this library's form arrives in `Function.apply`."""
+    """Wrap the apply of a user's Function in PyTorch's form; other Functions are seen in `Function.apply`."""
 
     def apply(cls: Any, *inputs: Any, **options: Any) -> Any:
         recorder = here.recorder
@@ -198,6 +198,6 @@ def _loading(plain: Any) -> Any:
 
 
 def _reading() -> AbstractContextManager[Any]:
-    """Open an event around each batch of a loader, which may go on after the profile."""
+    """Return a context manager that records a loader's batch as an event; without a profile it does nothing."""
     recorder = here.recorder
     return nullcontext() if recorder is None else recorder.block("DataLoader.__next__", DATA)

@@ -18,7 +18,7 @@ from minorm.support.documented import documented
 
 
 class ProfilerActivity(enum.Enum):
-    """The devices whose time is taken: the CPU, GPUs.
+    """The devices whose time is measured: the CPU, GPUs.
 
     Example:
         >>> mn.profiler.ProfilerActivity.CUDA.name
@@ -36,10 +36,10 @@ class ProfilerActivity(enum.Enum):
     profile_memory="True counts the bytes of new arrays, those kept for the backward pass, and their peak",
 )
 class profile:  # noqa: N801  PyTorch's name
-    """`with mn.profiler.profile() as prof:` times what this thread runs: operations, layers, optimizers, loading.
+    """`with mn.profiler.profile() as prof:` times operations, layers, optimizers and data loading in this thread.
 
     Operations are Functions, forward and backward; layers are named by their path in the model, as in its state_dict.
-    Other threads are not seen. While no profile is open, nothing is slower for it; in one, an operation takes some
+    Other threads are not recorded. Without an open profile nothing is slower; in a profile each operation takes some
     microseconds longer.
 
     Example:
@@ -61,12 +61,12 @@ class profile:  # noqa: N801  PyTorch's name
     ) -> None:
         self.activities = _checked(activities)
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
-        self.steps = 0  # how often `step` was called
+        self.steps = 0  # the number of calls of `step`
         self._recorder: Recorder | None = None
         self._held = ExitStack()
 
     def start(self) -> None:
-        """Begin; a profile is used once."""
+        """Begin to record; a profile can be used only once."""
         if here.recorder is not None:
             raise RuntimeError("profile: another profile is open in this thread; expected one at a time")
         if self._recorder is not None:
@@ -76,7 +76,7 @@ class profile:  # noqa: N801  PyTorch's name
         here.recorder = self._recorder = Recorder(self.record_shapes, self.profile_memory, gpu)
 
     def stop(self) -> None:
-        """End; from here on there are results."""
+        """Stop recording; then the results are available."""
         if self._recorder is None or here.recorder is not self._recorder:
             raise RuntimeError("profile: stop() of a profile that is not open in this thread; expected start() before")
         here.recorder = None
@@ -84,7 +84,7 @@ class profile:  # noqa: N801  PyTorch's name
         self._recorder.close()
 
     def step(self) -> None:
-        """Say that a step of the training is done: the summary then speaks of a step."""
+        """Mark the end of a training step; the summary is then about a step."""
         self.steps += 1
 
     def __enter__(self) -> profile:
@@ -102,13 +102,13 @@ class profile:  # noqa: N801  PyTorch's name
 
     @property
     def peak_memory(self) -> int:
-        """The most bytes that arrays of operations and gradients held at a time, with profile_memory=True."""
+        """The most bytes that arrays of operations and gradients took at a time; it needs profile_memory=True."""
         if self._done.memory is None:
             raise RuntimeError("profile: peak_memory was not counted; expected profile(profile_memory=True)")
         return self._done.memory.peak
 
     def events(self) -> list[Event]:
-        """All recorded events, in the order in which they began; times are nanoseconds."""
+        """Return all recorded events, in the order in which they began; times are nanoseconds."""
         return list(self._done.events)
 
     @documented(
@@ -132,7 +132,7 @@ class profile:  # noqa: N801  PyTorch's name
         return EventList(found, recorder.ended / 1000, gpu, self.profile_memory)
 
     def summary(self) -> str:
-        """Return one sentence about the largest: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
+        """Return a sentence about the largest part: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
         rows = self.key_averages(group_by_layer=True)
         name = "self_device_time_total" if rows.gpu else "self_cpu_time_total"
         whole = sum(getattr(row, name) for row in rows) or 1.0
@@ -154,7 +154,7 @@ class profile:  # noqa: N801  PyTorch's name
 
 
 def _checked(activities: Any) -> set[ProfilerActivity]:
-    """Return the activities as a set; TypeError for others, RuntimeError for a GPU that is not there."""
+    """Return the activities as a set; TypeError for other values, RuntimeError for CUDA without a GPU."""
     there = cuda.is_available()
     if activities is None:
         return {*ProfilerActivity} if there else {ProfilerActivity.CPU}
@@ -169,9 +169,9 @@ def _checked(activities: Any) -> set[ProfilerActivity]:
 
 @documented({}, name="what the range is called in tables and traces")
 class record_function(Block):  # noqa: N801  PyTorch's name
-    """`with mn.profiler.record_function("augment"):` names a range in a profile, and does nothing outside of one.
+    """`with mn.profiler.record_function("augment"):` names a range in a profile; without a profile it does nothing.
 
-    It is a decorator as well.
+    It can also be used as a decorator.
 
     Example:
         >>> with mn.profiler.profile() as prof:

@@ -1,4 +1,4 @@
-"""Profiles as files that viewers draw as flame graphs: Chrome's trace events, and speedscope's."""
+"""Writes profiles as files that viewers show as flame graphs: Chrome's trace events, and speedscope's format."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write_chrome(path: str, recorder: Recorder) -> None:
-    """Trace Event Format: complete events (X) with microseconds, counters (C) of memory, names of rows (M)."""
+    """Write Trace Event Format: complete events (X) in microseconds, counters (C) of memory, names of rows (M)."""
     found = [*_names(recorder), *_complete(recorder), *_counters(recorder)]
     _write(path, {"traceEvents": found, "displayTimeUnit": "ms"})
 
 
 def write_speedscope(path: str, recorder: Recorder) -> None:
-    """speedscope's evented profile: each event is opened (O) and closed (C) at a nanosecond."""
+    """Write speedscope's evented profile: each event is opened (O) and closed (C) at a time in nanoseconds."""
     frames: dict[str, int] = {}
     events: list[dict[str, Any]] = []
     pending: list[Event] = []
@@ -49,7 +49,7 @@ def write_speedscope(path: str, recorder: Recorder) -> None:
 
 
 def _title(event: Event) -> str:
-    """Return the label of a block in the flame graph: for a layer with its type."""
+    """Return the label of an event in the flame graph; a layer's label includes its type."""
     if event.kind == LAYER and event.layers[-1].path:
         return f"{event.name} ({event.layers[-1].kind})"
     return event.name

@@ -1,1 +1,1 @@
-"""Helpers that every part may use: errors in words, docstrings, late imports, names that are safe to show."""
+"""Helpers for all other packages: clear errors, docstrings, late imports, names that are safe to show."""

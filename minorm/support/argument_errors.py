@@ -1,7 +1,7 @@
-"""Explains two mistakes in the calls of any function: an argument that does not exist, and another library's array.
+"""Explains two mistakes in calls: an argument that does not exist, and an array of another library.
 
-Functions look for them only after a call has failed, so a correct call does not pay for the advice. A class compares
-the names before it makes an object, in half a microsecond, because only the caller can catch what `__init__` raises.
+Functions look for them only after a call has failed, so a correct call takes no extra time. A class compares the names
+before it makes an object, in half a microsecond, because it cannot catch an error that `__init__` raises.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Self = TypeVar("Self", bound="Checked")
 
 
 def signature(public: Callable[..., Any]) -> inspect.Signature:
-    """Return `inspect.signature`; for a class, return the signature of its `__init__`.
+    """Return `inspect.signature(public)`; for a class, the signature of its `__init__` without self.
 
-    Early releases of Python 3.11 (Debian 12 has 3.11.2) prefer the `__new__` of any base; Checked's takes anything.
+    Early releases of Python 3.11 (Debian 12 has 3.11.2) would use the `__new__` of a base, and Checked's accepts any
+    arguments.
     """
     init: Any = getattr(public, "__init__", None)
     if not isinstance(public, type) or init is object.__init__:
@@ -34,13 +35,13 @@ def signature(public: Callable[..., Any]) -> inspect.Signature:
 
 
 def unbound(function: Any) -> tuple[Any, int]:
-    """Return the function inside a `functools.partial`, and how many positional arguments it gives; else itself, 0."""
+    """Return the function in a `functools.partial` and the number of its positional arguments, or (function, 0)."""
     partial = isinstance(function, functools.partial)
     return (function.func, len(function.args)) if partial else (function, 0)
 
 
 def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> TypeError | None:
-    """Return an error that says what is wrong with `function(*args, **kwargs)`; None if the arguments fit.
+    """Return a TypeError that says what is wrong with `function(*args, **kwargs)`; None if the arguments fit.
 
     Only the signature is tested, so a TypeError that `function` itself raised is not mistaken for a wrong call.
     """
@@ -70,13 +71,13 @@ THEIRS = {"learning_rate": "lr", "filters": "out_channels", "units": "out_featur
 
 
 def _shown(signature: inspect.Signature) -> str:
-    """Return the parameters and their defaults, without the types."""
+    """Return the parameters and their defaults as text, without types."""
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 
 def checked(function: AnyCallable) -> AnyCallable:
-    """Decorate a public function so that a call with a wrong argument says which one was meant."""
+    """Decorate a public function so that the error for a wrong argument says which argument was meant."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -90,14 +91,14 @@ def checked(function: AnyCallable) -> AnyCallable:
     return run  # type: ignore[return-value]
 
 
-# PyTorch's arguments for the place and order of memory, which change no number.
+# PyTorch's arguments for the place and order of memory, which do not affect numbers.
 MEMORY = {"pin_memory", "layout", "memory_format"}
 
 
 def making(function: AnyCallable) -> AnyCallable:
-    """`checked` for a function that makes a Tensor: it ignores MEMORY's arguments, and f(size=(2, 3)) is f(2, 3).
+    """`checked` for a function that makes a Tensor: it ignores the arguments in MEMORY, and f(size=(2, 3)) is f(2, 3).
 
-    If the function has one of these arguments itself, the argument is passed on.
+    Arguments in MEMORY that the function itself has are passed on.
     """
     strict = checked(function)
     code = function.__code__
@@ -157,11 +158,11 @@ class Checked:
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError if the arguments belong to something else; a subclass defines what that is."""
+        """Raise TypeError if the arguments are meant for something else; a subclass may define this check."""
 
 
 def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Do the arguments surely fit `__init__`? If False, inspect must decide, which takes ten times as long."""
+    """Return whether arguments certainly fit `__init__`; if False, inspect must decide, which is ten times slower."""
     code = getattr(init, "__code__", None)
     if code is None:
         return False
@@ -189,7 +190,7 @@ _signatures: weakref.WeakKeyDictionary[Callable[..., Any], inspect.Signature] = 
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature, cached for each function, because a trace needs it at every call."""
+    """Return the function's signature from a cache, as a trace needs it for every call."""
     found = _signatures.get(function) if isinstance(function, FunctionType) else inspect.signature(function)
     if found is None:
         found = _signatures[function] = inspect.signature(function)
@@ -206,7 +207,7 @@ def outside() -> int:
 
 
 def called_within(*passed: str) -> bool:
-    """Is the caller minorm itself? The caller is the first module up the stack that `passed` does not name."""
+    """Return whether the caller is in minorm; the caller is the first frame up the stack outside `passed` modules."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
         frame = frame.f_back
@@ -214,7 +215,7 @@ def called_within(*passed: str) -> bool:
 
 
 def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
-    """Split values at the first bool: return the values before it, and the bools for `flags`; TypeError for others."""
+    """Return the values before the first bool, and the bools for `flags`; TypeError if they do not fit."""
     count = next((i for i, value in enumerate(values) if type(value) is bool), len(values))
     given = values[count:]
     if not count or len(given) > len(flags) or not all(type(flag) is bool for flag in given):
@@ -229,13 +230,13 @@ def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[t
 
 
 def kind_of(value: Any) -> str:
-    """Return the type's name: `int`, `ndarray`; for another library's array with the library: `torch.Tensor`."""
+    """Return the type's name: `int`, `ndarray`; an array of another library has its module's name: `torch.Tensor`."""
     kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}" if is_foreign(value) else kind.__name__
 
 
 def is_foreign(value: Any) -> bool:
-    """Is it an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's?"""
+    """Return whether it is an array of another library than NumPy and minorm: of PyTorch, JAX, TensorFlow or CuPy."""
     kind = type(value)
     if is_tensor(value) or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
@@ -243,7 +244,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def conversion(name: str, value: Any) -> str:
-    """Return advice on how to make a Tensor from `value`, or where to find the Tensor; `name` stands for `value`."""
+    """Return advice on how to make a Tensor from `value`, or where to find one; the advice calls the value `name`."""
     if not is_foreign(value):
         return _nearest_tensor(name, value) or "make one with minorm.tensor(data)"
     source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
@@ -253,7 +254,7 @@ def conversion(name: str, value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a Tensor? This module cannot import the class, and looks for its `from_array`."""
+    """Return whether it is a Tensor, by its `from_array`, as this module cannot import the class."""
     return hasattr(type(value), "from_array")
 
 
@@ -277,7 +278,7 @@ def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:
 
 
 def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
-    """Return the error for the first argument that is or holds another library's array; None if no argument does."""
+    """Return the error for the first argument that is or contains another library's array; None if no argument is."""
     for name, value in each_argument(named):
         if is_foreign(value):
             return not_a_tensor(operation, name, value)
@@ -285,7 +286,7 @@ def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
 
 
 def each_argument(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) of every argument, and of every item in tuples and lists, as `tensors[1]`."""
+    """Yield (name, value) for every argument and for every item of tuples and lists, which is called `tensors[1]`."""
     for name, value in named.items():
         yield name, value
         if isinstance(value, (tuple, list)):

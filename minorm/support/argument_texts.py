@@ -1,4 +1,4 @@
-"""Texts for `documented`: the arguments of Tensor's methods and of the functions that make Tensors."""
+"""Texts for `documented` on the arguments of Tensor's methods and of functions that make Tensors."""
 
 from __future__ import annotations
 

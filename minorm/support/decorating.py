@@ -1,6 +1,6 @@
-"""Makes context managers work as decorators: `@no_grad()` is active while the body of the function runs.
+"""Lets context managers work as decorators: `@no_grad()` is active while the body of the function runs.
 
-The body of a generator runs when the caller takes its next item, and that of a coroutine while it is awaited; both run
+The body of a generator runs when the caller takes the next item, and the body of a coroutine while it is awaited, both
 after the call has returned. So the block is entered for each step of the body, and left while the caller runs.
 """
 
@@ -16,7 +16,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Block(ContextDecorator):
-    """Base of context managers that decorate; a subclass defines `_recreate_cm`, which makes an equal one."""
+    """Base class of context managers that also decorate; a subclass defines `_recreate_cm` to make an equal one."""
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
         """Return the function with the block around its body."""
@@ -48,7 +48,7 @@ class Block(ContextDecorator):
 
 
 def stepped(body: Any, make: Callable[[], AbstractContextManager[Any]]) -> Generator[Any, Any, Any]:
-    """Run a generator or coroutine with a block of `make` around each of its steps; yield and return its values."""
+    """Run a generator or coroutine, each step inside a block `with make()`; yield and return its values."""
     step, given = body.send, None
     while True:
         try:
@@ -67,7 +67,7 @@ def stepped(body: Any, make: Callable[[], AbstractContextManager[Any]]) -> Gener
 
 
 class _Steps:
-    """An awaitable that runs the steps in place of the coroutine."""
+    """An awaitable that runs the steps of `stepped` in place of the coroutine."""
 
     def __init__(self, steps: Generator[Any, Any, Any]) -> None:
         self.steps = steps

@@ -6,7 +6,7 @@
     __getattr__ = renamed(__name__, {"BatchNorm": "BatchNorm2d"}, since="0.2", gone="0.3", get=__getattr__)
 
 CONTRIBUTING.md has the policy, under "Change a public name". GOING lists the deprecated names for the tests, which fail
-when the version reaches `gone` and the name is still there.
+if a name still exists when the version reaches its `gone`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Going(NamedTuple):
-    """A deprecated name: `since` is the first release that warns, `gone` the first without the name."""
+    """A deprecated name: `since` is the first release that warns, `gone` the first release without the name."""
 
     name: str
     instead: str
@@ -31,7 +31,7 @@ class Going(NamedTuple):
     gone: str
 
     def warn(self) -> None:
-        """Give a DeprecationWarning at the user's line that has the name."""
+        """Issue a DeprecationWarning for the user's line that uses the name."""
         text = f"{self.name} is deprecated since minorm {self.since} and goes in {self.gone}; use {self.instead}"
         warnings.warn(text, DeprecationWarning, stacklevel=outside())
 
@@ -40,7 +40,7 @@ GOING: list[Going] = []
 
 
 def version(text: str) -> tuple[int, int]:
-    """Return the release of a version: (0, 2) for "0.2" and "0.2.1"."""
+    """Return (major, minor) of a version: (0, 2) for "0.2" and "0.2.1"."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 

@@ -1,11 +1,11 @@
-"""Completes docstrings with a description of every argument; texts that functions share are written once.
+"""Completes docstrings with a description of every argument, so that texts that functions share are written once.
 
     @documented(ARGUMENTS, size="how many neighbouring channels are summed over")
     def local_response_norm(x, size, alpha=1e-4): ...
 
-`documented` puts a section `Args:` before the docstring's example: each argument of the signature, its type, its
-default and its text. So a default is never out of date, and an argument without a text is an error: for a function at
-once, for a class when its docstring is read.
+`documented` puts a section `Args:` before the docstring's example, with each argument of the signature, its type, its
+default and its text. So a default is never out of date. An argument without a text is an error: for a function at once,
+for a class when its docstring is read.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def documented(
     words: Mapping[str, str] | None = None,
     **own: str,
 ) -> Callable[[Documented], Documented]:
-    """Decorate a public function or class: its docstring then describes each argument by `own` or by `shared`.
+    """Decorate a public function or class: its docstring then describes each argument with a text of `own` or `shared`.
 
-    base: a class or function whose docstring is appended to this one, for functions that differ only in the axes of x.
-    In it `{name}` stands for the name of this function, `{shape}` for an example's shape of x, and `{key}` for each key
-    of `words`.
+    base: a class or function whose docstring is appended, for functions that differ only in the axes of x. In that
+    docstring `{name}` is replaced by this function's name, `{shape}` by an example's shape of x, and `{key}` by
+    words["key"].
     """
 
     def fill(public: Documented) -> Documented:
@@ -67,7 +67,7 @@ def documented(
 
 
 class _WhenRead:
-    """The docstring of a class, composed at its first use, so that `import minorm` need not wait."""
+    """The docstring of a class, composed when it is first read, so that `import minorm` stays fast."""
 
     def __init__(self, complete: Callable[[], str]) -> None:
         self.complete, self.text = complete, ""
@@ -81,14 +81,14 @@ _texts: dict[Callable[..., Any], Mapping[str, str]] = {}
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the texts of a documented function's arguments, for a layer that passes its arguments to it."""
+    """Return the texts of a documented function's arguments, for a layer that passes its arguments to the function."""
     return dict(_texts[function])
 
 
 def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClass], DocumentedClass]:
     """Decorate a class so that the docstring of each of its public methods describes each argument.
 
-    shared: texts by the argument's name, or by `method.argument` where it means something else there.
+    shared: texts by the argument's name, or by `method.argument` if the argument means something else in that method.
     """
 
     def fill(cls: DocumentedClass) -> DocumentedClass:
@@ -109,14 +109,14 @@ def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClas
     return fill
 
 
-# `import minorm` documents some hundred functions, so the code below takes few microseconds for each: it reads
-# arguments from a function's code (inspect takes ten times as long), and composes entries that functions share once.
+# `import minorm` documents some hundred functions, so the code below must take only microseconds for each. It reads
+# arguments from a function's code (inspect takes ten times as long), and composes shared entries only once.
 
 _NONE = inspect.Parameter.empty
 
 
 def _dedented(text: str) -> str:
-    """Return inspect.cleandoc's result, faster for a text whose closing quotes have a separate line."""
+    """Return inspect.cleandoc(text), but faster if the closing quotes are on a separate line."""
     body, newline, indent = text.rpartition("\n")
     if not newline or indent.strip():
         return inspect.cleandoc(text) if newline else text.strip()
@@ -124,7 +124,7 @@ def _dedented(text: str) -> str:
 
 
 def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
-    """Return name, type, default and stars of each argument but self; `_NONE` for no type, None for no default."""
+    """Return (name, type, default, stars) of each argument except self; _NONE for no type, None for no default."""
     function: Any = public
     function = function.__init__ if isinstance(public, type) else function
     given = 0  # number of arguments that a partial gives
@@ -162,7 +162,7 @@ _BUILT_IN = {"Any", "Tensor", "Tensor | None", "bool", "float", "int", "str", "i
 
 
 def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
-    """Return a type as help() should show it: the types behind our aliases, such as `IntOrInts`."""
+    """Return a type in the form for help(): aliases such as `IntOrInts` are replaced by their types."""
     if not isinstance(kind, str):
         return kind
     found = [(word, names.get(word)) for word in kind.split(" | ")]

@@ -1,4 +1,4 @@
-"""Advises on names that users look for in minorm and that are not here: what to write in their place.
+"""Gives advice on names that users look for in minorm but that do not exist here: what to write instead.
 
 An AttributeError for such a name ends with the advice.
 """
@@ -17,7 +17,7 @@ _TRANSFORMS = (
     "RandomRotation RandomVerticalFlip Resize ToDtype ToImage ToTensor Transform TrivialAugmentWide"
 )
 
-# By the module or class in which a user looks for the name. Other modules have no advice.
+# Advice by the module or class in which a user looks for the name; there is no advice for other modules.
 _ADVICE: dict[str, dict[str, str]] = {
     "Module": {
         "fit": _LOOP,
@@ -66,7 +66,7 @@ def advice(place: str, name: str) -> str:
 
 
 def absent(package: str) -> Callable[[str], Any]:
-    """Return a `__getattr__` (PEP 562) for a package without late names: it raises AttributeError with advice."""
+    """Return a `__getattr__` (PEP 562) that raises AttributeError with advice, for a package without late names."""
 
     def get(name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}{advice(package, name)}", name=name)

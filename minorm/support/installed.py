@@ -1,7 +1,7 @@
-"""Detects two distributions in one folder: ours is called minorm-nn, and another one called minorm overwrites it.
+"""Detects if another project's distribution, minorm, has overwritten files of our distribution, minorm-nn.
 
-pip overwrites existing files without a warning. Once both are installed, some modules are ours and some are not, and
-the errors that follow do not name the cause. A plain import does not check, because that would take 10 ms.
+pip overwrites existing files without a warning. If both are installed, some modules are ours and some are not, and the
+resulting errors do not name the cause. A plain import does not check for this, as the check takes 10 ms.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ AUTHOR = "the minorm developers"
 
 
 def conflict() -> str | None:
-    """Return a sentence on the fault and its remedy; None if minorm-nn is alone or runs from a folder."""
+    """Return a sentence on the conflict and its remedy; None if only minorm-nn is installed, or runs from a folder."""
     from importlib.metadata import Distribution, distributions  # takes 10 ms
 
     def find(name: str) -> Distribution | None:
-        # An .egg-info that a build left in a checkout is no installation; METADATA has only what was installed.
+        # An .egg-info that a build left in a checkout is not an installation; only an installation has METADATA.
         return next((found for found in distributions(name=name) if found.read_text("METADATA")), None)
 
     other = find(BEFORE)
-    # An editable installation writes nothing there, and so does not count.
+    # An editable installation writes no files there, and so does not count.
     if other is None or not any(file.parts[0] == "minorm" for file in other.files or ()) or find(NAME) is None:
         return None
     whose = "this project under its old name" if other.metadata["Author"] == AUTHOR else "another project"
@@ -31,6 +31,6 @@ def conflict() -> str | None:
 
 
 def explain(error: ImportError) -> None:
-    """Append that sentence to the error's message, if there is a conflict."""
+    """Append the sentence of `conflict` to the error's message, if there is a conflict."""
     if said := conflict():
         error.msg = f"{error.msg}; {said}"

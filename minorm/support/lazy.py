@@ -26,7 +26,7 @@ def names(package: str, later: Mapping[str, str]) -> Functions:
 
 
 def from_module(package: str, module: str, words: str) -> Functions:
-    """Return the same two functions for a module whose late names all come from one other module."""
+    """Return `__getattr__` and `__dir__` for a module whose late names all come from one other module."""
     return _functions(package, dict.fromkeys(words.split(), module), set())
 
 

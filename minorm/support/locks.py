@@ -1,4 +1,4 @@
-"""Makes locks that neither the handler of a signal nor a fork can leave stuck."""
+"""Makes locks that neither a signal handler nor a fork can leave locked for ever."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def shared_lock() -> Any:
-    """Return a lock for the life of the process.
+    """Return a lock that is used as long as the process lives.
 
-    A signal handler or the garbage collector may enter the same code again in the same thread, so it is an RLock.
-    A fork waits for it: a lock that another thread holds would stay locked in the child, which does not have that
+    It is an RLock, as a signal handler or the garbage collector may enter the same code again in the same thread. A
+    fork waits for it: otherwise a lock that another thread holds would stay locked in the child, which lacks that
     thread.
     """
     lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""Maps functions over values in tuples, lists and dicts, such as batches and the results of a step."""
+"""Maps a function over values in nested tuples, lists and dicts, such as batches and results of steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def mapped(value: Any, kind: type | tuple[type, ...], function: Callable[[Any], Any]) -> Any:
-    """Return a copy of the nest in which function(x) replaces each x of that kind; other values stay."""
+    """Return a copy of nested tuples, lists and dicts in which function(x) replaces each x of type `kind`."""
     if isinstance(value, kind):
         return function(value)
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
 """Makes the names of files, folders and people safe to show.
 
-A name may hold anything: bytes that move a cursor or colour a terminal, letters that reverse a line, a line break that
-begins a false line of output, bytes that are not UTF-8. Each of these is shown as its escape: a reader sees it, and no
-terminal acts on it.
+A name may contain anything: bytes that move a cursor or colour a terminal, letters that reverse a line, a line break
+that begins a false line of output, bytes that are not UTF-8. Each of these is shown as its escape, so that a reader
+sees it and no terminal acts on it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ def printable(text: object) -> str:
 
 
 def quoted(name: object) -> str:
-    r"""Return the name in quotes, as `repr` does, with bytes that are not UTF-8 as in `printable`: `'j\xfcrgen'`."""
+    r"""Return repr(name), in which bytes that are not UTF-8 are shown as in `printable`: `'j\xfcrgen'`."""
     return _CARRIED.sub(_AS_BYTE, repr(name))
 
 
 def printable_lines(text: object) -> str:
-    """Return each line as in `printable`; line breaks stay."""
+    """Return the text with each line made `printable`; line breaks stay."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def message(text: object) -> str:
-    """Return an error or a warning, printable; all lines but the first are indented, so that no name begins a line.
+    """Return an error or a warning as printable text; later lines are indented, so that no name begins a line.
 
-    Python's own errors name files as `repr` does; a byte that is not UTF-8 looks the same there too.
+    Python's own errors show files by `repr`; a byte that is not UTF-8 is shown in the same way there too.
     """
     first, *rest = printable_lines(_CARRIED.sub(_AS_BYTE, str(text))).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in rest)])
 
 
 def for_page(text: object) -> str:
-    """Return the text, printable and escaped for HTML, between tags and in attributes."""
+    """Return the text made printable and escaped for HTML, for use between tags and in attributes."""
     import html  # late: a command must start fast (startup.py), and this takes a millisecond
 
     return html.escape(printable_lines(text))

@@ -2,15 +2,15 @@
 
     minorm ...    python -m minorm ...    python -m minorm.cli ...
 
-`minorm/__init__.py` imports this first; in every process but the command line nothing else happens. NumPy turns an
-interrupt during its import into an ImportError about a bad installation, and other packages swallow it. So while
+`minorm/__init__.py` imports this module first; it has an effect only in processes of the command line. NumPy turns an
+interrupt during its import into an ImportError about a bad installation, and other packages ignore it. So while
 modules are imported, when no work can be lost yet, Ctrl-C ends the process at once. As soon as `cli.main` is ready for
-it, Ctrl-C is Python's KeyboardInterrupt again.
+it, Ctrl-C raises Python's KeyboardInterrupt again.
 """
 
 from __future__ import annotations
 
-# The module signal would first import enum, which takes longer than everything else until the handler is set.
+# The module signal would import enum, which takes longer than all other work until the handler is set.
 import _signal  # type: ignore[import-not-found]
 import os
 import sys
@@ -29,9 +29,9 @@ INTERRUPTED = 130  # the exit code after Ctrl-C: 128 + SIGINT, as in shells
 class Startup:
     """Handles Ctrl-C and errors before `cli.main` takes over, and those that it cannot see.
 
-    begun    `main` runs, and reports errors itself
-    ready    `main` is inside its `try`: a KeyboardInterrupt will be caught
-    pressed  Ctrl-C was pressed, even if some code swallowed the KeyboardInterrupt
+    begun    True if `main` runs, which reports errors itself
+    ready    True while `main` is inside its `try`, which catches a KeyboardInterrupt
+    pressed  True if Ctrl-C was pressed, even if some code has ignored the KeyboardInterrupt
     """
 
     begun = False
@@ -46,14 +46,14 @@ class Startup:
         sys.unraisablehook = self.unraisablehook
 
     def interrupt(self, _: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt the first time, if `main` will catch it; else end the process here."""
+        """Raise KeyboardInterrupt if `main` will catch it, the first time only; otherwise end the process here."""
         if not self.ready or _is_importing(frame):
             _end()
         self.ready, self.pressed = False, True
         raise KeyboardInterrupt
 
     def excepthook(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        """Handle an uncaught exception: end at an interrupt, and print an error during the imports in one line."""
+        """Handle an uncaught exception: end the process after an interrupt; print an error in imports in one line."""
         if issubclass(kind, KeyboardInterrupt):
             _end()
         if self.begun or "--traceback" in sys.argv or not issubclass(kind, (ImportError, ValueError, OSError)):
@@ -62,16 +62,16 @@ class Startup:
             _say(f"minorm: {message(error).removeprefix('minorm: ')}\n")
 
     def unraisablehook(self, what: Any) -> None:
-        """End at an interrupt that Python could not raise, in a C callback or a destructor, so that it is not lost."""
+        """End the process after an interrupt that Python cannot raise, in a C callback or a destructor."""
         if issubclass(what.exc_type, KeyboardInterrupt):
             _end()
         sys.__unraisablehook__(what)
 
 
 def is_command_line(argv: Sequence[str], original: Sequence[str]) -> bool:
-    """Do sys.argv and sys.orig_argv belong to the command line?
+    """Return whether sys.argv and sys.orig_argv are those of the command line.
 
-    While `python -m NAME` imports the packages that NAME is in, argv[0] is "-m" and NAME the word before argv[1:].
+    While `python -m NAME` imports the packages of NAME, argv[0] is "-m", and NAME is the word before argv[1:].
     """
     if not argv or len(original) < len(argv):
         return False
@@ -81,7 +81,7 @@ def is_command_line(argv: Sequence[str], original: Sequence[str]) -> bool:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Is a module being loaded for the first time?"""
+    """Return whether a module is being imported for the first time."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "_find_and_load" and code.co_filename == "<frozen importlib._bootstrap>":

@@ -1,4 +1,4 @@
-"""Checks the arguments of `load_state_dict` and `set_state` for the form of a state, before anything is changed."""
+"""Checks that arguments of `load_state_dict` and `set_state` have the form of a state, before anything changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST = 1 << 63  # no counter reaches an int this large
 def check_form(operation: str, state: Any, like: Mapping[str, Any]) -> None:
     """Raise ValueError if `state` has other keys than `like`, or a value of another kind.
 
-    Kinds are numbers, bools, texts, lists whose items are like the first one in `like`, dicts, and None; if `like` has
-    None, a number will do too. Any other value must have the type of the one in `like`.
+    Kinds are numbers, bools, texts, lists whose items are of the kind of the first item in `like`, dicts, and None; if
+    `like` has None, a number is accepted too. Any other value must have the same type as in `like`.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{operation}: the state is a {kind_of(state)}; expected a dict, as state_dict() gives")
@@ -32,7 +32,7 @@ def check_kind(operation: str, name: str, value: Any, like: Any) -> None:
 
 
 def check_number(operation: str, name: str, value: Any, low: float, *, whole: bool = False) -> None:
-    """Raise ValueError unless `value` is a number of at least `low`; with `whole`, unless it is also whole."""
+    """Raise ValueError unless `value` is a number of at least `low`, and a whole number if `whole` is True."""
     if not _is_number(value) or not value >= low or (whole and value % 1 != 0):
         raise ValueError(
             f"{operation}: {name} is {shown(value)}; expected {'an int' if whole else 'a number'} of at least {low:g}"
@@ -40,7 +40,7 @@ def check_number(operation: str, name: str, value: Any, low: float, *, whole: bo
 
 
 def completed(change: Callable[[], None]) -> None:
-    """Call `change` and complete it even if Ctrl-C comes meanwhile: then call it again, and raise afterwards."""
+    """Call `change`; if Ctrl-C interrupts it, call it again to complete it, and then raise KeyboardInterrupt."""
     try:
         change()
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def completed(change: Callable[[], None]) -> None:
 
 
 def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
-    """Call `change`; if it fails, call `undo`. If the values in a state are the cause, a ValueError says so."""
+    """Call `change`; if it fails, call `undo` and raise. If values in the state are the cause, raise ValueError."""
     try:
         change()
     except BaseException as error:

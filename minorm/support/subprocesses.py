@@ -1,4 +1,4 @@
-"""Runs programs that may crash or hang in another process, reads their records, and says how they ended."""
+"""Runs programs that may crash or hang in another process, reads their records, and describes how they ended."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run(
 ) -> int | None:
     """Run a program without input, with its standard error in the file `errors`; return its exit status.
 
-    Return None if it took longer than `seconds` and was stopped. With `progress`, the limit is the time between changes
-    of that file's size, or `first` up to the first change. environment: variables in addition to this process's.
+    Return None if it took longer than `seconds` and was stopped. With the file `progress`, the limit is the time
+    between changes of its size, and `first` the limit before the first change. `environment` has additional variables.
     """
     null = subprocess.DEVNULL
     with open(errors, "wb") as stderr:
@@ -67,7 +67,7 @@ def last_words(errors: str) -> str:
 
 
 def written(progress: str) -> list[dict[str, Any]]:
-    """Return the JSON lines that a program wrote, up to an unfinished one."""
+    """Return the JSON lines that a program wrote, up to the first unfinished line."""
     found: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, ValueError), open(progress, encoding="utf-8") as file:
         found.extend(json.loads(line) for line in file if line.endswith("\n"))

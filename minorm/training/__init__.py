@@ -1,4 +1,4 @@
-"""Training: the loop itself (steps/loop.py), and a whole run on disk that can stop and go on (run.py)."""
+"""Train models: the loop itself (steps/loop.py), and a run in a folder that can stop and be continued (run.py)."""
 
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.training.callbacks import Callback, CallbackError, CallbackState

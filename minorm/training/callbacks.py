@@ -1,15 +1,15 @@
-"""Callbacks: a user's code at ten moments of a training, by Lightning's names.
+"""Callbacks run a user's code at ten moments of a training; their methods have Lightning's names.
 
     on_fit_start
         on_train_epoch_start
             on_train_batch_start  on_train_batch_end        for every step
             on_validation_start   on_validation_end
-        on_train_epoch_end                                  the row of the log is there
-        on_save_checkpoint                                  and the checkpoint on the disk
+        on_train_epoch_end                                  the log has its row
+        on_save_checkpoint                                  the checkpoint is on the disk
     on_fit_end, or on_exception
 
-These are the moments at which something begins or ends that a user can name: the training, an epoch, a step, the
-validation, a file. To see the values that the model computes between them, use the hooks of modules and Tensors.
+At each moment something that a user can name begins or ends: the training, an epoch, a step, the validation, a file.
+To see the values that the model computes between these moments, use the hooks of modules and Tensors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CallbackState:
 
 
 class CallbackError(RuntimeError):
-    """A callback raised: the message begins with its name, and `__cause__` is what it raised.
+    """A callback raised an exception: the message begins with the callback's name, and `__cause__` is the exception.
 
     Example:
         >>> class Broken(mn.training.Callback):
@@ -77,13 +77,13 @@ class CallbackError(RuntimeError):
 
 
 class Callback:
-    """Base of the callbacks: write those of the ten methods that you need; each gets a CallbackState.
+    """Base class of callbacks: override those of the ten methods that you need; each gets a CallbackState.
 
-    All ranks of a distributed run call their callbacks, so that one may compute with the model there;
-    `state.run.rank == 0` is where to write files and to print. A callback changes no bit of the training unless it
-    changes the model, the optimizer or the random generator. `state.run.should_stop = True` ends the training after
-    the epoch that runs, which is validated and saved. An exception ends it at once, as a CallbackError; the checkpoint
-    of the last finished epoch stays as it is.
+    All ranks of a distributed run call their callbacks, so a callback may compute with the model. Write files and
+    print only if `state.run.rank == 0`. A callback changes no bit of the training unless it changes the model, the
+    optimizer or the random generator. `state.run.should_stop = True` ends the training after the current epoch,
+    which is still validated and saved. An exception in a callback ends the training at once, as a CallbackError; the
+    checkpoint of the last finished epoch stays as it is.
 
     Example:
         >>> class Losses(mn.training.Callback):
@@ -104,13 +104,13 @@ class Callback:
     """
 
     def on_fit_start(self, state: CallbackState) -> None:
-        """The training begins; nothing was written yet."""
+        """The training begins; no file is written yet."""
 
     def on_train_epoch_start(self, state: CallbackState) -> None:
         """An epoch begins."""
 
     def on_train_batch_start(self, state: CallbackState) -> None:
-        """A step begins: `accumulate` batches that the optimizer takes together."""
+        """A step begins; the optimizer takes one step for `accumulate` batches."""
 
     def on_train_batch_end(self, state: CallbackState) -> None:
         """A step is done; `state.score.last_loss` is the loss of its last batch."""
@@ -128,10 +128,10 @@ class Callback:
         """The checkpoint at `state.path` was written: before the first epoch, and after each."""
 
     def on_exception(self, state: CallbackState) -> None:
-        """`state.error` ends the training: an exception, or Ctrl-C; `on_fit_end` is not called."""
+        """The exception `state.error` (or Ctrl-C) ends the training; `on_fit_end` is not called."""
 
     def on_fit_end(self, state: CallbackState) -> None:
-        """The training is over, and all is saved."""
+        """The training is over, and all files are written."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -140,14 +140,14 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 class Callbacks:
     """The callbacks of one training, and the state that they receive.
 
-    operation  what was called with them, for errors
+    operation  the function that the user called with these callbacks, for errors
     """
 
     def __init__(self, operation: str, callbacks: Iterable[Callback], state: CallbackState) -> None:
         self.callbacks, self.state = _checked(operation, callbacks), state
 
     def tell(self, hook: str, **now: Any) -> None:
-        """Call this method of all callbacks, in their order; `now` holds the fields of the state that have changed."""
+        """Call the method `hook` of all callbacks, in order; `now` has the fields of the state that have changed."""
         if not self.callbacks:
             return
         self.state = replace(self.state, **now)
@@ -167,7 +167,7 @@ class Callbacks:
 
     @contextmanager
     def told_of_errors(self) -> Iterator[None]:
-        """Tell all callbacks of an exception that leaves the block; add errors that they raise then to it as notes."""
+        """Call `on_exception` if an exception leaves the block; errors raised there are added to it as notes."""
         try:
             yield
         except BaseException as first:

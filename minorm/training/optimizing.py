@@ -1,4 +1,4 @@
-"""Make the parts that change the weights: optimizer, learning rate schedule, average, and rounding to int8 (`qat`)."""
+"""Make the parts that change weights: optimizer, learning rate schedule, moving average, rounding to int8 (`qat`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
 def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
-    """Return the optimizer; weights decay, but not biases and the scales and biases of normalizations.
+    """Return the optimizer; weights decay, but biases and the scales of normalizations do not.
 
-    With `layer_decay` the first group is the head's, and the rate of those behind it falls with the distance.
+    With `layer_decay` the first group has the head's parameters; the rates of earlier layers fall with their distance.
     """
     by_depth = [list(model.parameters())] if layers is None or settings.layer_decay == 1 else layers.by_depth()
     groups: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None =
 
 
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
-    """Return the learning rate as a function of the steps done, of `steps` in all; None for a constant one.
+    """Return the schedule of the learning rate over `steps` steps in all; None for a constant rate.
 
     It rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
     which all but the head is frozen, and those after them, have a schedule each, as two runs would. The warm-up of the
@@ -56,7 +56,7 @@ def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
 
 
 def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps: int, warm: int) -> Any:
-    """Return a schedule of so many steps, `warm` of them to rise to these rates; None for a constant one."""
+    """Return a schedule of `steps` steps, whose first `warm` steps rise to these rates; None for a constant rate."""
     schedules = optim.lr_scheduler
     if settings.schedule == "onecycle":
         rise = warm / steps if warm else 0.25
@@ -76,8 +76,8 @@ def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps:
 def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
     """average = d * average + (1 - d) * weights after each step, with d = min(ema, (1 + n) / (10 + n)) after n steps.
 
-    A young average forgets faster: it would otherwise hold the first weights for a thousand steps. Running statistics
-    are averaged as the weights are.
+    d is smaller in the first steps: otherwise the average would keep the first weights for a thousand steps. Running
+    statistics are averaged in the same way.
     """
     if not settings.ema:
         return None
@@ -89,7 +89,7 @@ def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
 
 
 def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> nn.Module:
-    """Return the model, as these settings train it: with `qat` it is rounded as its int8 form will be."""
+    """Return the model as these settings train it: with `qat` values are rounded as in the later int8 model."""
     if settings.qat == "none":
         return model
     device = next(model.parameters()).device
@@ -99,7 +99,7 @@ def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> 
 
 def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
     """Prepare the model for an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` needs
-    it: BatchNorm normalizes with its running statistics, which stay, and so do the scales of activations.
+    it: BatchNorm normalizes with its running statistics, and neither these nor the scales of activations change.
     """
     if isinstance(model, QATModel) and epoch >= first_frozen(epochs):
         freeze_bn_stats(model)
@@ -107,10 +107,10 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def first_frozen(epochs: int) -> int:
-    """Return the first epoch with frozen statistics, counted from 0; activations get their scales in the one before."""
+    """Return the first epoch with frozen statistics, counted from 0; activations get their scales before it."""
     return max(1, math.ceil(epochs * (1 - FROZEN)))
 
 
 def is_ready(model: Any) -> bool:
-    """Return whether `convert` can make an int8 model of it."""
+    """Return whether `convert` can make an int8 model of `model`."""
     return isinstance(model, QATModel) and model.has_scales

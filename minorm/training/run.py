@@ -1,17 +1,17 @@
-"""Run: a training run in a folder, which can stop at any moment and go on to the same bits.
+"""Run: a training run in a folder. It can stop at any moment; a continued run ends with the same bits.
 
-    DIR/checkpoint.safetensors   everything the next epoch depends on: model, optimizer, schedule, random state,
+    DIR/checkpoint.safetensors   all that the next epoch depends on: model, optimizer, schedule, random state,
                                  the loader's place, the epochs done and their scores, the settings
     DIR/best.safetensors         the model of the best epoch by validation; with `ema` its averaged weights
-    DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
-    DIR/FILE.py, DIR/FILE.onnx   the file of a model of the user's own, as it was when the run began
+    DIR/log.csv                  one line for each epoch, without times, so two equal runs write equal files
+    DIR/FILE.py, DIR/FILE.onnx   the file of the user's own model, as it was when the run began
 
-Each file is replaced in one step, after every epoch, so whenever the run ends there is a whole checkpoint of the
-last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short. While a run
-trains, its folder is locked: a second one there is an error.
+After every epoch each file is replaced in one step. So a run that stops at any moment leaves a complete checkpoint of
+the last finished epoch; the first checkpoint comes before epoch 1. A continued run repeats the epoch that was cut
+short. While a run trains, its folder is locked: a second run there is an error.
 
-With `settings.ranks` above 1 every rank has its own Run, and all do the same at the same time: each trains on its part
-of every batch, and rank 0 writes the files.
+With `settings.ranks` above 1 every rank has its own Run, and all ranks call the same methods together. Each trains on
+its part of every batch, and rank 0 writes the files.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ from minorm.training.steps.score import Score
     "and no code in it is run; None draws all weights",
 )
 class Run:
-    """A new run; `Run.resume` goes on with an old one, to the same bits.
+    """A new training run; `Run.resume` continues an old one and gives the same bits as an uninterrupted run.
 
-    ValueError where group and settings have another number of ranks, or no weight of `init` fits the model;
-    BlockingIOError from `fit` while another run trains in the folder.
+    ValueError if group and settings differ in the number of ranks, or if no weight of `init` fits the model.
+    BlockingIOError from `fit` if another run trains in the folder at the same time.
 
     Example:
         >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
@@ -116,7 +116,7 @@ class Run:
         layers = starting.layers_of(settings, self.model, found, init)
         self.initial = starting.begin(settings, self.model, layers, found, self.code, init)
         self.model = optimizing.prepared(settings, self.model, found.channels, found.size)
-        self._trained = self.model  # what the loop calls
+        self._trained = self.model  # the module that the loop calls
         if group is not None and group.size > 1:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
             self._trained = DistributedDataParallel(self.model, group)
@@ -131,16 +131,16 @@ class Run:
         self.steps = settings.epochs * self.steps_per_epoch
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
         self.average = averaged(settings, self.model)
-        self._graph = graph and settings.qat == "none"  # FakeQuantize reads switches on the CPU, which no graph records
+        self._graph = graph and settings.qat == "none"  # FakeQuantize reads switches on the CPU, not recorded by graphs
         self._graphed = self._graphs()
-        self.epoch = 0  # finished ones
+        self.epoch = 0  # the number of finished epochs
         self.freezing = starting.freezing(settings, self.model, layers)
         self._freeze()
-        self.should_stop = False  # True ends `fit` after the epoch that runs
+        self.should_stop = False  # True ends `fit` after the current epoch
         self.patience_from = 0  # the epoch from which `early_stopping` counts
         self.history: list[Row] = []
-        self.changes: list[str] = []  # of the images since the run began, a sentence a part
-        self.trained_epochs = 0  # by this object, others of the history by those before it
+        self.changes: list[str] = []  # sentences on how the images have changed since the run began
+        self.trained_epochs = 0  # by this object; earlier objects trained the other epochs of the history
 
     @classmethod
     def resume(
@@ -159,21 +159,21 @@ class Run:
         epochs: int | None = None,
         graph: bool = True,
     ) -> Run:
-        """Return the run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried
-        by any number of processes.
+        """Return the run in folder `out` as it was after its last finished epoch. The number of ranks must be the same,
+        but any number of processes may run them.
 
-        model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
-        trust         whether the copy of that file in `out` may be run, where `model` is None
-        path          where the images are; None is the place that the run remembers
-        other_images  whether the run may go on with other images than those that it began with. Pictures that were
-                      there stay in training or validation, and of the new ones of each class a fifth validates
-        code          the code itself, read before and agreed to, in place of `model` and `trust`
-        epochs        the last epoch, in place of that of the settings: also a finished run goes on to it. The learning
-                      rate goes on as in a run of so many epochs, and `early_stopping` counts from here
-        graph         as of a new run
+        model         FILE.py:FUNCTION if such a function builds the run's model; the file must be unchanged
+        trust         whether the copy of that file in `out` may be run if `model` is None
+        path          where the images are; None is the path in the checkpoint
+        other_images  whether the run may go on with other images than those that it began with. Old pictures stay in
+                      training or validation, and a fifth of the new pictures of each class is used for validation
+        code          the code, already read and allowed by the user, in place of `model` and `trust`
+        epochs        the number of epochs in place of that in the settings; a finished run goes on too. The learning
+                      rate goes on as in a run of that many epochs, and `early_stopping` counts from here
+        graph         as for a new run
 
-        ValueError for a damaged checkpoint and for what differs; UntrustedCode, which is one, where neither `model` nor
-        `trust` says to run the code that builds the model. None is run by then.
+        ValueError for a damaged checkpoint, and for a model, classes or images that differ. UntrustedCode, a
+        ValueError, if neither `model` nor `trust` allows the code that builds the model; no code has run then.
         """
         file = os.path.join(out, CHECKPOINT)
         if group is not None:
@@ -210,7 +210,7 @@ class Run:
     ) -> None:
         """Train the epochs that are left; `after_step` and `after_epoch` show progress, `callbacks` are Callbacks.
 
-        It ends early after an epoch in which a callback of any rank sets `run.should_stop`.
+        Training ends early, after an epoch in which a callback of any rank sets `run.should_stop`.
         """
         told = Callbacks("Run.fit", callbacks, CallbackState(self.model, self, self.epoch, self._steps_done))
         self.should_stop = False
@@ -240,20 +240,20 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the highest accuracy in validation, among equals the lowest loss; 0 before the first."""
+        """The epoch with the highest validation accuracy, or the lowest loss among equals; 0 before the first epoch."""
         best = max(self.history, key=lambda row: (row["val_accuracy"] or 0.0, -row["val_loss"]), default=None)
         return 0 if best is None else int(best["epoch"])
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or none of the last `early_stopping` ones was better than those before."""
+        """Whether all epochs are done, or the last `early_stopping` epochs brought no better score."""
         settings = self.settings
         thawed = settings.frozen_epochs % settings.epochs  # the patience begins when all is trained
         patience, waited = settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from, thawed)
         return self.epoch >= self.settings.epochs or 0 < patience <= waited
 
     def _graphs(self) -> GraphedLoop | None:
-        """Steps as CUDA graphs, where there can be any."""
+        """Return the object that runs steps as CUDA graphs; None if steps cannot be CUDA graphs."""
         if not self._graph or self._trained is not self.model or self.settings.accumulate != 1:
             return None
         if device_of(self.model) == "cpu":
@@ -261,7 +261,7 @@ class Run:
         return GraphedLoop(self.model, self.loss_function, self.optimizer, self.settings.clip_grad)
 
     def _freeze(self) -> None:
-        """Freeze or thaw all but the head, as the next epoch asks; other steps are other CUDA graphs."""
+        """Freeze or thaw all but the head for the next epoch; a change needs new CUDA graphs."""
         if self.freezing is not None and self.freezing.set(self.epoch < self.settings.frozen_epochs):
             self._graphed = self._graphs()
 
@@ -271,7 +271,7 @@ class Run:
         return self.epoch * self.steps_per_epoch
 
     def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:
-        """Train and validate; the new row of the history, with the images a second."""
+        """Train and validate one epoch; return the new row of the history, with the images per second."""
         rate = self.optimizer.param_groups[0]["lr"]
         self._freeze()
         optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
@@ -331,7 +331,7 @@ class Run:
         return model if self._trained is self.model else DistributedDataParallel(model, self._trained.group)
 
     def save(self, out: str) -> None:
-        """Write checkpoint and log into the folder, which is made if it is not there; rank 0 does it for all."""
+        """Write checkpoint and log into the folder, which is made if it is missing; only rank 0 writes."""
         state = generators.get_state()  # of all ranks together
         on_rank_0(self.group, lambda: self._write(out, state))
 
@@ -350,7 +350,7 @@ class Run:
             facts["initial"] = asdict(self.initial)
         if self.patience_from:
             facts["patience_from"] = self.patience_from
-        if self.epoch and self.best_epoch == self.epoch:  # first: a run cut short between the two writes it again
+        if self.epoch and self.best_epoch == self.epoch:  # first: a run cut short between the two writes repeats it
             best = self.model if self.average is None else self.average.module
             checkpoint.save_training(os.path.join(out, BEST), model=best, **facts)
         checkpoint.save_training(
@@ -367,11 +367,11 @@ class Run:
 
     @functools.cached_property
     def known_images(self) -> Known:
-        """The description of the images in a checkpoint."""
+        """The description of the images for a checkpoint."""
         return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:
-        """Go on from the parts of a checkpoint; with other epochs the schedule is that of a run of so many."""
+        """Load the parts of a checkpoint; with `other_epochs` the schedule is that of a run with the new number."""
         objects = self._objects()
         if missing := objects.keys() - found.keys():
             raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")

@@ -1,4 +1,4 @@
-"""Settings: everything that decides the bits of a training run, in one plain record that a checkpoint can hold."""
+"""Settings: all choices that determine the bits of a training run, in one plain record for the checkpoint."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KINDS: dict[Any, tuple[Any, str]] = {
     "bool": (bool, "True or False"), "int | str": ((Integral, str), "a whole number, or 'all'"),
 }  # fmt: skip
 STRONGEST = 30  # change of RandAugment
-USUAL = -1  # of an augmentation: what the data set usually has
-ALL = "all"  # of `freeze`: to the end
+USUAL = -1  # for an augmentation: the usual value for the data set
+ALL = "all"  # for `freeze`: all epochs
 
 
 @documented(
@@ -79,9 +79,9 @@ ALL = "all"  # of `freeze`: to the end
 )
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run; the defaults train the digits in a second. `choose_settings` fits them to the images.
+    """The settings of a run; the defaults train the digits in a second. `choose_settings` chooses them for your images.
 
-    ValueError for a setting of another type or outside its range, which it names.
+    ValueError, which names the setting, for a setting of another type or outside its range.
 
     Example:
         >>> mn.training.Settings(optimizer="adam").lr
@@ -180,18 +180,18 @@ class Settings:
             values, above = numbers(getattr(self, name)), "" if name == "mean" else ", above 0"
             fits = values is not None and (name == "mean" or min(values, default=1.0) > 0)
             _expect(fits, name, getattr(self, name), f"one number a channel, as '0.5,0.5,0.5'{above}")
-        thawed = self.epochs - self.frozen_epochs or self.epochs  # each of the two parts has a warm-up
+        thawed = self.epochs - self.frozen_epochs or self.epochs  # the frozen epochs and the others each have a warm-up
         after = "" if thawed == self.epochs else f", the epochs after freeze={self.freeze}"
         _expect(self.warmup_epochs < thawed, "warmup_epochs", self.warmup_epochs, f"fewer than {thawed}{after}")
 
     @property
     def frozen_epochs(self) -> int:
-        """The epochs in which all but the head is frozen."""
+        """The number of epochs in which all but the head is frozen."""
         return self.epochs if self.freeze == ALL else int(self.freeze)
 
 
 def numbers(text: str) -> list[float] | None:
-    """Return the numbers in "0.5,0.4,0.3"; None where there is something else."""
+    """Return the numbers in a text such as "0.5,0.4,0.3"; None for any other text."""
     try:
         found = [float(part) for part in text.split(",")] if text else []
     except ValueError:
@@ -200,7 +200,7 @@ def numbers(text: str) -> list[float] | None:
 
 
 def changes_of(rand_augment: str) -> tuple[int, int] | None:
-    """(changes, strength) of a text "N,M", (0, 0) of "none"; None for a text that says neither."""
+    """Return (changes, strength) for a text "N,M" and (0, 0) for "none"; None for any other text."""
     found = re.fullmatch(r"(\d{1,3}),(\d{1,2})", "0,0" if rand_augment == "none" else rand_augment, re.ASCII)
     if found is None or int(found[2]) > STRONGEST:
         return None
@@ -208,7 +208,7 @@ def changes_of(rand_augment: str) -> tuple[int, int] | None:
 
 
 def fold_of(text: str) -> tuple[int, int] | None:
-    """(I, K) of a text "I/K", with 1 <= I <= K and K at least 2; None for any other."""
+    """Return (I, K) for a text "I/K" with 1 <= I <= K and K >= 2; None for any other text."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
     return (int(found[1]), int(found[2])) if found and 1 <= int(found[1]) <= int(found[2]) >= 2 else None
 

@@ -1,4 +1,4 @@
-"""Callbacks that hand a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
+"""Callbacks that send a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
 Rank 0 alone does it. A tracker's package is imported when a run begins, so one that is missing costs no epoch.
 """
@@ -16,10 +16,10 @@ from minorm.training.files.log_file import COLUMNS
 
 
 class Tracker(Callback):
-    """Base of the trackers: begin, hand on the numbers of each epoch, end. Pass one to `Run.fit`."""
+    """Base class of the trackers: begin, record the numbers of each epoch, end. Pass a tracker to `Run.fit`."""
 
     def on_fit_start(self, state: CallbackState) -> None:
-        """Begin."""
+        """Begin to track the run."""
         if state.run.rank == 0:
             self._start(state.run)
 
@@ -37,12 +37,12 @@ class Tracker(Callback):
             self._log({tag: value for tag, value in named.items() if value is not None}, state.epoch)
 
     def on_fit_end(self, state: CallbackState) -> None:
-        """End well."""
+        """Mark the run as finished."""
         if state.run.rank == 0:
             self._stop(failed=False)
 
     def on_exception(self, state: CallbackState) -> None:
-        """End as failed."""
+        """Mark the run as failed."""
         if state.run is not None and state.run.rank == 0:
             self._stop(failed=True)
 
@@ -65,7 +65,7 @@ def _tag(column: str) -> str:
     {}, project="wandb's project; None is its default", options='further arguments of wandb.init, as mode="offline"'
 )
 class WandbCallback(Tracker):
-    """Hands a run to Weights & Biases: its settings as the config, its numbers epoch by epoch.
+    """Sends a run to Weights & Biases: its settings as the config, and the numbers of each epoch.
 
     Example:
         >>> callback = mn.training.WandbCallback("digits", mode="offline")
@@ -75,7 +75,7 @@ class WandbCallback(Tracker):
 
     def __init__(self, project: str | None = None, **options: Any) -> None:
         self.project, self.options = project, options
-        self.run: Any = None  # wandb's, while the training goes on
+        self.run: Any = None  # wandb's run during the training
 
     def _start(self, run: Any) -> None:
         import wandb
@@ -97,7 +97,7 @@ class WandbCallback(Tracker):
     tracking_uri='where MLflow writes, as "sqlite:///mlflow.db" or a server; None is its default',
 )
 class MLflowCallback(Tracker):
-    """Hands a run to MLflow: its settings as parameters, its numbers as metrics, epoch by epoch.
+    """Sends a run to MLflow: its settings as parameters, and the numbers of each epoch as metrics.
 
     Example:
         >>> mn.training.MLflowCallback("digits", tracking_uri="sqlite:///mlflow.db").experiment
@@ -106,7 +106,7 @@ class MLflowCallback(Tracker):
 
     def __init__(self, experiment: str = "minorm", tracking_uri: str | None = None) -> None:
         self.experiment, self.tracking_uri = experiment, tracking_uri
-        self.run_id: str | None = None  # MLflow's, while the training goes on
+        self.run_id: str | None = None  # MLflow's id of the run during the training
         self._client: Any = None
 
     def _start(self, run: Any) -> None:
@@ -131,7 +131,7 @@ class MLflowCallback(Tracker):
 
 @documented({}, folder="the folder of the file; None is the run's own folder")
 class TensorBoardCallback(Tracker):
-    """Writes the numbers of each epoch as TensorBoard's events.
+    """Writes the numbers of each epoch to a TensorBoard event file.
 
     Example:
         >>> mn.training.TensorBoardCallback("runs/digits").folder

@@ -1,10 +1,10 @@
-"""Record the statistics that BatchNorm computed of every training batch beside the running ones, to plot or examine.
+"""Record BatchNorm's running statistics and the statistics of every training batch, to plot or examine them.
 
-A layer keeps only its running statistics, but those give the batch's away: after
+A layer keeps only its running statistics, but the batch's statistics follow from them: after
 
     running = running * momentum + batch * (1 - momentum)
 
-batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: look at the buffers after each step.
+batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: it reads the buffers after each step.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from minorm.training.callbacks import Callback, CallbackState
 
 @documented({}, model="the model whose layers with running statistics are followed")
 class BatchNormWatch(Callback):
-    """(mean, var) after each step, of every layer of `model` that has running statistics.
+    """Records (mean, var) after each step, for every layer of `model` that has running statistics.
 
-    Call `step()` after each step, or give it to a training as a callback.
+    Call `step()` after each step, or pass the watch to a training as a callback.
 
-        layers          their names
+        layers          the names of these layers
         running(name)   (mean, var), arrays of NumPy (steps, C): the running statistics after each step
         batch(name)     (mean, var), arrays of NumPy (steps, C): the statistics of that step's batch, in float64
 
@@ -44,7 +44,7 @@ class BatchNormWatch(Callback):
             if getattr(module, "running_mean", None) is not None and getattr(module, "momentum", None) is not None
         }
         self._seen: dict[str, list[tuple[Any, Any]]] = {name: [] for name in self._modules}
-        self.step()  # what they start from
+        self.step()  # the statistics before the first step
 
     @property
     def layers(self) -> list[str]:
@@ -56,22 +56,22 @@ class BatchNormWatch(Callback):
         return float(self._modules[name].momentum)
 
     def step(self) -> None:
-        """Note the running statistics as they are now."""
+        """Record the current running statistics."""
         for name, module in self._modules.items():
             mean, var = module.running_mean, module.running_var
-            self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU it waits for nothing
+            self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU this does not wait
 
     def on_train_batch_end(self, state: CallbackState) -> None:  # noqa: ARG002  it looks at the buffers
         """Call `step`, as a callback."""
         self.step()
 
     def running(self, name: str) -> tuple[Any, Any]:
-        """(mean, var) after each step."""
+        """Return (mean, var), the running statistics after each step."""
         means, variances = self._history(name)
         return means[1:], variances[1:]
 
     def batch(self, name: str) -> tuple[Any, Any]:
-        """(mean, var) of each step's batch."""
+        """Return (mean, var), the statistics of each step's batch."""
         momentum = self.momentum(name)
         means, variances = (values.astype(np.float64) for values in self._history(name))
         return _batches(means, momentum), _batches(variances, momentum)

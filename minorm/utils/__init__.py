@@ -1,4 +1,4 @@
-"""PyTorch's places: `minorm.utils.data` is `minorm.data`; `minorm.utils.checkpoint` saves memory for time."""
+"""PyTorch's utils: `minorm.utils.data` is `minorm.data`; `minorm.utils.checkpoint` saves memory at the cost of time."""
 
 from minorm.utils import checkpoint, data
 

@@ -1,8 +1,8 @@
-"""Activation checkpointing: a part of the model keeps its inputs alone, and is computed a second time for backward().
+"""Activation checkpointing: a part of the model keeps only its inputs, and is computed a second time for backward().
 
-It costs a second forward pass of that part, and saves the memory of all results within. The numbers are the same, and
-so is the graph: only the state of its nodes is dropped and restored (graph/recomputation.py). The second pass draws the
-same random numbers, in the same autocast, and leaves running statistics as they are.
+It costs a second forward pass of that part, and saves the memory of all results inside it. The numbers and the graph
+are the same: only the state of the graph's nodes is dropped and restored (graph/recomputation.py). The second pass
+draws the same random numbers, uses the same autocast, and does not change running statistics.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def checkpoint(
     early_stop: bool = True,  # noqa: ARG001
     **kwargs: Any,
 ) -> Any:
-    """function(*args, **kwargs), which keeps its arguments for backward() and nothing between them and its results.
+    """function(*args, **kwargs), of which only the arguments are kept for backward(), but no intermediate results.
 
-    Backward calls function again. Dropout draws the same numbers then, autocast is what it was, and running statistics
-    stay as the first call left them; other state that function changes, it changes twice. Results may be nested in
-    tuples, lists and dicts, and checkpoints in each other. RuntimeError where function changes an argument in place, or
-    the second call computes something else.
+    backward() calls function again. Then dropout draws the same numbers, autocast is the same, and running statistics
+    do not change; other state that function changes is changed twice. Results may be nested in tuples, lists and
+    dicts, and checkpoints may contain checkpoints. RuntimeError if function changes an argument in place, or if the
+    second call computes something else.
 
     Example:
         >>> block = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
@@ -74,7 +74,7 @@ def checkpoint(
     if determinism_check != "default":
         raise ValueError(f"checkpoint: determinism_check={determinism_check!r}; expected 'default'")
     first, second = (nullcontext(), nullcontext()) if context_fn is None else context_fn()
-    if not mode.recording or trace.state.calls is not None:  # nothing is kept, or a trace writes down the model itself
+    if not mode.recording or trace.state.calls is not None:  # nothing is kept, or a trace records the model
         with first:
             return function(*args, **kwargs)
     given = [(x, x.version, x.version.count) for x in _tensors((args, kwargs))]
@@ -110,9 +110,9 @@ def checkpoint_sequential(
     *,
     preserve_rng_state: bool = True,
 ) -> Any:
-    """The functions one after the other, in so many parts; each part but the last keeps its input alone.
+    """Apply the functions one after another, in `segments` parts; each part but the last keeps only its input.
 
-    ValueError unless there are as many functions as parts, or more.
+    ValueError if there are fewer functions than parts.
 
     Example:
         >>> model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
@@ -141,7 +141,7 @@ def _chain(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 def _tensors(values: Any) -> list[Tensor]:
-    """The Tensors in a nest of tuples, lists and dicts, in their order."""
+    """Return the Tensors in nested tuples, lists and dicts, in their order."""
     found: list[Tensor] = []
     mapped(values, Tensor, found.append)
     return found

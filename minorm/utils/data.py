@@ -1,3 +1,3 @@
-"""`import minorm.utils.data`: the names of minorm.data, under PyTorch's address."""
+"""`import minorm.utils.data`, as in PyTorch, gives the names of minorm.data."""
 
 from minorm.data import *  # noqa: F403

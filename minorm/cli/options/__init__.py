@@ -1,1 +1,1 @@
-"""Options that several commands have."""
+"""Options that several commands share."""

@@ -1,4 +1,4 @@
-"""`--input NAME=VALUE`: the value of an input, if random numbers or zeros will not do."""
+"""`--input NAME=VALUE`: the value of an input for which random numbers or zeros are unsuitable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(given: Sequence[str]) -> dict[str, Any]:
-    """Return the values by input, as numbers or nested lists; ValueError for an unreadable value or a repeated name."""
+    """Return a dict from input to value, a number or nested lists; ValueError for a wrong value or a repeated name."""
     found: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""Checks a command's output files before its work begins; writes pictures."""
+"""Checks a command's output files before its work begins, and writes pictures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def check(command: str, model: str, *paths: str | None) -> None:
-    """Raise UsageError for a path that is the model itself or that two options name, OSError if no file can be there.
+    """Raise UsageError for a path that is the model itself or is named twice, OSError if no file can be written there.
 
-    paths    None for an option that was not given
+    paths    the output paths; None for an option that was not given
     """
     targets: set[str] = set()
     for path in filter(None, paths):
@@ -27,7 +27,7 @@ def check(command: str, model: str, *paths: str | None) -> None:
 
 
 def check_picture(option: str, path: str | None) -> None:
-    """Raise UsageError unless the path ends like a picture; None for an option that was not given."""
+    """Raise UsageError unless the path has a picture's ending, or is None because the option was not given."""
     if path and not path.lower().endswith(PICTURES):
         raise UsageError(f"{option} {path}: expected a name that ends in .png, .svg or .pdf")
 

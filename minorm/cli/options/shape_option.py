@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = "") -> None:
-    """Declare the option, which may be given once for each input and axis. does: the end of its help text."""
+    """Declare the option, which may be given once for each input and axis; `does` is the end of its help text."""
     parser.add_argument(
         option,
         action="append",
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = ""
 
 
 def parse(given: Sequence[str], option: str = "--shape") -> dict[str, tuple[int, ...]]:
-    """Return the lengths by input or axis; ValueError if one cannot be read or a name comes twice."""
+    """Return a dict from input or axis to lengths; ValueError for unreadable lengths or a repeated name."""
     found: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, _, lengths = text.rpartition("=")

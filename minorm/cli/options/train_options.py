@@ -18,7 +18,7 @@ DEVICE, TIMEOUT = "cpu", 300.0
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that the command line or --config gives."""
+    """Return the settings that the command line or --config gives, by name."""
     values = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -30,9 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that decide a training step: images, model, optimizer, device."""
+    """Declare the options that determine a training step: images, model, optimizer, device."""
     defaults = Settings()
-    # None stands for an option that was not given: then --config or the checkpoint decides, or else Settings' default.
+    # None means that the option was not given: then --config, the checkpoint or the default of Settings is used.
     option = functools.partial(parser.add_argument, default=None)
     option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data}; with --path "
            "folder, or numpy for a .npz file)")  # fmt: skip

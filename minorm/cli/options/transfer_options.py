@@ -16,7 +16,7 @@ from minorm.training.model.pretrained import Pretrained, said
 from minorm.training.settings import ALL, numbers
 
 RANGES = ("1", "255")
-NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # options that need weights, and their idle values
+NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # options for weights, and values without effect
 
 
 def add(parser: argparse.ArgumentParser, option: Any) -> None:
@@ -45,7 +45,7 @@ def epochs(text: str) -> int | str:
 
 
 def resolve(args: argparse.Namespace) -> Pretrained | None:
-    """Read the file of --init; it fills in options that are missing, and the code that builds its model.
+    """Read the file of --init; from it, fill in missing options and the code that builds its model.
 
     UsageError if options do not go together, or if the model needs code that the user has not allowed.
     """
@@ -95,7 +95,7 @@ def check_same_scaling(args: argparse.Namespace, found: Mapping[str, Any]) -> No
 
 
 def sentences(training: Run) -> Iterator[str]:
-    """Yield lines on the frozen layers and the learning rates of the layers."""
+    """Yield lines about frozen layers and about the learning rates of the layers, if the settings have them."""
     settings = training.settings
     if settings.frozen_epochs:
         until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "

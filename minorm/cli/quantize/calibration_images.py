@@ -22,7 +22,7 @@ BATCH = 32
 
 @dataclass
 class Images:
-    """Batches in the model's form, and their labels, if they are known."""
+    """Batches of images in the form that the model takes; `labels` is None if they are unknown."""
 
     batches: list[Tensor]
     labels: Any = None

@@ -1,4 +1,4 @@
-"""`minorm quantize` writes a trained model as int8 without training; scales come from pictures; it reports the loss."""
+"""`minorm quantize` writes a trained model as int8, without training: it measures scales on pictures and reports."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Calibrate, write, and report."""
+    """Calibrate the model, write it as int8, and print the report."""
     extras.need("onnx", "onnxruntime")
     output_files.check_picture("--plot", args.plot)
     if args.plot:
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
-    """Write the file; return the report, with its layers as objects under `rows`."""
+    """Quantize the model and write the file; return the report, whose `rows` are the layers as objects."""
     model = source.model.eval()
     batches = images.batches
     wanted = [outcome(model, batch) for batch in batches]
@@ -158,7 +158,7 @@ def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Nam
 
 
 def table(layers: Sequence[LayerNoise], score: str) -> list[str]:
-    """Return a header and a line for each layer."""
+    """Return the lines of the table: a header, and a line for each layer."""
     width = max(len(row.name) for row in layers)
     lines = [f"{'layer':{width}}  weight dB  output dB  {score} lost"]
     for row in layers:

@@ -1,4 +1,4 @@
-"""Compares a float model with its int8 form in onnxruntime: size, speed, and whether the integers agree."""
+"""Compares a float model with its int8 form in onnxruntime: their speed, and whether the integers agree with ours."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
 
 
 def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequence[Tensor]) -> dict[str, Any]:
-    """Return the milliseconds per batch of both models, and the number of images in the class that our integers give.
+    """Return the milliseconds per batch of both models, and how many images get the same class from our integers.
 
-    saturates    whether the processor's sums of two products saturate; `PRECISE` switches that off
+    saturates    whether the processor's sums of two products saturate; `PRECISE` prevents it
     """
     import onnxruntime
 

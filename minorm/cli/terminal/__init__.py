@@ -1,1 +1,1 @@
-"""How the command line talks: lines, tables, progress, errors and exit codes."""
+"""Output of the command line: lines, tables, progress, errors and exit codes."""

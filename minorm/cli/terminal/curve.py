@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 60, 10
 def curve(values: Sequence[float], ends: tuple[str, str], name: str, top: float | None = None) -> list[str]:
     """Return lines that draw the values from left to right, above an axis with `ends` and the name of its quantity.
 
-    top  larger values are drawn at this height; None takes the largest value
+    top  the value at the upper end, where larger values are drawn too; None takes the largest value
     """
     columns = min(WIDTH, len(values))
     shown = np.array([part.mean() for part in np.array_split(np.asarray(values, np.float64), columns)])

@@ -1,9 +1,9 @@
-"""Writes the output of commands, so that no name of a file, class, node or person can control the terminal.
+"""Writes the output of commands so that no name of a file, class, node or person can control the terminal.
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
     ask           a question at a terminal
-    show          a text of several lines, in which names have been masked one by one
+    show          a text of several lines, in which each name was masked before
     show_json     a value for programs
 
 `masked` surrounds a whole command, to mask the output of argparse, warnings, tracebacks and csv too. Only
@@ -65,9 +65,9 @@ def _finite(value: Any) -> Any:
 
 
 def safe(text: str, encoding: str | None) -> str:
-    """Return the lines masked, with escapes for characters that the encoding lacks.
+    """Return the text with its lines masked, and with escapes for characters that the encoding lacks.
 
-    Tabs stay: they come from a table or from the user's own code, because tabs in names are escaped before.
+    Tabs stay: they come from a table or from the user's own code, as tabs in names were escaped before.
     """
     shown = "\t".join(map(printable_lines, text.split("\t")))
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
@@ -118,7 +118,7 @@ class Masked:
 
 @contextmanager
 def masked(for_good: bool = False) -> Iterator[None]:
-    """Mask standard output and error inside the block; with `for_good` also Python's output as the process ends."""
+    """Mask standard output and error during the block; with `for_good=True` also until the process ends."""
     before = sys.stdout, sys.stderr
     streams: Any = [stream and Masked(stream) for stream in before]  # None if a process has no such stream
     sys.stdout, sys.stderr = streams

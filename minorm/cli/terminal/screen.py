@@ -1,4 +1,4 @@
-"""Writes to the terminal through rich: rich's colours and cursor movements pass, escape sequences in texts do not."""
+"""Writes to the terminal through rich: its colours and cursor movements pass, but escape sequences in texts do not."""
 
 from __future__ import annotations
 

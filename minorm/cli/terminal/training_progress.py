@@ -1,4 +1,4 @@
-"""Shows the progress of a training run: a moving bar if rich is installed, else plain lines."""
+"""Shows the progress of a training run: a moving bar if rich is installed, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Teller:
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:  # noqa: ARG002
-        """Yield the function to call after each step with the score so far; here it does nothing."""
+        """Yield the function to call with the score after each step; here that function does nothing."""
         yield _silent
 
 
@@ -39,7 +39,7 @@ class BarTeller(Teller):
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:
-        """Yield the function to call after each step; it moves the bar."""
+        """Yield the function to call with the score after each step, which moves the bar."""
         from minorm.progress import TrainingBar
 
         with TrainingBar(self.console, "training", steps, done) as bar, output.masked():

@@ -44,7 +44,7 @@ def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
 
 
 def counted(operators: Mapping[str, int], most: int = 4) -> str:
-    """Return operators with their counts: Conv, Relu 2; of many only the most frequent, then three dots."""
+    """Return operators with their counts: Conv, Relu 2; of more than `most` only the most frequent, then three dots."""
     shown = list(operators)
     if len(shown) > most:
         shown = sorted(sorted(shown, key=lambda name: -operators[name])[:most], key=list(operators).index)
@@ -70,7 +70,7 @@ def bare(node: str, operator: str) -> str:
 
 
 def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
-    """Return the oddities of a file: sentences, by the nodes they apply to."""
+    """Return the oddities of a file: a dict from nodes to the sentences about them."""
     where: dict[str, list[str]] = {}
     for norm in found.norms:
         for sentence in norm.odd:
@@ -123,14 +123,14 @@ def listed(nodes: Sequence[str]) -> str:
 
 
 def left_out(sets: Iterable[Any]) -> list[str]:
-    """Return a line on the files left out by their names, and the notes of each folder on surprises."""
+    """Return a line on the files that were left out by their names, and the notes of each folder."""
     folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
     lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
     return lines + [note for folder in folders for note in folder.notes]
 
 
 def skipped(sets: Iterable[Any]) -> list[str]:
-    """Return a line for each broken picture of these datasets, for at most ten."""
+    """Return a line for each broken picture of these datasets; after ten, a line with the number of others."""
     broken: dict[str, str] = {}
     for folder in filter(None, map(folder_of, sets)):
         broken |= folder.broken
@@ -139,7 +139,7 @@ def skipped(sets: Iterable[Any]) -> list[str]:
 
 
 def compared(accuracy: float, guess: Guess) -> list[str]:
-    """Return a line that compares the accuracy with a constant guess; if it is no better, add advice."""
+    """Return a line that compares the accuracy with a constant guess, and advice if the accuracy is no better."""
     lines = [guess.beside(accuracy)]
     if accuracy <= guess.accuracy:
         lines.append(

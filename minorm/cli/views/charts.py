@@ -1,6 +1,6 @@
-"""Draws charts as SVG, for pages in light and dark: lines over epochs, a confusion matrix, calibration.
+"""Draws charts as SVG, for light and dark pages: lines over epochs, a confusion matrix, calibration.
 
-Colours come from the page.
+Colours come from the page's style sheet.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from minorm.training.metrics.classification_report import Bin
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 36
-NAMED = 24  # classes whose names stand beside a confusion matrix
-COUNTED = 16  # classes whose numbers stand in it
+NAMED = 24  # with at most this many classes, names are beside a confusion matrix
+COUNTED = 16  # with at most this many classes, cells have numbers
 
 
 def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, percent: bool = False) -> str:
@@ -77,7 +77,7 @@ def _ticks(least: float, most: float) -> tuple[float, float, float]:
 
 
 def confusion(matrix: Any, names: Sequence[str]) -> str:
-    """Draw the matrix: rows are true classes, columns predicted ones; a cell is as dark as its share of the row."""
+    """Draw the matrix: rows are true, columns predicted classes; a cell is darker for a larger share of its row."""
     count = len(names)
     cell = 30 if count <= COUNTED else 18 if count <= NAMED else max(4, 440 // count)
     letters = max((len(clipped(name)) for name in names), default=1) if count <= NAMED else 0
@@ -111,7 +111,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
 
 
 def calibration(bins: Sequence[Bin]) -> str:
-    """Draw the share of right predictions over the given probability; bars show the distance from the diagonal."""
+    """Draw the share of right predictions over their probability; bars show the distance from the diagonal."""
     bottom, width = HEIGHT - BOTTOM, WIDTH - LEFT - RIGHT
 
     def x(share: float) -> float:

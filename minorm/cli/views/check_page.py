@@ -1,7 +1,7 @@
-"""`minorm check --html`: one page that shows a model, with nothing to load from anywhere.
+"""`minorm check --html` writes one page that shows a model and loads nothing else.
 
-The graph is drawn from afar, folded by the modules that the names speak of; below, each block by itself, and a table of
-all layers. Everything that a file says is escaped, and the page allows no script.
+The page draws the graph as blocks, one for each module that the nodes' names mention; below are a drawing of each block
+and a table of all layers. All text from the file is escaped, and the page allows no script.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from minorm.cli.views.check_report import Report
     from minorm.onnx.checking.layers import LayerRow
 
-FAR = 48  # boxes of the drawing from afar, where folding allows it
-DRAWN = 1500  # boxes in all blocks
-LINES = 3000  # in a drawing
-ROWS = 3000  # of the table
+FAR = 48  # boxes of the drawing of the whole graph, if its modules allow it
+DRAWN = 1500  # boxes in the drawings of all blocks together
+LINES = 3000  # lines in a drawing
+ROWS = 3000  # rows of the table
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = escaped(report.found.facts["file"])
     parts = [
         "<!doctype html>",
@@ -94,7 +94,7 @@ def _graph(report: Report) -> str:
 
 
 def _blocks(rows: Sequence[LayerRow], far: Sequence[LayerRow]) -> list[Sequence[LayerRow]]:
-    """Return, for each block of the view from afar, the layers in it."""
+    """Return, for each block of the overview, the layers in it."""
     found, start = [], 0
     for block in far:
         end, gives = start, 0
@@ -128,7 +128,7 @@ def _drawing(
     label: str,
     names: dict[str, str] | None = None,
 ) -> str:
-    """The layers between the values that come in and those that go out."""
+    """Draw the layers between the values that come in (`sources`) and the values that go out (`ends`)."""
     named = names or {}
     read = {name for row in rows for name in row.reads}
     first = [name for name in sources if name in read]

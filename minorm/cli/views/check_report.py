@@ -21,7 +21,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All findings on a file. `size`: the shapes of the inputs that minorm ran on, empty if it did not run."""
+    """All findings on a file; `size` has the shapes of the inputs on which minorm ran, and is {} if it did not run."""
 
     found: Inspection
     verdicts: list[Verdict]

@@ -1,4 +1,4 @@
-"""Shows a report of `minorm check` on a terminal of 80 columns or more. Colours only repeat the words."""
+"""Shows a report of `minorm check` on a terminal of 80 columns or more. Colours add no information to the words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATES = {"ok": f"bold {YES}", "FAILED": NO, "-": DIM}
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Return the text in one line, even if a name has a line break."""
+    """Return the text in one line, even if a name in it has a line break."""
     return Text(printable(text), style)
 
 
@@ -41,9 +41,10 @@ def _assemble(*parts: str | tuple[str, str]) -> Text:
 
 
 def show(console: Console, report: Report, brief: bool = False, trainable: bool = False) -> None:
-    """Print everything; with `brief`, show layers from afar, and count operators and weights.
+    """Print the report.
 
-    trainable    instead of layers, nodes and normalizations, show the role of every tensor and why
+    brief        True shows an overview of the layers, and counts of operators and weights
+    trainable    True shows the role of every tensor, and why, instead of layers, nodes and normalizations
     """
     for part in _judgement(report) if trainable else _parts(report, brief):
         console.print(part)
@@ -152,7 +153,7 @@ def _nodes(rows: Sequence[Row]) -> Group:
 
 
 def _node(row: Row) -> Text:
-    """Return the full name of a node, and below it the names of its values, which `load(outputs=[...])` takes."""
+    """Return the full name of a node, and below it the names of its values, for use in `load(outputs=[...])`."""
     values = [name for name in row.values if name != row.node]
     return Text("\n").join([_text(row.node), *(_text(f"-> {name}", DIM) for name in values)])
 
@@ -184,7 +185,7 @@ def _operators(rows: Sequence[Row]) -> Group:
 
 
 def _weights(weights: Sequence[Weight]) -> Group:
-    """Return the table of weights that `load` makes a Parameter."""
+    """Return the table of weights that become Parameters in `load`."""
     table = _table()
     table.add_column("weight", overflow="fold", ratio=1)
     table.add_column("read by", overflow="fold")
@@ -199,7 +200,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
 
 
 def _tensors(tensors: Sequence[Judged]) -> Group:
-    """Return the table of tensors: the role that `load` gives each, and why."""
+    """Return the table of tensors: the role of each tensor in `load`, and the reason for it."""
     table = _table()
     table.add_column("tensor", overflow="fold", ratio=2)
     table.add_column("is a", no_wrap=True)
@@ -232,7 +233,7 @@ def _norms(found: Inspection) -> Group:
 
 
 def _kinds(found: Inspection) -> Group:
-    """Return the table of normalizations, counted by kind; only their size may differ within a kind."""
+    """Return the table of the kinds of normalizations, with counts; within a kind only the size may differ."""
     table = _table()
     for name in ("nodes", "operator", "version", "mode", "momentum", "eps", "odd"):
         table.add_column(name, justify="left" if name in ("operator", "mode") else "right", no_wrap=True)
@@ -246,7 +247,7 @@ def _kinds(found: Inspection) -> Group:
 
 
 def _odd(found: Inspection) -> Group | None:
-    """Return each oddity once, below the nodes that have it."""
+    """Return the section on oddities: each oddity once, below the nodes that have it; None if there are no oddities."""
     told = odd(found)
     if not told:
         return None

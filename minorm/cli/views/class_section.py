@@ -1,4 +1,4 @@
-"""Writes the report's section on classes: scores of each, classes that are never predicted, and calibration."""
+"""Writes the report's section on classes: scores of each class, classes that are never predicted, and calibration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = ("class", "", "precision", "recall", "F1", "AUROC", "images")
 
 
 def html(report: ClassificationReport) -> str:
-    """Return a table, sentences, and the chart."""
+    """Return the section as HTML: a table, sentences and the calibration chart."""
     rows = [_row(row) for row in report.shown()]
     for name in AVERAGES:
         scores = getattr(report, name)

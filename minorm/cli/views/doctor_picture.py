@@ -1,4 +1,4 @@
-"""Draws a diagnosis: for each layer the distribution of its outputs in both modes, its gap and its offset."""
+"""Draws a diagnosis: for each layer, the distribution of its outputs in both modes, its gap and its offset."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 MOST = 40  # layers that are drawn
-WIDE = 30  # outputs beyond are drawn on a logarithmic axis
+WIDE = 30  # if outputs are larger, the axis is logarithmic
 COLOURS = {"error": VERMILLION, "warning": VERMILLION, "note": GREY}
 
 
 def picture(found: Diagnosis, title: str) -> Figure:
-    """Draw a row for each layer, from top to bottom as they run; `figure.savefig("doctor.png", dpi=130)` writes it."""
+    """Draw a row for each layer, in running order; `figure.savefig("doctor.png", dpi=130)` writes the picture."""
     measured = found.measured
     assert measured is not None
     norms, rows = measured.norms[:MOST], found.layers[:MOST]
@@ -53,7 +53,7 @@ def _count(found: Diagnosis) -> str:
 
 
 def _distribution(axes: Any, height: float, values: Any, colour: str) -> None:
-    """Draw a thin line from the 1 % to the 99 % quantile, a thick one over the middle half, a dot at the median."""
+    """Draw a thin line from the 1 % to the 99 % quantile, a thick line over the middle half, a dot at the median."""
     low, first, middle, third, high = np.quantile(values, QUANTILES)
     axes.plot([low, high], [height] * 2, color=colour, linewidth=1.2, solid_capstyle="butt")
     axes.plot([first, third], [height] * 2, color=colour, linewidth=6, solid_capstyle="butt")

@@ -1,4 +1,4 @@
-"""Draws a graph as SVG: boxes with two lines of text and a bar for their cost, and lines that run downwards."""
+"""Draws a graph as SVG: boxes with two lines of text and a bar for their cost, connected by lines that go down."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from minorm.cli.views.layered import layout
 from minorm.support.safe_names import printable
 
-HEIGHT, STEP, EDGE = 44, 74, 8  # of a box, from row to row, around the drawing
-LETTER, SMALL, LONGEST = 7.2, 6.0, 42  # the width of a letter in each line, the letters that are shown
+HEIGHT, STEP, EDGE = 44, 74, 8  # the height of a box, the distance of rows, the margin around the drawing
+LETTER, SMALL, LONGEST = 7.2, 6.0, 42  # the width of a letter in the two lines, the most letters that are shown
 MOST = 400  # boxes in a drawing
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box to draw. kind: a class of the style sheet; share: length of its bar, 0 to 1; link: an id in the page."""
+    """A box to draw; `kind` is a class of the style sheet, `share` its bar's length (0 to 1), `link` a page's id."""
 
     name: str
     text: str = ""
@@ -27,12 +27,12 @@ class Box:
 
     @property
     def width(self) -> float:
-        """The width that its text needs."""
+        """The width that the box needs for its text."""
         return max(64.0, LETTER * len(cut(self.name)), SMALL * len(cut(self.text))) + 20
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """Return the text; leave out its middle if it is long."""
+    """Return the printable text; if it has more than `most` letters, leave out its middle."""
     shown = printable(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[1 + most // 2 - most :]}"
 
@@ -43,7 +43,7 @@ def escaped(text: str, most: int = 400) -> str:
 
 
 def svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], label: str) -> str:
-    """Return the drawing; each edge goes from a box to a later one."""
+    """Return the drawing; each edge goes from a box to a later box."""
     found = layout([box.width for box in boxes], edges)
     width, height = found.width + 2 * EDGE, found.rows * STEP - (STEP - HEIGHT) + 2 * EDGE
     box = f'viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}"'
@@ -62,7 +62,7 @@ def _top(row: int) -> int:
 
 
 def _curve(points: Sequence[tuple[float, int]]) -> str:
-    """Return a path down through the points, vertical at each."""
+    """Return a path down through the points that is vertical at each point."""
     (x, y), *rest = points
     path = [f"M{x + EDGE:.1f} {y}"]
     for a, b in rest:

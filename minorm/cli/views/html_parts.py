@@ -1,4 +1,4 @@
-"""The parts of pages: a frame that loads nothing, tables, lists, and pictures as PNG within the page."""
+"""Makes parts of pages: a frame that loads nothing else, tables, lists, and PNG pictures inside the page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Places the boxes of a graph in rows and routes its lines, so that every line goes down.
 
-A box is one row below the last box that it reads. A line that passes rows gets a place in each of them, so that it runs
-between the boxes. The order within a row follows from the mean place of the neighbours, row by row, down and up a few
-times; then all boxes move towards their neighbours as far as the order allows.
+A box is one row below the lowest box that it reads. A line that passes rows gets a place in each of them, so that it
+runs between the boxes. Boxes in a row are ordered by the mean place of their neighbours, row by row, down and up a few
+times. Then all boxes move towards their neighbours as far as the order allows.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from itertools import pairwise
 
 SWEEPS = 6
 GAP = 22.0  # between boxes
-LINE = 14.0  # what a line takes in a row that it passes
-MOST_PLACES = 20_000  # of lines in rows; where there would be more, long lines run straight
+LINE = 14.0  # the width of a line in a row that it passes
+MOST_PLACES = 20_000  # of lines in rows; if there were more, long lines are straight instead
 
 
 @dataclass
 class Layout:
-    """The centres of boxes, their rows, and for each line the points between its ends: (x, row)."""
+    """The centres of the boxes, their rows, and for each line the points (x, row) between its ends."""
 
     x: list[float]
     row: list[int]
@@ -30,7 +30,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """A box or the bend of a line: its width, its neighbours above and below."""
+    """A box or the bend of a line: its width, its row, its neighbours above and below, and its centre."""
 
     width: float
     row: int
@@ -40,7 +40,7 @@ class _Place:
 
 
 def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Arrange boxes of these widths; each edge goes from a box to a later one."""
+    """Arrange boxes of these widths; each edge goes from a box to a later box."""
     row = _rows(len(widths), edges)
     places = [_Place(width, row[i]) for i, width in enumerate(widths)]
     between = sum(row[j] - row[i] - 1 for i, j in edges)
@@ -72,12 +72,12 @@ def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
 
 def _rows(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     row = [0] * count
-    for i, j in sorted(edges):  # all that lead to a box come before those that leave it
+    for i, j in sorted(edges):  # edges into a box come before edges from it
         row[j] = max(row[j], row[i] + 1)
     readers: dict[int, list[int]] = {}
     for i, j in edges:
         readers.setdefault(i, []).append(j)
-    for i in readers.keys() - {j for _, j in edges}:  # what reads nothing stands just above its first reader
+    for i in readers.keys() - {j for _, j in edges}:  # a box that reads nothing is just above its first reader
         row[i] = min(row[j] for j in readers[i]) - 1
     return row
 
@@ -114,7 +114,7 @@ def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
 
 
 def _spread(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
-    """Put a row as near to the wished places as order and widths allow: the mean of a pass from each side."""
+    """Move the boxes of a row as near to `wished` as order and widths allow: the mean of a pass from each side."""
     ahead, back = list(wished), list(wished)
     space = [(places[a].width + places[b].width) / 2 + GAP for a, b in pairwise(level)]
     for k, needed in enumerate(space):

@@ -1,4 +1,4 @@
-"""The style sheet of the page that `minorm check --html` writes: light and dark, for wide screens and for phones."""
+"""The style sheet of the page of `minorm check --html`: light and dark, for wide screens and phones."""
 
 from __future__ import annotations
 

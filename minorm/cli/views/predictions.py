@@ -1,4 +1,4 @@
-"""Prints or writes the predictions of `minorm predict` row by row, as a table, JSON or CSV; no row is kept.
+"""Prints or writes the predictions of `minorm predict` row by row, as a table, JSON or CSV; keeps no rows.
 
 Each view has `add(row)` and `end()`.
 """
@@ -40,7 +40,7 @@ class Json:
         self.begun = False
 
     def add(self, row: Row) -> None:
-        """Print an object."""
+        """Print the row as an object."""
         text = textwrap.indent(output.json_text(row), "  ")
         output.show(f"{',' if self.begun else '['}\n{text}", end="")
         self.begun = True

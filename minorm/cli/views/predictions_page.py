@@ -1,6 +1,6 @@
-"""`minorm predict --html` writes thumbnails with label and probability, the least sure predictions first.
+"""`minorm predict --html` writes thumbnails with label and probability; the least certain predictions come first.
 
-The page holds only the least sure ones, so that it does not grow with the folder.
+The page has only the SHOWN least certain ones, so that it does not grow with the folder.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ BROKEN = 100  # broken files named on the page
 
 
 class PredictionsPage:
-    """Takes rows one by one, and keeps the least sure ones."""
+    """Collects rows one by one, and keeps the least certain ones."""
 
     def __init__(self, model: str) -> None:
         self.model = model
         self.labels = Counter[str]()
-        self.kept: list[tuple[float, int, dict[str, Any], bytes]] = []  # a heap: the surest first
+        self.kept: list[tuple[float, int, dict[str, Any], bytes]] = []  # a heap: the most certain first
 
     def add(self, row: dict[str, Any], pixels: Any) -> None:
-        """Add a prediction; pixels: the picture as bytes, channels x size x size."""
+        """Add a prediction; `pixels` is the picture as bytes, channels x size x size."""
         number = self.labels.total()
         self.labels[row["label"]] += 1
         if len(self.kept) < SHOWN or -row["probability"] > self.kept[0][0]:
@@ -37,7 +37,7 @@ class PredictionsPage:
             (heapq.heappush if len(self.kept) < SHOWN else heapq.heapreplace)(self.kept, entry)
 
     def html(self, broken: Sequence[str]) -> str:
-        """Return the whole page; broken: for each file that could not be read, the reason."""
+        """Return the whole page; `broken` has the reason for each file that could not be read."""
         total, shown = self.labels.total(), len(self.kept)
         said = f"{total:,} pictures, predicted by {self.model}. Those of which it is least sure come first."
         if shown < total:
@@ -56,7 +56,7 @@ class PredictionsPage:
 
 
 def thumbnail(pixels: Any) -> Any:
-    """Shrink the picture to at most SIDE pixels a side by averaging blocks."""
+    """Shrink the picture to at most SIDE x SIDE pixels by averaging blocks."""
     channels, size, _ = pixels.shape
     block = -(-size // SIDE)
     if block == 1:

@@ -1,4 +1,4 @@
-"""Draws a quantization: for each layer the noise of its weight and of its output, and its cost."""
+"""Draws a quantization: for each layer, the noise of its weight and of its output, and its cost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from minorm.plots import BLUE, PLAIN, VERMILLION
 from minorm.quantization import LayerNoise
 from minorm.support.safe_names import printable
 
-MOST, LOUDEST = 60, 80.0  # layers to draw, dB at which bars end
+MOST, LOUDEST = 60, 80.0  # the most layers to draw, and the dB at which bars end
 
 
 def picture(rows: Sequence[LayerNoise], title: str) -> Figure:
-    """Draw a row for each layer, from top to bottom as they run."""
+    """Draw a row for each layer, in running order."""
     shown = rows[:MOST]
     places = np.arange(len(shown))
     with mpl.rc_context(PLAIN):

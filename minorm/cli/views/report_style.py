@@ -1,4 +1,4 @@
-"""The style sheet that a run's report adds to that of all pages: charts, a matrix, pictures."""
+"""The style sheet for charts, a matrix and pictures, which a run's report adds to the style sheet of all pages."""
 
 from __future__ import annotations
 

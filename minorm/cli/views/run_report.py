@@ -1,4 +1,4 @@
-"""Writes the report of a run: DIR/report.html, one page that loads nothing, and PNGs if matplotlib is installed.
+"""Writes the report of a run: DIR/report.html, a page that loads nothing else, and PNGs if matplotlib is installed.
 
 The page has curves, scores by class, the confusion matrix, the images with the largest losses, the normalizations,
 settings and time.
@@ -27,11 +27,11 @@ from minorm.training.files.run_folder import BEST, OUTCOME
 from minorm.training.metrics.classification_report import scores_of
 
 REPORT = "report.html"
-PAIRS = 12  # of classes that are mixed up
+PAIRS = 12  # of classes that are confused with each other
 
 
 def write(run: Run, out: str, seconds: float) -> list[str]:
-    """Write the report of a finished run, with its best weights, into its folder; return the paths."""
+    """Write the report of a finished run, computed with its best weights, into its folder; return the paths."""
     model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all of validation
     train, val = run.sets
     loader = loaders(alone, train, val, run.preprocessing, num_workers=int(run.val_loader.num_workers))[1]
@@ -57,7 +57,7 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
 
 
 def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess) -> bytes:
-    """Return outcome.json: the scores of the best weights in validation, beside those of a constant guess."""
+    """Return outcome.json: the validation scores of the best weights, and the accuracy of a constant guess."""
     row = run.history[run.best_epoch - 1]
     values = {
         "epoch": run.best_epoch,
@@ -72,7 +72,7 @@ def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess
 
 
 def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, worst: str, seconds: float) -> str:
-    """Return the whole page; worst: its section on the images with the largest losses."""
+    """Return the whole page; `worst` is its section on the images with the largest losses."""
     settings, names = run.settings, run.preprocessing.classes
     title = f"{settings.data} with {os.path.basename(settings.model)}"
     parts = [
@@ -95,7 +95,7 @@ def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, w
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Return all settings that decide the bits, with the digests of a FILE.py and of the initial weights."""
+    """Return all settings that determine the bits, with the SHA-256 of the model's file and of the initial weights."""
     said, digest = asdict(run.settings), run.model_facts.get("sha256")
     if digest is not None:
         said["model file's SHA-256"] = digest
@@ -141,7 +141,7 @@ def _pairs(matrix: Any, names: Sequence[str]) -> str:
 
 
 def _norms(model: Any) -> str:
-    """Return the table of normalizations: smallest, middle and largest of their statistics and of their scale."""
+    """Return the table of normalizations: minimum, median and maximum of their statistics and scale."""
     rows = []
     for name, module in model.named_modules():
         kind = type(module).__name__

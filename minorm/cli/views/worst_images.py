@@ -1,6 +1,6 @@
 """Writes the report's section on the images with the largest losses: each beside its Grad-CAM.
 
-The Grad-CAM is grey, and the more orange a place is, the more it speaks for the predicted class.
+The Grad-CAM is the image in grey; the more orange a place is, the more it speaks for the predicted class.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from minorm.nn import Module
 from minorm.support.safe_names import for_page, printable
 from minorm.training.files.outcome import Outcome, pixels
 
-SHOWN, TOGETHER = 24, 4  # images shown, and images in one graph, which takes memory
+SHOWN, TOGETHER = 24, 4  # images shown, and images in one batch of Grad-CAM, as its graph takes memory
 ORANGE = np.array([230, 97, 0], np.float64)
-MOST = 0.75  # of orange
+MOST = 0.75  # the largest share of orange
 Array = Any
 
 
 def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
-    """Return the section, "" if all images are right. loader: gives the images that `found` is about."""
+    """Return the section, or "" if all images are right; `loader` gives the images of `found`."""
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""
@@ -51,7 +51,7 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
 
 
 def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
-    """Return each image's Grad-CAM for its class; if it cannot be computed, None for all and the reason."""
+    """Return each image's Grad-CAM for its class and ""; if it cannot be computed, None for each and the reason."""
     found: list[Any] = []
     try:
         for images, _ in DataLoader(Subset(loader.dataset, indices), TOGETHER, transform=loader.transform):
@@ -63,7 +63,7 @@ def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) ->
 
 
 def overlaid(image: Array, heat: Array) -> Array:
-    """Return the image in grey with heat from 0 to 1 in orange, as 3 x height x width."""
+    """Return the image in grey, coloured orange where `heat` (0 to 1) is high, as 3 x height x width."""
     grey = image.astype(np.float64).mean(0)
     share = MOST * heat
     return np.rint((1 - share) * grey + share * ORANGE[:, None, None]).astype(np.uint8)

@@ -1,1 +1,1 @@
-"""Reads pictures in files: their headers and their pixels."""
+"""Reads picture files: their headers and their pixels."""

@@ -1,4 +1,4 @@
-"""Reads a BMP's header; a palette for up to 8 bits a pixel, and rows of pixels without compression follow it."""
+"""Reads a BMP's header. After it come a palette if a pixel has at most 8 bits, and uncompressed rows of pixels."""
 
 from __future__ import annotations
 

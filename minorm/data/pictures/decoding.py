@@ -1,9 +1,9 @@
-"""Decodes a picture file to a square of bytes: upright, RGB or grey, the shorter side scaled, the centre cut.
+"""Decodes a picture file to a square of bytes: turned upright, RGB or grey, scaled by its shorter side, centre cut.
 
     file (any size, any mode)  ->  uint8, channels x size x size
 
-Training and prediction both read through this function, so a model gets the same pixels in use as in training. A large
-JPEG is decoded only as finely as the square needs. Needs Pillow.
+Training and prediction read through the same function, so a model gets the same pixels in both. A large JPEG is decoded
+only as finely as the square needs. Needs Pillow.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from minorm.support.documented import documented
 from minorm.support.safe_names import quoted
 
 PAPER = (255, 255, 255)  # the background of transparent pixels
-GAP = 2.0  # a JPEG is decoded at no less than this times the size, so that scaling can still average pixels
+GAP = 2.0  # a JPEG is decoded to at least this times the size, so that scaling can still average pixels
 SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
 GREYS = ("1", "L", *SIXTEEN)
 STRIP = 1 << 20  # pixels converted at a time
-FACTOR, SPARE = 40, 56_000_000  # bytes per byte of the file, and besides, before the file is known to be whole
-# In place of SPARE where only decoding shows whether a file is whole: WebP, GIF, compressed TIFF, JPEG of several scans
+FACTOR, SPARE = 40, 56_000_000  # a file not yet known to be whole may take FACTOR * its length + SPARE bytes
+# In place of SPARE if only decoding shows whether a file is whole: WebP, GIF, compressed TIFF, JPEG of several scans
 LATE = 256 << 20
 
 
 class BrokenImage(ValueError):
-    """The file does not hold a whole picture; the message names it and says why."""
+    """The file does not contain a whole picture; the message names the file and the reason."""
 
 
 @documented(
@@ -46,9 +46,9 @@ class BrokenImage(ValueError):
 def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
     """Read the picture as uint8, channels x size x size, or channels x its height x its width.
 
-    EXIF's rotation is applied, transparent pixels become white, 16 bits become 8, CMYK becomes RGB; a GIF gives its
-    first frame, a TIFF its first page. BrokenImage (a ValueError) if the file is truncated, has more pixels than
-    `max_bytes` allows, or is of another format; OSError if it cannot be read.
+    EXIF's rotation is applied, transparent pixels become white, 16 bits become 8, CMYK becomes RGB. Of a GIF the first
+    frame is read, of a TIFF the first page. BrokenImage (a ValueError) if the file is truncated, has more pixels than
+    `max_bytes` allows, or is of another format. OSError if it cannot be read.
 
     Example:
         >>> import tempfile
@@ -75,7 +75,7 @@ def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: i
 
 
 def _scale(picture: Picture, size: int | None) -> int:
-    """Return the factor, 2, 4 or 8, by which a JPEG is decoded smaller, as Pillow's draft mode chooses it, or 1."""
+    """Return the factor (1, 2, 4 or 8) by which Pillow's draft mode decodes a JPEG smaller; 1 for other files."""
     if picture.kind != "JPEG" or size is None:
         return 1
     least = min(picture.width, picture.height) // max(1, round(size * GAP))
@@ -83,7 +83,7 @@ def _scale(picture: Picture, size: int | None) -> int:
 
 
 def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
-    """Raise ValueError if the picture takes too much memory, or far more than its file's length and is damaged."""
+    """Raise ValueError if the picture takes too much memory, or if it takes far more than its file and is damaged."""
     most = limits.IMAGE if max_bytes is None else max_bytes
     if (decoded := picture.decoded(scale)) > most:
         raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
@@ -101,9 +101,9 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
 
 
 def _opened(picture: Picture) -> Any:
-    """Open Pillow's image; nothing is decoded yet.
+    """Open the picture as Pillow's image; nothing is decoded yet.
 
-    Image.open would refuse sizes that the caller may have allowed, and looks into what follows a JPEG.
+    Image.open would refuse sizes that the caller may have allowed, and would read data that follow a JPEG.
     """
     from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
@@ -134,7 +134,7 @@ def _pixels(picture: Picture, size: int | None, channels: int) -> Array:
 
     with _opened(picture) as image:
         if size is not None:
-            image.draft(None, (round(size * GAP),) * 2)  # JPEG decodes at 1/2, 1/4 or 1/8 as well
+            image.draft(None, (round(size * GAP),) * 2)  # a JPEG can be decoded at 1/2, 1/4 or 1/8
         image.load()
         upright = _flat(image, "L" if channels == 1 else "RGB")
         upright = upright if size is None else _cut(upright, size)
@@ -145,12 +145,12 @@ def _pixels(picture: Picture, size: int | None, channels: int) -> Array:
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-# How to turn a picture whose EXIF orientation is this: Pillow's numbers for mirrored, upside down, and so on.
+# From EXIF orientation to Pillow's number for the turn that makes a picture upright.
 _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """Return the image in this mode, with white for transparent pixels; an image of greys only may stay grey."""
+    """Return the image in this mode, with white for transparent pixels; an opaque grey image stays grey."""
     if image.mode in GREYS and not image.has_transparency_data:
         mode = "L"
     if image.mode == mode and not image.has_transparency_data:
@@ -180,7 +180,7 @@ def _flat_strip(image: Any, mode: str) -> Any:
 
 
 def _cut(image: Any, size: int) -> Any:
-    """Return the largest square in the middle, scaled to this size."""
+    """Return the largest square in the middle of the image, scaled to this size."""
     if image.size == (size, size):
         return image
     from PIL import Image

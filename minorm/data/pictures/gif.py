@@ -1,6 +1,6 @@
-"""Reads a GIF's first frame: reduces the file to the screen's size, the colours and that frame.
+"""Reads a GIF's first frame: reduces the file to the screen's size, the colours and the first frame.
 
-A decoder would join all comments and look for further frames, and a frame may be larger than the screen.
+Without that, a decoder would join all comments and look for further frames. A frame may be larger than the screen.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def read(contents: bytes) -> Picture:
 
 
 def _palette(flags: int) -> int:
-    """Return the bytes of the palette that these flags announce."""
+    """Return the number of bytes of the palette that these flags announce."""
     return 3 << ((flags & 7) + 1) if flags & _HAS_PALETTE else 0
 
 
 def _after_blocks(contents: bytes, at: int) -> int:
-    """Return the end of the blocks that begin here: each gives its length, and a block of length 0 ends them."""
+    """Return the end of the blocks that begin here: each block gives its length; a block of length 0 is the last."""
     while length := contents[at]:
         at += 1 + length
     return at + 1

@@ -1,10 +1,10 @@
-"""Picture: the facts in a picture file's header, and the bytes that its decoder needs."""
+"""Picture: the facts from a picture file's header, and the bytes that its decoder needs."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-PIXEL, ROW = 4, 32  # the most bytes that Pillow takes for them
+PIXEL, ROW = 4, 32  # the most bytes that Pillow takes for each pixel and, in addition, for each row
 
 
 class Picture(NamedTuple):
@@ -15,14 +15,14 @@ class Picture(NamedTuple):
     height: int
     orientation: int
     working: int
-    contents: bytes  # without notes
-    checked: bool = False  # are all pixels known to be there
+    contents: bytes  # the file without notes
+    checked: bool = False  # whether the file is known to have all pixels
 
     def decoded(self, scale: int = 1) -> int:
-        """Return the bytes of all pixels, for a JPEG decoded at 1/scale of its size."""
+        """Return the bytes that all pixels take, for a JPEG decoded at 1/scale of its size."""
         width, height = -(-self.width // scale), -(-self.height // scale)
         return width * height * PIXEL + height * ROW
 
     def taken(self, scale: int = 1) -> int:
-        """Return these bytes plus those that the decoder needs besides."""
+        """Return the bytes of `decoded` plus the bytes that the decoder needs in addition."""
         return self.decoded(scale) + self.width * self.height * self.working

@@ -1,8 +1,8 @@
-"""Reads the header of a picture file before a decoder sees it: of PNG, JPEG and WebP here, of others in neighbours.
+"""Reads the header of a picture file before a decoder sees it: of PNG, JPEG and WebP; other modules read the rest.
 
 A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
 lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
-file without the parts that no pixel needs.
+file without the parts that are not needed for pixels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minorm.data.pictures import bmp, gif, tiff
 from minorm.data.pictures.picture import PIXEL, Picture
 
 PIECE = 1 << 20
-MOST_SCANS = 100  # of a JPEG: each goes over all pixels, for a few bytes of the file
+MOST_SCANS = 100  # of a JPEG: each scan goes over all pixels, even if it has only a few bytes in the file
 PNG, SOI, SCAN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda"
 ORIENTATION = 0x0112  # the EXIF tag
 RAW_EXIF = b"Raw profile type exif"  # as ImageMagick writes it into a PNG: the bytes in hexadecimal
@@ -25,9 +25,9 @@ RAW_EXIF = b"Raw profile type exif"  # as ImageMagick writes it into a PNG: the 
 _NEEDED = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by a PNG's type of colour
 _PASSES = ((8, 8, 0, 0), (8, 8, 4, 0), (4, 8, 0, 4), (4, 4, 2, 0), (2, 4, 0, 2), (2, 2, 1, 0), (1, 2, 0, 1))
-_MARKERS = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")  # end a JPEG's numbers; 00 and D0 to D7 are within them
+_MARKERS = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")  # these end a scan's data; 00 and D0 to D7 occur within it
 _END, _SCAN = 0xD9, 0xDA
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG's markers with the size
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # a JPEG's markers whose segment has the size
 
 
 class OtherFormatError(ValueError):
@@ -66,7 +66,7 @@ def _png(contents: bytes) -> Picture:
 
 
 def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
-    """Return the chunk of the transparent colour, in the levels of Pillow's pixels."""
+    """Return the chunk of the transparent colour, converted to the levels of Pillow's pixels."""
     if colour == 0 and depth < 8:
         levels = struct.pack(">H", struct.unpack(">H", levels)[0] * 255 // ((1 << depth) - 1) & 0xFFFF)
     elif colour == 2 and depth == 16:
@@ -75,7 +75,7 @@ def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
 
 
 def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
-    """Return the EXIF in a note: three lines, then its bytes in hexadecimal; empty if the note is something else."""
+    """Return the EXIF in a note, which is three lines and then hexadecimal bytes; b"" for another note."""
     try:
         note = zlib.decompressobj().decompress(note[1:], PIECE) if packed else note
         return bytes.fromhex("".join(note.decode("ascii").split("\n")[3:]))
@@ -90,7 +90,7 @@ def _jpeg(contents: bytes) -> Picture:
     while not contents.startswith(SCAN, at):
         at = contents.find(b"\xff", at) % (len(contents) + 1)  # bytes between two segments mean nothing
         marker = contents[at + 1]
-        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:  # filling, and markers without a segment
+        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:  # padding, or a marker without a segment
             at += 1 if marker == 0xFF else 2
             continue
         (length,) = struct.unpack_from(">H", contents, at + 2)
@@ -111,14 +111,14 @@ def _jpeg(contents: bytes) -> Picture:
 
 
 def _numbers(frame: bytes) -> float:
-    """Return how many numbers a JPEG has per pixel: most colour components have one for two or four pixels."""
+    """Return how many numbers a JPEG has per pixel; colour components often have one number for two or four pixels."""
     factors = [(factor >> 4, factor & 15) for factor in frame[11 : 10 + 3 * frame[9] : 3]]
     across, down = (max(1, *lengths) for lengths in zip(*factors, strict=True))
     return sum(wide * high for wide, high in factors) / (across * down)
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:
-    """Return the number of a JPEG's scans, from its first one, and its end: phones put a film behind it."""
+    """Return the number of a JPEG's scans, the first of which is at `at`, and its end: a film may follow it."""
     scans = 0
     while found := _MARKERS.search(contents, at):
         at, marker = found.end(), contents[found.end() - 1]
@@ -167,7 +167,7 @@ def oriented(exif: bytes) -> int:
 
 
 def check_rows(picture: Picture) -> None:
-    """Raise ValueError unless a PNG has all bytes of its rows. They are unpacked piece by piece, and none are kept."""
+    """Raise ValueError unless a PNG has all bytes of its rows; they are unpacked piece by piece and not kept."""
     depth, colour, _, _, interlaced = struct.unpack_from("5B", picture.contents, 24)
     bits = depth * _CHANNELS.get(colour, 0)
     sizes = [(picture.width, picture.height)]
@@ -195,7 +195,7 @@ class _Rows:
         self.rest = b""
 
     def take(self, count: int) -> bytes:
-        """Take exactly the next bytes."""
+        """Return exactly the next `count` bytes; ValueError if there are fewer."""
         parts = [self.rest]
         held = len(self.rest)
         while held < count:

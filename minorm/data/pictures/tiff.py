@@ -1,7 +1,7 @@
-"""Reads a TIFF's first page: gives the file a new directory with only the entries that the pixels need.
+"""Reads a TIFF's first page: gives the file a new directory with only the entries that are needed for the pixels.
 
-A directory may have 65,535 entries that all point to the same bytes, and strips that lie anywhere. Here each entry is
-read once and each strip must be in the file; then the decoder sees a directory that was written here.
+A directory may have 65,535 entries that all point to the same bytes, and strips at any position. Here each entry is
+read once and each strip must be in the file; then the decoder sees only the new directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXTRAS: dict[int, tuple[tuple[int, ...], ...]] = {
 _BITS = {_GREY_0_WHITE: (1, 2, 4, 8), _GREY: (1, 2, 4, 8, 16), _RGB: (8, 16), _BY_PALETTE: (1, 2, 4, 8), _CMYK: (8, 16)}
 _FORMATS = {2: "with a sign", 3: "floats"}
 SMALL = 1 << 20  # pixels of a tile, which may be larger than its picture
-MOST_PIECES = 1 << 16  # strips or tiles: the decoder keeps a note on each
+MOST_PIECES = 1 << 16  # strips or tiles: the decoder keeps a record of each
 
 
 class _Page(NamedTuple):
@@ -45,16 +45,16 @@ class _Page(NamedTuple):
     entries: dict[int, tuple[int, Any]]  # type and numbers, by tag
 
     def one(self, tag: int, default: int) -> int:
-        """Return the number of an entry that has one."""
+        """Return the first number of an entry, or `default` if there is no such entry."""
         return int(self.entries[tag][1][0]) if tag in self.entries else default
 
     def all(self, tag: int, default: tuple[int, ...]) -> tuple[int, ...]:
-        """Return all numbers of an entry."""
+        """Return all numbers of an entry, or `default` if there is no such entry."""
         return tuple(self.entries[tag][1].tolist()) if tag in self.entries else default
 
 
 def read(contents: bytes) -> Picture:
-    """Read the first page's entries; ValueError if its kind is not supported, or if it lacks pixels."""
+    """Read the first page's entries; ValueError if its kind is not supported, or if pixels are missing."""
     if contents.startswith(BIG):
         raise ValueError("it is a BigTIFF; expected a TIFF of less than 4 GB, or a PNG")
     page = _page(contents)
@@ -110,7 +110,7 @@ def _check_kind(page: _Page) -> tuple[int, int]:
         raise ValueError(f"it has {len(extra)} further numbers a pixel, of kind {extra}, beside colours of "
                          f"{max(bits)} bits; expected none, or one of transparency")  # fmt: skip
     expected = {_RGB: 3, _CMYK: 4}.get(colours, 1) + len(extra)
-    if samples != expected and (colours, samples) != (_RGB, 4):  # some writers leave the word on transparency out
+    if samples != expected and (colours, samples) != (_RGB, 4):  # some writers omit the entry on transparency
         raise ValueError(f"it has {samples} numbers a pixel; expected {expected}")
     if colours == _BY_PALETTE and len(page.all(PALETTE, ())) != 3 << max(bits):
         raise ValueError(f"its palette has {len(page.all(PALETTE, ())):,} numbers; expected {3 << max(bits)}")
@@ -120,7 +120,7 @@ def _check_kind(page: _Page) -> tuple[int, int]:
 def _pieces(
     page: _Page, length: int, width: int, height: int, bits: int, samples: int, compressed: bool
 ) -> dict[int, tuple[int, Any]]:
-    """Return the entries of strips or tiles, each piece of which is in the file; `bits` are those of a pixel."""
+    """Return the entries of strips or tiles; ValueError unless all are in the file. `bits` are the bits of a pixel."""
     layers = samples if page.one(PLANES, 1) == 2 else 1
     if layers > 1 and bits > 8 * samples:
         raise ValueError("its colours lie apart and have 16 bits; expected them side by side, or 8 bits")
@@ -153,7 +153,7 @@ def _pieces(
 
 
 def _rewritten(contents: bytes, page: _Page) -> bytes:
-    """Return the file with a directory of these entries at its end."""
+    """Return the file with a new directory of the page's entries at its end."""
     order, start = page.order, len(contents) + len(contents) % 2
     tags = sorted(page.entries)
     directory, lists = [struct.pack(f"{order}H", len(tags))], b""

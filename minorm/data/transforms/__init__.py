@@ -1,11 +1,11 @@
-"""Transforms of images, under torchvision's names: `transform(images, generator) -> images` on a whole batch at once.
+"""Transforms of images, with torchvision's names: `transform(images, generator) -> images` on a whole batch at once.
 
 images     an array N x C x H x W, which is never changed in place; or one image C x H x W, or a Tensor
-generator  the np.random.Generator that every random choice is drawn from, a new one for each image: the same state
-           gives the same batch. Without it, that of `manual_seed`
+generator  the np.random.Generator for all random choices, which are drawn anew for each image: the same state gives
+           the same batch. Without it, the generator that `manual_seed` sets
 
-A DataLoader's `transform` is called with both, and a dataset may call one with an image alone. Any function of images
-is a transform. It gets the generator where it has an argument called `generator`, or a second one without a default.
+A DataLoader calls its `transform` with both arguments; a dataset may call a transform with an image only. Any function
+of images is a transform. It gets the generator if it has an argument `generator`, or a second one without a default.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Augmentations without choices for each data set: a few of fourteen changes, drawn for each image, as in torchvision.
+"""Augmentations that need no choices for a data set: they draw a few of fourteen changes for each image.
 
     Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
     Posterize  Solarize  AutoContrast  Equalize
 
-How strong a change is comes from a row of magnitudes; half of those of the first line get a minus.
+They are torchvision's. The strength of a change is taken from a row of magnitudes. A change in the first line (except
+Identity) has a negative strength in half of the cases.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from minorm.data.transforms.transform import Generator, ImageTransform, check_fl
 from minorm.data.transforms.warping import Fill, filling, linear, mode, warped
 from minorm.support.documented import documented
 
-Space: TypeAlias = dict[str, tuple[Array, bool]]  # magnitudes of an operation, and whether half of them get a minus
+Space: TypeAlias = dict[str, tuple[Array, bool]]  # an operation's magnitudes, and whether it gets a minus half the time
 MAGNITUDES = WARP | {
     "num_magnitude_bins": "how many magnitudes there are, at least 2",
     "fill": "what stands where there is no image, one number or one a channel; None is 0",
@@ -30,7 +31,7 @@ MAGNITUDES = WARP | {
 
 
 class AutoAugment(ImageTransform):
-    """Base: a subclass defines the operations, and draws among them."""
+    """Base class: a subclass defines the operations in `space`, and draws from them in `apply`."""
 
     def __init__(self, num_magnitude_bins: int, interpolation: str, fill: Fill | None) -> None:
         name = type(self).__name__
@@ -40,7 +41,7 @@ class AutoAugment(ImageTransform):
             by_channel(name, "fill", fill)
 
     def space(self, height: int, width: int) -> Space:
-        """Return the operations and their magnitudes for images of this size."""
+        """Return the operations with their magnitudes for images of this size."""
         raise NotImplementedError(f"{type(self).__name__} has no space")
 
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
@@ -86,10 +87,10 @@ class AutoAugment(ImageTransform):
     magnitude="how strong the changes are, from 0 to num_magnitude_bins - 1",
 )
 class RandAugment(AutoAugment):
-    """Applies `num_ops` of fourteen changes to each image, all of one strength: shears, turns, colours, tones and more.
+    """Applies `num_ops` of fourteen changes to each image, all with the same strength: shears, turns, tones and more.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so before Normalize: TypeError for integers. ValueError for a
-    magnitude that is not among the bins. The operations and their ranges are torchvision's.
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. TypeError for integers, ValueError
+    for a magnitude that is not among the bins. The operations and their ranges are torchvision's.
 
     Example:
         >>> mn.data.transforms.RandAugment(num_ops=2, magnitude=9)(mn.ones(2, 3, 8, 8)).shape
@@ -127,10 +128,10 @@ class RandAugment(AutoAugment):
 
 @documented(MAGNITUDES)
 class TrivialAugmentWide(AutoAugment):
-    """Applies one of fourteen changes to each image, with a strength drawn from a wide range; there is nothing to tune.
+    """Applies one of fourteen changes to each image, with a strength drawn from a wide range; it needs no tuning.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so before Normalize: TypeError for integers. The operations and
-    their ranges are torchvision's: images may move by up to 32 pixels, whatever their size.
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. TypeError for integers. The
+    operations and their ranges are torchvision's: images of any size may move by up to 32 pixels.
 
     Example:
         >>> mn.data.transforms.TrivialAugmentWide()(mn.ones(2, 3, 8, 8)).shape
@@ -153,7 +154,7 @@ class TrivialAugmentWide(AutoAugment):
 
 
 def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, tone: float, bits: int) -> Space:
-    """Return the operations with magnitudes from 0 to these; the strongest Posterize drops `bits` of 8 bits."""
+    """Return the operations with magnitudes from 0 to these limits; the strongest Posterize drops `bits` of 8 bits."""
 
     def to(most: float) -> Array:
         return np.linspace(0, most, bins)
@@ -171,7 +172,7 @@ def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, to
 
 
 def _each(change: Callable[[Array, float], Array]) -> Callable[[Array, float], Array]:
-    """Turn a change of one image into a change of a batch of one, by the factor 1 + value."""
+    """Return a function of a batch of one image that changes this image by the factor 1 + value."""
     return lambda images, value: change(images[0], 1 + value)[None]
 
 

@@ -22,8 +22,8 @@ from minorm.tensor.tensor import Tensor
 class GaussianBlur(ImageTransform):
     """Blurs each image along both axes, with weights exp(-d^2 / (2 sigma^2)) at distance d, which sum to one.
 
-    sigma is drawn for each image. Images go on mirrored at their outermost elements. ValueError for an even kernel, and
-    for one that reaches farther than the image.
+    sigma is drawn for each image. Beyond the border, images are mirrored at their outermost elements. ValueError for an
+    even kernel, and for a kernel that reaches farther than the image.
 
     Example:
         >>> blur = mn.data.transforms.GaussianBlur(3, sigma=0.5)
@@ -39,7 +39,7 @@ class GaussianBlur(ImageTransform):
         self.sigma = interval("GaussianBlur", "sigma", (sigma, sigma) if is_number(sigma) else sigma, TINY)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new sigma for each image, and blur it."""
+        """Draw a new sigma for each image, and blur the image."""
         sigmas = generator.uniform(*self.sigma, len(images))
         for size, length in zip(self.kernel_size, images.shape[:1:-1], strict=True):
             if size // 2 >= length:
@@ -56,14 +56,14 @@ class GaussianBlur(ImageTransform):
 
 
 def weights(sigmas: Array, size: int) -> Array:
-    """Return the weights of a mean over `size` elements, a row for each sigma."""
+    """Return the Gaussian weights of a mean over `size` elements, a row for each sigma."""
     distance = np.arange(size) - size // 2
     powers = np.exp(-0.5 * (distance / sigmas[:, None]) ** 2)
     return powers / powers.sum(1, keepdims=True)
 
 
 def along(images: Array, shares: Array, axis: int) -> Array:
-    """Return the sums of the elements around each one along an axis, weighted by the shares of its image."""
+    """Return, for each element, the sum of its neighbours along an axis, weighted by the image's row of `shares`."""
     size = shares.shape[1]
     around = [(size // 2, size // 2) if i == axis else (0, 0) for i in range(4)]
     wide = np.moveaxis(np.pad(images, around, "reflect"), axis, -1)

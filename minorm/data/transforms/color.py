@@ -1,4 +1,4 @@
-"""Transforms that change a pixel's numbers: scale, grey, brightness, contrast, saturation and hue.
+"""Transforms that change pixels' numbers: scale, grey, brightness, contrast, saturation and hue.
 
 Colours are red, green and blue between 0 and 1; grey is 0.2989 red + 0.587 green + 0.114 blue.
 """
@@ -32,7 +32,7 @@ GREY = np.array([0.2989, 0.587, 0.114])
     std="the number to divide by, one for all channels or one for each",
 )
 class Normalize(ImageTransform):
-    """y = (images - mean) / std, with one number for all channels or one a channel.
+    """y = (images - mean) / std, with one number for all channels or one for each channel.
 
     TypeError for integers, ValueError for another number of channels.
 
@@ -65,9 +65,9 @@ class Normalize(ImageTransform):
 
 @documented(TRANSFORM, num_output_channels="1, or 3 equal ones")
 class Grayscale(ImageTransform):
-    """y = 0.2989 red + 0.587 green + 0.114 blue: colours as grey.
+    """y = 0.2989 red + 0.587 green + 0.114 blue: turns colours to grey.
 
-    Integers are cut, not rounded, as in torchvision. ValueError unless there are 1 or 3 channels.
+    Integers are truncated, not rounded, as in torchvision. ValueError unless there are 1 or 3 channels.
 
     Example:
         >>> mn.data.transforms.Grayscale()(mn.ones(2, 3, 4, 4)).shape
@@ -86,7 +86,7 @@ class Grayscale(ImageTransform):
 
 @documented(TRANSFORM)
 class RandomGrayscale(ImageTransform):
-    """Turns each image grey with probability p; it keeps its channels.
+    """Turns each image grey with probability p; images keep their number of channels.
 
     Example:
         >>> mn.data.transforms.RandomGrayscale(p=1.0)(mn.tensor([[[1.0]], [[0.0]], [[0.0]]])).reshape(-1)
@@ -97,7 +97,7 @@ class RandomGrayscale(ImageTransform):
         self.p = check_probability("RandomGrayscale", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Turn the images grey that are drawn anew."""
+        """Draw which images to change, and turn them grey."""
         chosen = generator.random(len(images)) < self.p
         found = images.copy()
         found[chosen] = grey("RandomGrayscale", images[chosen])
@@ -161,7 +161,7 @@ def saturated(image: Array, f: float) -> Array:
 
 
 def hued(image: Array, f: float) -> Array:
-    """Its colours turned by f of a full turn: with hue h, saturation s and value v in 0 to 1,
+    """The image with its colours turned by f of a full turn: with hue h, saturation s and value v in 0 to 1,
 
     channel = v * (1 - s * max(0, min(k, 4 - k, 1)))  with  k = (n + 6 h) mod 6  and  n = 5, 3, 1 for red, green, blue
     """
@@ -195,7 +195,7 @@ def grey(name: str, images: Array) -> Array:
 
 
 def _grey_of(images: Array) -> Array:
-    """Return the grey channel of one image or of several."""
+    """Return the grey channel of one image or of a batch."""
     if images.shape[-3] == 1:
         return images
     red, green, blue = (images[..., i : i + 1, :, :] for i in range(3))

@@ -33,7 +33,7 @@ class Compose(Shown):
         self.transforms = functions("Compose", transforms)
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
-        """Apply each in turn, with the same generator."""
+        """Apply the transforms in turn, with the same generator."""
         source = generators.source(generator)
         for transform in self.transforms:
             images = applied(transform, images, source)
@@ -64,7 +64,7 @@ class Lambda(Shown):
 
 @documented(TRANSFORM)
 class RandomApply(ImageTransform):
-    """Applies all transforms in turn to an image with probability p; the image keeps its shape.
+    """Applies all transforms in turn to each image with probability p; images keep their shape.
 
     ValueError for a transform that changes the shape.
 
@@ -78,7 +78,7 @@ class RandomApply(ImageTransform):
         self.transforms, self.p = functions("RandomApply", transforms), check_probability("RandomApply", p)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new choice for each image, and apply it."""
+        """Draw which images to change, and apply all transforms to them."""
         chosen = generator.random(len(images)) < self.p
         found = images.copy()
         if chosen.any():
@@ -118,7 +118,7 @@ class RandomChoice(ImageTransform):
         self._shares = shares / shares.sum()
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new choice for each image, and apply it."""
+        """Draw a transform for each image, and apply it."""
         which = generator.choice(len(self.transforms), len(images), p=self._shares)
         parts = {int(i): applied(self.transforms[i], images[which == i], generator) for i in np.unique(which)}
         shapes = {part.shape[1:] for part in parts.values()}
@@ -136,8 +136,8 @@ class RandomChoice(ImageTransform):
 def applied(transform: Any, images: Any, generator: Generator) -> Any:
     """Return transform(images), with the generator if the transform takes one.
 
-    It takes one as an argument called `generator`, or as a second argument without a default. A second argument of
-    another name with a default, such as `vertical=False`, is the function's own.
+    It takes one if it has an argument called `generator`, or a second argument without a default. A second argument of
+    another name with a default, such as `vertical=False`, does not get the generator.
     """
     if type(transform).__call__ in (ImageTransform.__call__, Compose.__call__):
         return transform(images, generator)
@@ -146,7 +146,7 @@ def applied(transform: Any, images: Any, generator: Generator) -> Any:
     parameters = _parameters(transform)
     named = parameters.get("generator")
     if named is not None and named.kind is not named.POSITIONAL_ONLY:
-        bound = named.kind is named.KEYWORD_ONLY and named.default not in (None, named.empty)  # by functools.partial
+        bound = named.kind is named.KEYWORD_ONLY and named.default not in (None, named.empty)  # a functools.partial
         return transform(images) if bound else transform(images, generator=generator)
     placed = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(placed) > 1 and placed[1].default is inspect.Parameter.empty:
@@ -155,8 +155,8 @@ def applied(transform: Any, images: Any, generator: Generator) -> Any:
 
 
 def _parameters(transform: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the arguments of a transform: for a Module those of `forward`; none for a C function without signature."""
-    if isinstance(transform, np.ufunc):  # their second argument is the output
+    """Return the parameters of a transform, or of a Module's `forward`; none for a C function without signature."""
+    if isinstance(transform, np.ufunc):  # its second argument is the output
         return {}
     try:
         return inspect.signature(getattr(transform, "forward", transform)).parameters

@@ -15,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 class ToImage(Shown):
     """Converts a picture H x W or H x W x C, an array or any argument of np.asarray, to a Tensor C x H x W.
 
-    A Tensor, and an array N x C x H x W, are images already, and stay as they are.
+    A Tensor or an array N x C x H x W already has this form, and stays as it is.
 
     Example:
         >>> mn.data.transforms.ToImage()(mn.zeros(4, 5, 3).numpy()).shape
@@ -60,7 +60,7 @@ class ToDtype(Shown):
         self.dtype, self.scale = dtypes.check(dtype, "ToDtype"), scale
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """Return the converted images, an array for an array, a Tensor for a Tensor."""
+        """Return the converted images: an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not hasattr(array, "dtype") or array.dtype.kind in "OSUMmc":
             came = getattr(array, "dtype", type(array).__name__)
@@ -82,7 +82,7 @@ class ToDtype(Shown):
 
 
 class ToTensor(Shown):
-    """Converts a picture, or a batch, to images of floats: bytes are divided by 255 as float32, floats stay.
+    """Converts a picture or a batch to floats: bytes become float32 and are divided by 255, other types stay.
 
     A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
 

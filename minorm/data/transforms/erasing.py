@@ -52,7 +52,7 @@ class RandomErasing(ImageTransform):
         self.value = value
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new choice, and a new rectangle, for each image."""
+        """Draw for each image whether it changes, and a rectangle to overwrite."""
         values = self._values(images)
         found = images.copy()
         for image in found:
@@ -66,7 +66,7 @@ class RandomErasing(ImageTransform):
         return found
 
     def _values(self, images: Array) -> Any:
-        """Return C or 1 numbers, in a shape that broadcasts with an image; None for random ones."""
+        """Return C numbers or one number, in a shape that broadcasts with an image; None for random values."""
         if isinstance(self.value, str):
             check_floats("RandomErasing: value='random'", images)
             return None

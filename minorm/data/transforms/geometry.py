@@ -55,7 +55,7 @@ class RandomVerticalFlip(ImageTransform):
 
 @documented(TRANSFORM, padding="one number, (left and right, above and below), or (left, above, right, below)")
 class Pad(ImageTransform):
-    """Adds elements around each image.
+    """Adds rows and columns around each image.
 
     Example:
         >>> mn.data.transforms.Pad((1, 0), fill=9)(mn.tensor([[[1.0, 2.0]]]))
@@ -90,7 +90,7 @@ class CenterCrop(ImageTransform):
         self.size = pair("CenterCrop", "size", size, 1)
 
     def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
-        """Return the windows."""
+        """Return the middle of each image."""
         missing = [max(want - have, 0) for want, have in zip(self.size, images.shape[2:], strict=True)]
         (above, below), (left, right) = ((n // 2, n - n // 2) for n in missing)
         images = padded(images, (above, below), (left, right), "constant", 0)
@@ -102,7 +102,7 @@ class CenterCrop(ImageTransform):
 class RandomCrop(ImageTransform):
     """Crops a random window of `size` from each image, after adding `padding` on each side.
 
-    ValueError for a window that is larger than that.
+    ValueError for a window that is larger than the padded image.
 
     Example:
         >>> mn.data.transforms.RandomCrop(4, padding=1)(mn.ones(2, 3, 4, 4)).shape
@@ -142,7 +142,7 @@ class RandomCrop(ImageTransform):
 
 
 def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode: str, fill: float) -> Array:
-    """Return the images with rows above and below, and columns left and right."""
+    """Return the images with these numbers of rows (above, below) and columns (left, right) added."""
     if not any((*rows, *columns)):
         return images
     if mode != "constant":
@@ -154,14 +154,14 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
 
 
 def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return the overlap of a window that starts at `first` with an axis: as a part of the window and of the axis."""
+    """Return the overlap of an axis with a window that starts at `first`: one slice of the window, one of the axis."""
     begin = max(first, 0)
     end = max(begin, min(first + count, length))
     return slice(begin - first, end - first), slice(begin, end)
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:
-    """Return the chosen images from `mirrored`, the others from `images`; each is copied once."""
+    """Return the chosen images from `mirrored` and the other images from `images`; each image is copied once."""
     found = np.empty_like(images)
     for i, which in enumerate(chosen.tolist()):
         found[i] = mirrored[i] if which else images[i]

@@ -15,7 +15,7 @@ from minorm.data.transforms.transform import Generator, ImageTransform
 from minorm.data.transforms.warping import Fill, filling, mode, read_at
 from minorm.support.documented import documented
 
-FAR = 1e6  # pixels: a place that is no number, on the horizon, is far outside
+FAR = 1e6  # pixels: a place on the horizon is NaN, and is replaced by one far outside
 
 
 @documented(
@@ -23,7 +23,7 @@ FAR = 1e6  # pixels: a place that is no number, on the horizon, is far outside
     distortion_scale="how far the corners may move in, 0 to 1: 1 is half of the image",
 )
 class RandomPerspective(ImageTransform):
-    """Changes each image with probability p as if seen from the side: each corner moves inward by a random distance.
+    """Shows each image with probability p as if seen from the side: each corner moves inward by a random distance.
 
     ValueError for a distortion_scale outside of 0 to 1.
 
@@ -42,7 +42,7 @@ class RandomPerspective(ImageTransform):
         by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new choice, and new corners, for each image."""
+        """Draw for each image whether it changes, and new corners."""
         height, width = images.shape[2:]
         fill = filling("RandomPerspective", self.fill, images)
         chosen = generator.random(len(images)) < self.p
@@ -66,7 +66,7 @@ class RandomPerspective(ImageTransform):
 
 
 def coefficients(corners: Array, height: int, width: int) -> Array:
-    """Return a, b, c, d, e, f, g, h of the formula, for the new places of the image's four corners."""
+    """Return a, b, c, d, e, f, g, h of the formula for these new places of the image's four corners."""
     rows = np.zeros((8, 8))
     start = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
     for i, ((x, y), (to_x, to_y)) in enumerate(zip(corners, start, strict=True)):
@@ -76,7 +76,7 @@ def coefficients(corners: Array, height: int, width: int) -> Array:
 
 
 def seen_from(corners: Array, height: int, width: int) -> Array:
-    """Return the place at which each element of each image is read, N x H x W x 2, from the upper left corner."""
+    """Return the place (x, y) at which each element of each image is read, N x H x W x 2, from the upper left."""
     a, b, c, d, e, f, g, h = np.stack([coefficients(four, height, width) for four in corners]).T[..., None, None]
     y, x = np.mgrid[:height, :width] + 0.5
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Resizes images, or a random window of each. The arithmetic is F.interpolate's."""
+"""Resizes images, or a random window of each image, by F.interpolate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.support.documented import documented
 
 
 class InterpolationMode(StrEnum):
-    """The way to read values between elements: a text with a name.
+    """The ways to read values between elements; each member is a text.
 
     Example:
         >>> mn.data.transforms.InterpolationMode.BILINEAR == "bilinear"
@@ -83,7 +83,8 @@ class Resize(ImageTransform):
 class RandomResizedCrop(ImageTransform):
     """Crops a window of random area and proportions from each image, and resizes it to `size`.
 
-    Ten windows are drawn; if none fits, it is the middle of the image, as much as the ratios allow. As in torchvision.
+    Up to ten windows are drawn. If no window fits, the middle of the image is used, as large as the ratios allow. As in
+    torchvision.
 
     Example:
         >>> mn.data.transforms.RandomResizedCrop(4)(mn.ones(2, 3, 8, 16)).shape
@@ -106,7 +107,7 @@ class RandomResizedCrop(ImageTransform):
         self.interpolation, self.antialias = _mode("RandomResizedCrop", interpolation), bool(antialias)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new window for each image, and resize it."""
+        """Draw a new window for each image, and resize the window."""
         found = np.empty((*images.shape[:2], *self.size), images.dtype)
         for image, place in zip(images, found, strict=True):
             top, left, height, width = self.window(image.shape[1], image.shape[2], generator)
@@ -115,7 +116,7 @@ class RandomResizedCrop(ImageTransform):
         return found
 
     def window(self, height: int, width: int, generator: Generator) -> tuple[int, int, int, int]:
-        """Draw a window: return (top, left, height, width)."""
+        """Draw a window, and return (top, left, height, width)."""
         for _ in range(10):
             w, h = drawn_sides(height * width, self.scale, self.ratio, generator)
             if 0 < w <= width and 0 < h <= height:
@@ -126,7 +127,7 @@ class RandomResizedCrop(ImageTransform):
 
 
 def resized(images: Array, size: tuple[int, int], interpolation: str, antialias: bool) -> Array:
-    """Return the images resized to these lengths."""
+    """Return the images resized to (height, width) `size`."""
     if tuple(images.shape[2:]) == size:
         return images.copy()
     smooth = interpolation in ("bilinear", "bicubic")

@@ -1,6 +1,6 @@
-"""The changes of tones in RandAugment and TrivialAugmentWide, for batches of images of floats from 0 to 1.
+"""Changes the tones of batches of images, floats from 0 to 1, for RandAugment and TrivialAugmentWide.
 
-Posterizing and equalizing work on bytes: an image is rounded to its nearest bytes, as in Pillow.
+Posterizing and equalizing work on bytes: elements are rounded to the nearest bytes, as in Pillow.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ def posterized(images: Array, bits: int) -> Array:
 
 
 def solarized(images: Array, threshold: float) -> Array:
-    """Return 1 - x for x from the threshold on, else x."""
+    """1 - x for each x >= threshold, otherwise x."""
     return np.where(images >= images.dtype.type(threshold), 1 - images, images)
 
 
 def autocontrasted(images: Array) -> Array:
-    """Stretch each channel to 0 and 1; a channel of a single tone stays."""
+    """Stretch each channel so that its values go from 0 to 1; a channel with a single tone stays."""
     low, high = images.min((2, 3), keepdims=True), images.max((2, 3), keepdims=True)
     span = high - low
     flat = span <= 0
@@ -30,7 +30,7 @@ def autocontrasted(images: Array) -> Array:
 
 
 def equalized(images: Array) -> Array:
-    """Spread each channel's tones so that each has about as many elements; a channel of a single tone stays."""
+    """Spread each channel's tones so that they have about equal numbers of elements; a single tone stays."""
     found = _bytes(images)
     for channel in found.reshape(-1, *found.shape[2:]):
         counts = np.bincount(channel.ravel(), minlength=256)
@@ -42,7 +42,7 @@ def equalized(images: Array) -> Array:
 
 
 def sharpened(images: Array, f: float) -> Array:
-    """f * images + (1 - f) * their means over 3 x 3, in which the middle counts 5 of 13; the border stays."""
+    """f * images + (1 - f) * means over 3 x 3, in which the middle has the weight 5 / 13; the border stays."""
     if min(images.shape[2:]) <= 2:
         return images
     smooth = images.copy()

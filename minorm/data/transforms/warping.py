@@ -1,6 +1,6 @@
-"""Turns, moves, scales and shears images: each element is read at its place under the inverse map (F.grid_sample).
+"""Turns, moves, scales and shears images: reads each element of the result where the inverse map sends it.
 
-With (x, y) measured from the centre c in pixels, y downwards, an element goes to  A (x, y) + t + c,
+F.grid_sample reads them. With (x, y) in pixels from the centre c, y downwards, an element goes to  A (x, y) + t + c,
 
     A = scale * [[cos(a - s), -cos(a - s) tan(r) - sin(a) cos(s)],     a the angle, r and s the shears,
                  [sin(a - s), -sin(a - s) tan(r) + cos(a) cos(s)]] / cos(s)
@@ -54,7 +54,7 @@ class RandomRotation(ImageTransform):
         by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new angle for each image, and turn it."""
+        """Draw a new angle for each image, and turn the image."""
         angles = generator.uniform(*self.degrees, len(images))
         maps = np.stack([linear(-angle) for angle in angles]) if len(images) else np.empty((0, 2, 2))
         fill = filling("RandomRotation", self.fill, images)
@@ -103,7 +103,7 @@ class RandomAffine(ImageTransform):
         by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw a new map for each image, and apply it."""
+        """Draw a new map for each image, and apply it to the image."""
         count, (height, width) = len(images), images.shape[2:]
         maps, moves = np.empty((count, 2, 2)), np.zeros((count, 2))
         for i in range(count):
@@ -130,7 +130,7 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 def warped(
     images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Any
 ) -> Array:
-    """Return the images read at their places under each inverse map, as if they continued with `fill` outside."""
+    """Return the images changed by these maps and moves; outside of an image elements are `fill`."""
     height, width = images.shape[2:]
     middle = np.array([(width - 1) / 2, (height - 1) / 2] if center is None else [x - 0.5 for x in center])
     y, x = np.mgrid[:height, :width]

@@ -1,1 +1,1 @@
-"""Modules of PyTorch as subjects of a diagnosis. PyTorch is never imported: a caller with such a module has done so."""
+"""Modules of PyTorch as subjects of a diagnosis; PyTorch is not imported here, as the caller has imported it."""

@@ -1,4 +1,4 @@
-"""Turns tensors of PyTorch into arrays and back, and knows its modules and tensors without importing it."""
+"""Converts tensors of PyTorch to arrays and back, and recognizes its modules and tensors without importing it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_a(value: Any, module: str, name: str) -> bool:
 
 
 def array(tensor: Any) -> Any:
-    """Return a copy as a NumPy array, in each of PyTorch's types that NumPy has, and in bfloat16."""
+    """Return a copy of the tensor as a NumPy array of the same type, which may be bfloat16."""
     torch: Any = sys.modules["torch"]
     there = tensor.detach().cpu()
     if there.dtype == torch.bfloat16:
@@ -37,7 +37,7 @@ def array(tensor: Any) -> Any:
 
 
 def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
-    """Return a Tensor of ours as one of PyTorch's; `dtype` is that of floats, None leaves theirs."""
+    """Return our Tensor as PyTorch's tensor; floats are converted to `dtype`, unless it is None."""
     torch: Any = sys.modules["torch"]
     given = x.detach().cpu().array
     found = torch.from_numpy(np.array(given, np.float32 if given.dtype == bfloat16 else given.dtype))
@@ -47,9 +47,9 @@ def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
 
 
 def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
-    """Copy arrays of NumPy into a module's state, by name; ValueError, and nothing is copied, where they do not fit.
+    """Copy NumPy arrays into a module's state by name. If they do not fit: ValueError, and nothing is copied.
 
-    A file without num_batches_tracked, which older ones lack, fits too. where: what the error calls the arrays
+    num_batches_tracked, which older files lack, may be missing. `where` is the name of the arrays in errors.
     """
     state = model.state_dict()
     missing = [key for key in state if key not in found and not key.endswith("num_batches_tracked")]

@@ -1,7 +1,7 @@
-"""A torch.nn.Module as the subject of a diagnosis.
+"""TorchModel: a torch.nn.Module as the subject of a diagnosis.
 
-Its momentum is the share that comes in; a Norm has the share that is kept. In the reference pass the watcher calls
-batch_norm without its running statistics, so that no module is put into training mode and none updates anything.
+PyTorch's momentum is the share that comes in; a Norm stores the share that is kept. In the reference pass the watcher
+calls batch_norm without running statistics, so that no module needs training mode and no module updates anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class TorchModel:
-    """Runs a torch.nn.Module; of a compiled one, the module that was compiled."""
+    """Runs a torch.nn.Module; for a compiled module, runs the module that was compiled."""
 
     framework = "pytorch"
 
@@ -30,11 +30,11 @@ class TorchModel:
         _check(self.model, tensors)
         self.device = tensors[0].device if tensors else "cpu"
         self.dtype = next((t.dtype for t in tensors if t.dtype.is_floating_point), None)
-        self.batch_statistics = False  # layers with running statistics use those of the batch
-        self.kept: Collection[str] = ()  # but for these
+        self.batch_statistics = False  # True if layers with running statistics use batch statistics instead,
+        self.kept: Collection[str] = ()  # except these layers
         modes = {name: module.training for name, module in self.model.named_modules() if _has_mode(module)}
         self.training = {name for name, training in modes.items() if training}
-        self.frozen = modes.keys() - self.training if self.training else set()  # while others of the model train
+        self.frozen = modes.keys() - self.training if self.training else set()  # while other layers train
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
@@ -49,7 +49,7 @@ class TorchModel:
                 module.training = mode
             with self.torch.no_grad():
                 for buffer, before in buffers:
-                    if not self.torch.equal(buffer, before):  # a layer moved it although in evaluation
+                    if not self.torch.equal(buffer, before):  # a layer changed it even in evaluation
                         buffer.copy_(before)
 
     def evaluation(self) -> None:
@@ -58,26 +58,26 @@ class TorchModel:
         self.batch_statistics = False
 
     def reference(self, kept: Collection[str]) -> None:
-        """Set the same modes; the watcher takes the statistics of the batch, except in the layers `kept`."""
+        """Switch to evaluation without dropout, but with batch statistics except in the layers `kept`."""
         self._leave_training()
         self.batch_statistics, self.kept = True, kept
 
     def _leave_training(self) -> None:
-        """Without eval(), which an exported module refuses, and which a user's module may override."""
+        """Set evaluation mode without eval(), which an exported module refuses and a user's module may override."""
         for module in self.model.modules():
             module.training = False
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """Call `see` for every step, in the same form as for a model of minorm."""
+        """Call `see` for every step during the block, in the same form as for a model of minorm."""
         kept = self.kept if self.batch_statistics else None
         return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()
 
     def tensor(self, x: Tensor) -> Any:
-        """Return x on the model's device, floats in the type of its parameters."""
+        """Return x as PyTorch's tensor on the model's device; floats get the type of its parameters."""
         return arrays.tensor(x, self.device, self.dtype)
 
     def run(self, x: Tensor) -> Tensor:
-        """Return the first output, or the `logits` that it has."""
+        """Return the model's `logits` if the output has them, else its first output."""
         try:
             y = self.model(self.tensor(x))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -98,7 +98,7 @@ class TorchModel:
         return set()
 
     def ranks(self) -> dict[str, int]:
-        """SyncBatchNorm in a distributed run shares the statistics of its group."""
+        """Return the size of each layer's process group, by layer: SyncBatchNorm shares statistics in its group."""
         distributed = self.torch.distributed
         if not (distributed.is_available() and distributed.is_initialized()):
             return {}
@@ -110,12 +110,12 @@ class TorchModel:
 
 
 def _has_mode(module: Any) -> bool:
-    """Return whether the module behaves differently in training: it keeps running statistics, or drops out."""
+    """Return whether the module behaves differently in training: it has running statistics, or is a dropout."""
     return arrays.is_tensor(getattr(module, "running_mean", None)) or "Dropout" in type(module).__name__
 
 
 def _check(model: Any, tensors: list[Any]) -> None:
-    """Raise TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
+    """Raise TypeError for a module that cannot be watched, ValueError for a lazy module without weights."""
     for name, module in model.named_modules():
         if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
             raise TypeError(

@@ -1,7 +1,7 @@
-"""Sees the steps of a module of PyTorch as those of ours: hooks say which module runs, a mode which functions it calls.
+"""Records the steps of a PyTorch module in our form: hooks tell which module runs, a mode which functions it calls.
 
-torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional, so F.relu in a forward counts as
-nn.ReLU does. Arrays are copied before the call, as an activation may work in place.
+torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional, so F.relu in a forward counts in the
+same way as nn.ReLU. Arrays are copied before the call, as an activation may work in place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PASSING = frozenset(
     )
 )
 STATISTICS = "input weight bias running_mean running_var training momentum eps cudnn_enabled"
-ORDER = {  # of the arguments of those that Python cannot be asked about
+ORDER = {  # the arguments of functions whose signature Python does not know
     "batch_norm": STATISTICS,
     "instance_norm": STATISTICS.replace("training", "use_input_stats"),
     "group_norm": "input num_groups weight bias eps",
@@ -42,10 +42,10 @@ FROM_BATCH = {"batch": "training", "instance": "use_input_stats"}  # the argumen
 
 
 class Watcher:
-    """Tells `see` of every step.
+    """Calls `see` for every step.
 
-    tensor    makes a tensor for the model of one of ours
-    kept      the layers that use their running statistics although others use the batch's; None: all do
+    tensor    a function that converts our Tensor to a tensor for the model
+    kept      the layers that use their running statistics while others use the batch's; None if all use their own
     frozen    the layers that were in evaluation mode while the model was in training mode
     """
 
@@ -69,7 +69,7 @@ class Watcher:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch everything that the model runs inside the block."""
+        """Watch all steps that the model runs during the block."""
         visit = self._visit
 
         class Mode(self.torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
@@ -87,7 +87,7 @@ class Watcher:
         return lambda module, args: self.places.append((name, self.norms))  # noqa: ARG005
 
     def _leaving(self, module: Any, args: Any, kwargs: Any, y: Any) -> None:
-        """Show a layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d, from outside."""
+        """Show as one step a layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d."""
         name, before = self.places.pop()
         if self.norms > before or not (args and arrays.is_tensor(y) and _holds_statistics(module)):
             return
@@ -139,7 +139,7 @@ class Watcher:
         return next((step for result, step in reversed(self.last) if result is x), None)
 
     def _name(self, given: Mapping[str, Any], operation: str) -> str:
-        """Return the module that a tensor of the call belongs to; else the one that runs, else the function."""
+        """Return the name of the module that owns a tensor of the call, else of the running module, or the function."""
         for value in given.values():
             if path := self.paths.get(id(value), ""):
                 return path
@@ -155,7 +155,7 @@ class Watcher:
         return 1 if before is None else before.axis
 
     def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the layer's facts from its module, as the call has momentum 0 for an average in evaluation."""
+        """Return the layer's facts from its module: in evaluation the call of an averaging layer has momentum 0."""
         if given.get("running_mean") is None:
             return {}
         module = self.modules.get(name)
@@ -172,7 +172,7 @@ class Watcher:
 
 
 def _called(function: Any, rest: Any, kwargs: Mapping[str, Any], x: Any) -> Any:
-    """Return the call with another first argument, which may have come by its name."""
+    """Call the function with x as its first argument, which may have been given by name."""
     return function(**{**kwargs, "input": x}) if "input" in kwargs else function(x, *rest, **kwargs)
 
 
@@ -185,7 +185,7 @@ def _kind(operation: str) -> str | None:
 
 
 def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments by name, the input first."""
+    """Return the arguments by name, with the input first."""
     names = _parameters(function) or ORDER.get(operation, "input").split()
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     first = "input" if "input" in given else next(iter(given), "")
@@ -209,6 +209,6 @@ def _holds_statistics(module: Any) -> bool:
 
 
 def _ours(value: Any) -> Any:
-    """Return a tensor of PyTorch, or the first of several, as one of ours; other values as they are."""
+    """Return a tensor of PyTorch, or the first of a tuple, as our Tensor; return other values unchanged."""
     value = value[0] if isinstance(value, tuple) and value and arrays.is_tensor(value[0]) else value
     return Tensor(arrays.array(value)) if arrays.is_tensor(value) else value

@@ -1,1 +1,1 @@
-"""The images of a run: how they are read, changed and scaled, and which settings fit them."""
+"""Read, change and scale the images of a run, and choose settings that fit them."""

@@ -1,7 +1,7 @@
-"""Find out about a folder's pictures: their size, whether they have colours, whether a mirror changes their class.
+"""Find out the size of a folder's pictures, whether they have colours, and whether mirroring changes their class.
 
-A sample is looked at, spread evenly over the training pictures. A picture that is broken is passed over here, and named
-when it is read to train.
+Only a sample is read, spread evenly over the training pictures. Broken pictures are skipped here; an error names them
+when the training reads them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIDES = {"left", "right"}
 
 
 def shorter_side(train: Subset) -> int | None:
-    """Return the median of the pictures' shorter sides, in pixels; None where no size can be read."""
+    """Return the median of the pictures' shorter sides, in pixels; None if no size can be read."""
     sides = []
     for path in map(train.dataset.path, _sample(train, MEASURED)):
         try:
@@ -49,7 +49,7 @@ def why_no_mirror(train: Subset) -> str:
 
 
 def _spreads(train: Subset) -> Iterator[float]:
-    """Return by how much the channels of a picture differ, in the mean of its pixels."""
+    """Yield, for each picture of a sample, how much its channels differ, averaged over its pixels."""
     folder: ImageFolder = train.dataset
     for index in _sample(train, DECODED):
         try:
@@ -60,6 +60,6 @@ def _spreads(train: Subset) -> Iterator[float]:
 
 
 def _sample(train: Subset, most: int) -> Sequence[int]:
-    """Return places in the folder, spread evenly."""
+    """Return the indices of at most `most` pictures of the folder, spread evenly."""
     places = np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)
     return [int(place) for place in train.indices[places]]

@@ -1,12 +1,12 @@
 """Choose the settings that you leave open to fit your own images, and give the reason for each choice.
 
-    epochs       so many that there are STEPS steps: few images are seen more often
+    epochs       enough for STEPS steps: few images are seen more often
     batch size   smaller for few images
     image size   the largest of SIZES that half of the pictures have
     transforms   large images are cropped at random, small ones are shifted; pictures in colour are mirrored
 
 The digits, MNIST, Fashion-MNIST and CIFAR-10 keep the settings of settings.py. Arrays are not transformed: they may be
-spectra or maps, which a mirror would change.
+spectra or maps, and mirroring would change their meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minorm.training.settings import USUAL_DATA, Settings
 Chosen = dict[str, tuple[Any, str]]  # a value and the reason for it, by the name of the setting
 
 OWN = ("folder", "numpy")  # data sets of any size
-STEPS = 600  # optimizer steps with which a network learns something from few images
+STEPS = 600  # optimizer steps that a network needs to learn something from few images
 LEAST_EPOCHS, MOST_EPOCHS = Settings.epochs, 100
 FEW = 2_000  # training images; fewer come in small batches
 SMALL_BATCH, BATCH = 32, Settings.batch_size
@@ -36,7 +36,7 @@ HFLIP = 0.5
 
 
 class Choice(NamedTuple):
-    """Settings, the reasons for those that were chosen, and the (train, validation) datasets that they are for."""
+    """Settings, the reason for each setting that was chosen, and the (train, validation) datasets that they fit."""
 
     settings: Settings
     reasons: dict[str, str]
@@ -51,10 +51,10 @@ class Choice(NamedTuple):
     given="the settings that the user gave, by name; they stay as they are",
 )
 def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str | None = None, **given: Any) -> Choice:
-    """(settings, reasons, sets): Settings for these images, why each was chosen, and the (train, validation) datasets.
+    """(settings, reasons, sets): Settings for these images, the reasons for them, and the (train, validation) datasets.
 
-    For your own images, data="folder" or data="numpy", epochs and batch_size follow from their number; for a folder
-    image_size, hflip, crop_padding and crop_scale follow from how the pictures look. ValueError for a setting that is
+    For your own images (data="folder" or data="numpy") epochs and batch_size depend on the number of images. For a
+    folder image_size, hflip, crop_padding and crop_scale depend on how the pictures look. ValueError for a setting
     outside its range.
 
     Example:
@@ -70,7 +70,7 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
         (64, 'half of the pictures are at least 70 pixels high and wide')
     """
     given = given if init is None else {**_of_file(init, given), **given}
-    settings = Settings(**{"epochs": MOST_EPOCHS, **given})  # an error in what was given comes before images are read
+    settings = Settings(**{"epochs": MOST_EPOCHS, **given})  # a wrong setting is an error before images are read
     sets = load_data(settings, path, max_bytes=max_bytes)
     if settings.data not in OWN:
         return Choice(Settings(**given), {}, sets)
@@ -89,21 +89,21 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 
 
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a file of weights contains; a model that is code is for the user to name."""
+    """Return the settings that a file of weights contains; a model that is code is left out: the user must name it."""
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
     return {**model, **found.form(given.get("data", USUAL_DATA))}
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """Return the number of epochs for STEPS steps, between LEAST_EPOCHS and MOST_EPOCHS, and the steps in words."""
-    steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch, of whole batches alone
+    """Return the epochs for STEPS steps (at least LEAST_EPOCHS, at most MOST_EPOCHS), and their steps in words."""
+    steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch; only whole batches are used
     epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, -(-STEPS // steps)))
     return epochs, f"{epochs * steps:,} steps"
 
 
 def _batch_size(images: int) -> tuple[int, str]:
-    """SMALL_BATCH of few images, BATCH of many; of very few a power of two that makes four batches of them."""
+    """SMALL_BATCH for few images, BATCH for many; for very few a power of two that gives about four batches."""
     few = images < FEW
     usual = SMALL_BATCH if few else BATCH
     if images >= 4 * usual:
@@ -112,7 +112,7 @@ def _batch_size(images: int) -> tuple[int, str]:
 
 
 def _by_appearance(train: Subset, image_size: int | None) -> Chosen:
-    """Return size and transforms; `image_size` is the size that the user wants."""
+    """Return the size and transforms that fit the pictures; `image_size` is the user's size, None if not given."""
     found, size = Chosen(), Settings.image_size if image_size is None else image_size
     if image_size is None and (side := appearance.shorter_side(train)) is not None:
         size = max((size for size in SIZES if size <= side), default=SIZES[0])

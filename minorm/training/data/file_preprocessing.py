@@ -17,17 +17,17 @@ from minorm.training.settings import LARGEST
 
 CLASSES, PREPROCESSING = "classes", "preprocessing"
 NAMES, SIZES = "names", "imgsz"
-LONGEST = 1 << 20  # characters of an entry that is read as Python writes it
+LONGEST = 1 << 20  # characters of an entry that is read as a Python literal
 
 
 def description(found: Preprocessing) -> dict[str, str]:
-    """Return classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
+    """Return classes and preprocessing as entries of an ONNX file's metadata; `read` is the inverse."""
     scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
     return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
 
 
 def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
-    """Read the text that `description` wrote; None if it is missing, or something else."""
+    """Read the entries that `description` wrote; None if they are missing or malformed."""
     try:
         found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
         Normalize(found.mean, found.std)
@@ -39,9 +39,9 @@ def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
 
 
 def of_input(model: Any) -> Preprocessing | None:
-    """Return a model's defaults without a description: pixels from 0 to 1, its input's size, numbered classes.
+    """Return the defaults for a model without a description: pixels from 0 to 1, its input's size, numbered classes.
 
-    Classes that it names have their names, and where height and width are free, `imgsz` may say them.
+    Classes with names keep them. If height and width of the input are free, the entry `imgsz` may give them.
     """
     shape = model.inputs[0].shape if model.inputs else None
     if shape is None or len(shape) != 4 or shape[1] not in (1, 3):
@@ -57,7 +57,7 @@ def of_input(model: Any) -> Preprocessing | None:
 
 
 def classes(metadata: Mapping[str, Any]) -> list[str]:
-    """Return the names of classes; none where the file says something else."""
+    """Return the names of the classes; an empty list if the file has no names, or malformed ones."""
     try:
         found = json.loads(metadata.get(CLASSES, "[]"))
     except (TypeError, ValueError, RecursionError):
@@ -69,7 +69,7 @@ def classes(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _literal(metadata: Mapping[str, Any], key: str) -> Any:
-    """Return an entry that is a literal of Python, read without running code; None where there is no such."""
+    """Return an entry that is a Python literal, read without running code; None if there is no such entry."""
     text = metadata.get(key)
     if not isinstance(text, str) or len(text) > LONGEST:
         return None

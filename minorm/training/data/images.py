@@ -1,9 +1,9 @@
-"""Which images a run was trained on: number, digest and names of each part, and their place, which a checkpoint keeps.
+"""Describe the images of a run in its checkpoint: number, digest and file names of each part, and the images' path.
 
-Of arrays the digest is that of their bytes; of a folder of pictures that of names, labels and sizes of the files, as
-decoding 100,000 pictures would take minutes. A dataset of another kind has a number alone.
+The digest of arrays covers their bytes. That of a folder of pictures covers the files' names, labels and sizes, as
+decoding 100,000 pictures would take minutes. For other datasets only the number is known.
 
-With the names, a run keeps its own split when its folder has grown: old pictures stay in their part. A fifth of the new
+The names let a run keep its split when its folder has grown: old pictures stay in their part. A fifth of the new
 pictures of each class is drawn for validation, as at the start.
 """
 
@@ -29,7 +29,7 @@ NAMED = 3  # files, in a sentence
 
 
 def known(sets: Any, path: str | None = None) -> Known:
-    """Describe the images to train on and those to validate on; `path` is where they are."""
+    """Describe the training images and the validation images; `path` is where they are."""
     found: Known = {part: _known(images) for part, images in zip(PARTS, sets, strict=True)}
     return found if path is None else {**found, PATH: path}
 
@@ -41,7 +41,7 @@ def _known(dataset: Any) -> dict[str, Any]:
 
 
 def digest(dataset: Any) -> str | None:
-    """Return the SHA-256 of the dataset's contents, None if that would mean reading all of it."""
+    """Return the SHA-256 of the dataset's contents; None if only reading all of it could give one."""
     found = hashlib.sha256()
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if isinstance(inner, ImageFolder):
@@ -57,12 +57,12 @@ def digest(dataset: Any) -> str | None:
 
 
 def packed(names: list[str]) -> Any:
-    """Return the names of files as an array of bytes, which takes no more than it says when it is read."""
+    """Return the names of files as one array of bytes, so that reading a file cannot take more memory than it says."""
     return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
 
 
 def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of a part's files; None where it has none."""
+    """Return the names of a part's files; None if the description has no names."""
     if FILES not in entry:
         return None
     raw = np.asarray(entry[FILES]).tobytes()
@@ -70,7 +70,7 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """Read the images' description in a checkpoint; an older one has only its loader's number of images."""
+    """Read the description of the images in a checkpoint; older ones have only their loader's number of images."""
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -83,7 +83,7 @@ def entry(images: Mapping[str, Any], part: str) -> Any:
 
 
 def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> str | None:
-    """Return the path of the run's images from `file`; FileNotFoundError if they are needed and nothing is there."""
+    """Return the path of the images of the run in `file`; FileNotFoundError if `needed` and no such path exists."""
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
         raise FileNotFoundError(
@@ -94,7 +94,7 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
 
 
 def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
-    """(train, validation) with the split that the run began with, where both were drawn from one folder."""
+    """Return (train, validation) with the split that the run began with if both come from one folder, else `sets`."""
     train, val = sets
     old = [unpacked(entry(images, part)) if images and entry(images, part) else None for part in PARTS]
     if None in old or not (isinstance(train, Subset) and isinstance(val, Subset)) or train.dataset is not val.dataset:
@@ -110,7 +110,7 @@ def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """Say what has changed, one sentence a part: `1,438 training images then, 1,500 now`; with names if known."""
+    """Return a sentence for each part that has changed, with names if known: `1,438 training images then, 1,500 now`"""
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]
@@ -125,7 +125,7 @@ def changes(before: Known, now: Known) -> list[str]:
 
 
 def _moves(old: list[str] | None, new: list[str] | None) -> str:
-    """`2 added (a.png, b.png), 1 removed (c.png)`; empty where the names are the same."""
+    """`2 added (a.png, b.png), 1 removed (c.png)`; "" if the names are the same or unknown."""
     if old is None or new is None:
         return ""
     added, removed = sorted({*new} - {*old}), sorted({*old} - {*new})
@@ -138,7 +138,7 @@ def _some(names: list[str]) -> str:
 
 
 def _names(dataset: Any) -> list[str] | None:
-    """Return the files of a folder of pictures, or of a part of it."""
+    """Return the file names of a folder of pictures, or of a part of it; None for other datasets."""
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if not isinstance(inner, ImageFolder):
         return None
@@ -149,12 +149,12 @@ def _add_files(found: Any, folder: ImageFolder, indices: Any) -> None:
     for index in indices:
         try:
             size = os.stat(folder.path(index)).st_size
-        except OSError:  # it is named among the broken ones, when it is read
+        except OSError:  # the training names it among the broken files
             size = -1
         found.update(b"%b\0%d %d\n" % (os.fsencode(folder.files[index]), folder.labels[index], size))
 
 
 def _add_array(found: Any, array: Any) -> None:
     found.update(f"{array.dtype.name} {array.shape}\n".encode())
-    for start in range(0, len(array), 1024):  # what is not contiguous is copied, a piece at a time
+    for start in range(0, len(array), 1024):  # an array that is not contiguous is copied piece by piece
         found.update(np.ascontiguousarray(array[start : start + 1024]).reshape(-1).view(np.uint8).data)

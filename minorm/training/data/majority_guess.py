@@ -1,4 +1,4 @@
-"""Compare an accuracy with always guessing the images' largest class, which is right for that class's share."""
+"""Compare an accuracy with that of always guessing the largest class, which is the class's share of the images."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Guess:
         return f"always guessing the largest class ({quoted(self.name)}) would give {percent(self.accuracy)}"
 
     def beside(self, accuracy: float, what: str = "validation accuracy") -> str:
-        """Return the sentence that compares this accuracy, called `what`, with the guess."""
+        """Return a sentence that compares this accuracy with the guess; `what` is the name of the accuracy."""
         said = f"{what} {percent(accuracy)}; {self}"
         return said if accuracy > self.accuracy else f"{said}: the model is no better than guessing"
 
 
 def largest_class(dataset: Any, names: Sequence[str] = ()) -> Guess:
-    """Return the guess for a dataset's images, without the broken ones; a class without a name has its number."""
+    """Return the guess for a dataset's images, without broken ones; a class without a name is called by its number."""
     labels = labels_of(dataset)[list(readable(dataset))]
     if not len(labels):
         raise ValueError("no image could be read; expected at least one")

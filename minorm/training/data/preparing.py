@@ -1,7 +1,7 @@
 """Make batches from a data set's name: read the images, scale them, change them at random.
 
-automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels are mixed.
-Validation images are only scaled.
+The order: automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels
+are mixed. Validation images are only scaled.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from minorm.devices import dtypes
 from minorm.training.settings import Settings, changes_of, fold_of, numbers
 
 Array = Any
-TESTED = 256  # images a batch, where nothing is trained
-LEAST_BLUR = 0.1  # of a pixel, which changes next to nothing
+TESTED = 256  # images a batch, in validation
+LEAST_BLUR = 0.1  # of a pixel: a blur that changes next to nothing
 MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
     "digits": ([0.305], [0.376]),
     "mnist": ([0.1307], [0.3081]),
@@ -53,7 +53,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How to scale a model's inputs, (p - mean) / std for each pixel p, and the names of its outputs, `classes`."""
+    """(p - mean) / std: how to scale each pixel p of a model's inputs; `classes` are the names of its outputs."""
 
     classes: list[str]
     mean: list[float]
@@ -65,14 +65,14 @@ class Preprocessing:
 def load_data(
     settings: Settings, path: Any, found: Preprocessing | None = None, max_bytes: int | None = None
 ) -> tuple[Any, Any]:
-    """(train, validation) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
+    """Return the (train, validation) datasets. The digits need no path; they and a folder are split 80/20 by the seed.
 
-    With `settings.fold` the images that a fifth would be drawn from are split into folds instead. Where a set has its
-    validation images apart, the training images alone are, and the others are left aside.
+    With `settings.fold` these images are split into folds instead. If a set has separate validation images, only its
+    training images are split into folds, and the validation images are not used.
 
-    found      what a model that is there already takes: a folder's pictures are read in its size and channels, and
-               labelled by the names of its classes
-    max_bytes  the most memory of a file when it is read; None leaves it to the reader (limits.py)
+    found      the Preprocessing of an existing model, or None: a folder's pictures are read in its size and channels,
+               and labelled by the names of its classes
+    max_bytes  the most memory that reading a file may take; None is the reader's own limit (limits.py)
     """
     part = fold_of(settings.fold)
     train, val = _loaded(settings, path, found, max_bytes)
@@ -99,7 +99,7 @@ def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_byte
 
 
 def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[Subset, Subset]:
-    """(train, validation) of one fold, counted from 1, of the training images and of what was drawn from them."""
+    """Split the training images and the drawn validation images into folds; return (train, validation) of one fold."""
     whole, indices = (train.dataset, train.indices) if isinstance(train, Subset) else (train, np.arange(len(train)))
     if isinstance(val, Subset) and val.dataset is whole:
         indices = np.sort(np.concatenate([indices, val.indices]))
@@ -112,14 +112,14 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Return the training images' Preprocessing; your own arrays are measured. Mean and std in the settings count."""
+    """Return the training images' Preprocessing; your own arrays are measured. Settings may replace mean and std."""
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
 
 
 def _by_channel(settings: Settings, name: str, channels: int) -> list[float]:
-    """Return the numbers of a setting, one for each channel; an empty list if it has none."""
+    """Return the numbers of a setting, one for each channel; an empty list if the setting has no numbers."""
     values = numbers(getattr(settings, name)) or []
     if values and len(values) not in (1, channels):
         raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
@@ -146,14 +146,14 @@ def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
 
 
 def names_of(name: str) -> list[str]:
-    """Return the classes of a set that comes with its labels."""
+    """Return the class names of a data set that is known by name."""
     return NAMES.get(name, "0 1 2 3 4 5 6 7 8 9").split()
 
 
 def loaders(
     settings: Settings, train: Any, val: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
 ) -> tuple[DataLoader, DataLoader]:
-    """Whole shuffled batches to train on, changed at random; others in order to validate. Of each this rank's share."""
+    """Return loaders of this rank's share: whole, shuffled, changed batches to train, others in order to validate."""
     shard = (rank, settings.ranks)
     scale = [Normalize(found.mean, found.std)]
     stored: list[Transform] = [_narrow] if settings.dtype == "bfloat16" else []
@@ -183,7 +183,7 @@ def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
 
 
 def _after(settings: Settings, size: int) -> list[Transform]:
-    """Return the transforms that need numbers around 0: they fill empty places with 0, which is then the mean."""
+    """Return the transforms of scaled pixels: they fill empty places with 0, which is the mean after scaling."""
     found: list[Transform] = []
     if settings.crop_padding:
         found.append(RandomCrop(size, padding=settings.crop_padding))
@@ -198,7 +198,7 @@ def _after(settings: Settings, size: int) -> list[Transform]:
     if settings.perspective:
         found.append(RandomPerspective(settings.perspective))
     if settings.blur:
-        reach = min(math.ceil(3 * settings.blur), size - 1)  # three deviations hold nearly all of the weights
+        reach = min(math.ceil(3 * settings.blur), size - 1)  # three deviations cover nearly all of the weights
         found.append(GaussianBlur(2 * reach + 1, (min(LEAST_BLUR, settings.blur), settings.blur)))
     if settings.cutout:
         if settings.cutout >= size:
@@ -213,7 +213,7 @@ def _narrow(images: Array, generator: Any) -> Array:  # noqa: ARG001
 
 
 class Mixed:
-    """The batches of a loader, with images and labels mixed. Each batch has its own random draws."""
+    """Iterates over the batches of a loader and mixes their images and labels. Each batch has its own random draws."""
 
     def __init__(self, loader: DataLoader, mixing: Mixing) -> None:
         self.loader, self.mixing = loader, mixing
@@ -224,38 +224,38 @@ class Mixed:
     def __iter__(self) -> Iterator[Any]:
         for images, labels in self.loader:
             place, (rank, _) = self.loader.state_dict(), self.loader.shard
-            stream = (place["seed"], place["epoch"], place["batch"], rank, 1)  # 1: no other draws with five numbers
+            stream = (place["seed"], place["epoch"], place["batch"], rank, 1)  # 1: no other stream has five numbers
             yield self.mixing(images, labels, np.random.default_rng(stream))
 
 
 def mixed(settings: Settings, loader: DataLoader, classes: int) -> Any:
-    """Return the loader, or a Mixed one where the settings ask for it."""
+    """Return the loader, or a Mixed one if the settings ask for MixUp or CutMix."""
     if settings.mixup:
         return Mixed(loader, data.MixUp(settings.mixup, classes))
     return Mixed(loader, data.CutMix(settings.cutmix, classes)) if settings.cutmix else loader
 
 
 def folder_of(dataset: Any) -> ImageFolder | None:
-    """Return the folder that a dataset reads from, if it is one of pictures."""
+    """Return the folder of pictures that a dataset reads from; None if it reads from no folder."""
     inner = dataset.dataset if isinstance(dataset, Subset) else dataset
     return inner if isinstance(inner, ImageFolder) else None
 
 
 def labels_of(dataset: Any) -> Array:
-    """Return all labels, without reading an image."""
+    """Return the labels of all images, without reading an image."""
     if isinstance(dataset, Subset):
         return labels_of(dataset.dataset)[dataset.indices]
     return dataset.labels if isinstance(dataset, ImageFolder) else dataset.arrays[1]
 
 
 def balanced(labels: Array, classes: int) -> Array:
-    """weight_c = N / (classes * n_c): every class counts alike; 0 for a class without images."""
+    """weight_c = N / (classes * n_c): every class then has the same total weight; 0 for a class without images."""
     counts = np.bincount(labels, minlength=classes)
     return np.where(counts, len(labels) / (classes * np.maximum(counts, 1)), 0).astype(np.float32)
 
 
 def _measured(train: Any) -> tuple[list[float], list[float]]:
-    """Return mean and deviation of each channel, in float64, over 1,000 images at a time."""
+    """Return the mean and standard deviation of each channel, in float64; 1,000 images are read at a time."""
     sums: list[Array] = []
     count = 0
     for start in range(0, len(train), 1000):

@@ -1,4 +1,4 @@
-"""log.csv: the scores of every epoch, written and read to the same bits."""
+"""Read and write log.csv, the scores of every epoch: the numbers read have the same bits as those written."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from minorm.support.documented import documented
 
 LOG = "log.csv"
 COLUMNS = ("epoch", "learning_rate", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
-EARLIER = {"val_loss": "test_loss", "val_accuracy": "test_accuracy"}  # what older files and programs call them
+EARLIER = {"val_loss": "test_loss", "val_accuracy": "test_accuracy"}  # their names in older files and programs
 
 
 class Row(dict[str, Any]):
-    """The numbers of an epoch by name; an accuracy is None where targets are no classes.
+    """The numbers of an epoch by name; an accuracy is None if the targets are not classes.
 
-    `val_` is validation: it chooses the best epoch. row["test_loss"] is row["val_loss"], as that was its name before.
+    Names with `val_` are of the validation, which chooses the best epoch. Older names with `test_` work too:
+    row["test_loss"] is row["val_loss"].
     """
 
     def __missing__(self, name: str) -> Any:
@@ -31,13 +32,13 @@ class Row(dict[str, Any]):
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Row:
-        """Return the row of a file, which may have older names."""
+        """Return the row with these numbers, of a file that may use older names."""
         new = {old: new for new, old in EARLIER.items()}
         return cls({new.get(name, name): value for name, value in found.items()})
 
 
 def log(history: Sequence[Row]) -> str:
-    """Return the scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
+    """Return the scores of every epoch as CSV with a header; numbers have enough digits to be read to the same bits.
 
     A missing number, such as an accuracy without classes as targets, is an empty field.
     """
@@ -49,9 +50,9 @@ def log(history: Sequence[Row]) -> str:
 
 @documented({}, path="a log.csv, or the folder of a run")
 def read_log(path: str) -> list[Row]:
-    """[{"epoch": 1, "train_loss": ...}, ...]: the rows of a log.csv, or of that in the folder of a run.
+    """[{"epoch": 1, "train_loss": ...}, ...]: the rows of a log.csv, or of the log.csv in a run's folder.
 
-    ValueError, which names the file, if it is not a log.
+    ValueError, which names the file, if the file is not a log.
     """
     name = os.path.join(path, LOG) if os.path.isdir(path) else path
     with opening.regular(name, "read_log") as file:

@@ -1,7 +1,7 @@
-"""Collect a model's right and wrong answers: a confusion matrix, and the images it is most wrong about.
+"""Collect a model's right and wrong answers: a confusion matrix, and the misclassified images with the largest losses.
 
-confusion[i, j]   images of class i that were taken for class j
-loss of an image  -log of the probability that its own class was given
+confusion[i, j]   the number of images of class i that were predicted as class j
+loss of an image  -log of the probability that the model gives to its true class
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """A model's answers: the place in the dataset, the label and all probabilities of each image that could be read."""
+    """A model's answers: index in the dataset, label and all probabilities of each image that could be read."""
 
     indices: Array
     labels: Array
@@ -37,31 +37,31 @@ class Outcome:
 
     @property
     def losses(self) -> Array:
-        """Cross entropy of each image."""
+        """The cross entropy of each image."""
         own = self.probabilities[np.arange(len(self.labels)), self.labels]
         return -np.log(np.maximum(own, np.finfo(np.float64).tiny))
 
     @property
     def accuracy(self) -> float:
-        """The share that is right."""
+        """The share of images that are predicted right."""
         return float((self.predicted == self.labels).mean())
 
     @property
     def confusion(self) -> Array:
-        """Images by class and prediction."""
+        """The confusion matrix: counts of images by class and prediction."""
         classes = self.probabilities.shape[1]
         found = np.zeros((classes, classes), np.int64)
         np.add.at(found, (self.labels, self.predicted), 1)
         return found
 
     def worst(self, count: int) -> Array:
-        """Return rows of the images with the largest losses, the largest first; those that are right are left out."""
+        """Return the rows of the `count` misclassified images with the largest losses, the largest first."""
         order = np.argsort(-self.losses, kind="stable")
         return order[self.predicted[order] != self.labels[order]][:count]
 
 
 def outcome(model: Module, loader: DataLoader) -> Outcome:
-    """Return the Outcome of a model that gives one number a class, on a loader's images in order."""
+    """Return the Outcome of a model on a loader's images in order; the model gives one number for each class."""
     labels, found = [], []
     for images, targets in loader:
         if not targets.shape[0]:
@@ -74,7 +74,7 @@ def outcome(model: Module, loader: DataLoader) -> Outcome:
 
 
 def softmax(logits: Array) -> Array:
-    """exp(x) / sum of exp(x) along axis 1, in float64; NaN in a row with NaN or with +infinity."""
+    """exp(x) / sum of exp(x) along axis 1, in float64; a row with NaN or +infinity becomes NaN."""
     wide = logits.astype(np.float64)
     with np.errstate(invalid="ignore"):
         powers = np.exp(wide - wide.max(1, keepdims=True))
@@ -82,13 +82,13 @@ def softmax(logits: Array) -> Array:
 
 
 def clipped(name: str, most: int = 18) -> str:
-    """Return a class's name as it can be shown, cut to `most` characters."""
+    """Return a class's name with printable characters only, cut to `most` characters."""
     shown = printable(name)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def pixels(dataset: Any, index: int) -> Array:
-    """Return an image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
+    """Return an image of a dataset as bytes from 0 to 255; an image with values outside 0 to 1 is rescaled first."""
     given = dataset[index][0]
     image = np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given)
     low, high = float(image.min()), float(image.max())
@@ -98,7 +98,7 @@ def pixels(dataset: Any, index: int) -> Array:
 
 
 def readable(dataset: Any) -> Iterator[int]:
-    """Yield places in the dataset, without those of broken files."""
+    """Yield the indices of a dataset's images, without broken files."""
     folder = folder_of(dataset)
     for index in range(len(dataset)):
         if folder is None or not folder.broken or folder.path(int(dataset.indices[index])) not in folder.broken:

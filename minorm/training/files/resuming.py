@@ -1,6 +1,6 @@
-"""Check that a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
+"""Check that a run can go on: same file on all ranks, same model, classes and images, and epochs left to train.
 
-Each check raises, with what is different, before anything of the checkpoint is taken.
+Each check raises an error that names the difference, before any part of the checkpoint is used.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from minorm.training.settings import Settings
 def code_of(
     file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | Graph | None = None
 ) -> Code | Graph | None:
-    """Return the code that builds the checkpoint's model, of the SHA-256 that it was trained with; nothing is run here.
+    """Return the code that builds the checkpoint's model, after checking its SHA-256; nothing is run here.
 
-    agreed  what the user was shown and let run: these bytes, whatever lies in the file by now
+    agreed  the code that the user has seen and allowed: these bytes are used even if the file has changed since
 
-    UntrustedCode where the user has not said to run it, ValueError where `model` or what was agreed to is another one.
+    UntrustedCode if the user has not allowed the code; ValueError if `model` or `agreed` is not the checkpoint's code.
     """
     if agreed is not None:
         check_same_code(file, facts, agreed)
@@ -56,7 +56,7 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | No
 
 
 def check_same_file(file: str, group: Group) -> None:
-    """Raise RankError unless all ranks read the same bytes: a network disk may show an old file to some."""
+    """Raise RankError unless all ranks read the same bytes: a network disk may show an old file to some ranks."""
     with opening.regular(file, "resume") as opened:
         digest = hashlib.file_digest(opened, "sha256").digest()
     found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
@@ -67,7 +67,7 @@ def check_same_file(file: str, group: Group) -> None:
 
 
 def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """Check that the images fit the model: their channels, size and number of classes."""
+    """Raise ValueError unless the images have the model's channels, size and number of classes."""
     if [facts[key] for key in ("classes", "size", "channels")] != [
         mine[key] for key in ("classes", "size", "channels")
     ]:
@@ -77,7 +77,7 @@ def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any
 
 
 def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) -> None:
-    """Raise ValueError if the classes differ; None: the checkpoint is older than the names in it."""
+    """Raise ValueError if the classes differ; `classes` is None for an old checkpoint without names."""
     if classes is not None and classes != mine:
         other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
         raise ValueError(f"{file} is of a run whose classes have other names: {quoted(other[0])} where these images "
@@ -85,7 +85,7 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
-    """Return the settings of a run that goes on to the end of this epoch; ValueError if it has come as far already."""
+    """Return settings with this number of epochs; ValueError if the run has already done as many."""
     if epochs is None:
         return settings
     further = replace(settings, epochs=epochs)
@@ -95,7 +95,7 @@ def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Se
 
 
 def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
-    """Return the state of a new schedule after so many steps."""
+    """Return the state of the new schedule `scheduler` after this number of steps."""
     for _ in range(steps):
         scheduler.step()
     state: dict[str, Any] = scheduler.state_dict()
@@ -103,7 +103,7 @@ def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
 
 
 def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:
-    """Raise ValueError if the images differ from the checkpoint's; an older one only knows how many trained."""
+    """Raise ValueError if the images differ from the checkpoint's; an old checkpoint knows only how many trained."""
     if changes := images.changes(images.known_before(found, now), now):
         raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
                          "--other-images, in Python other_images=True")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The folder of a run: its files, the lock of the one process that writes there, and a copy of the model's own file.
+"""The folder of a run: its files, the lock of the process that writes them, and a copy of the model's own file.
 
     DIR/checkpoint.safetensors   the last finished epoch
     DIR/best.safetensors         the model of the best epoch
@@ -6,9 +6,9 @@
     DIR/FILE.onnx                a copy of the ONNX file whose graph is the model
     DIR/.lock                    while a process trains there
 
-The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. A child
-that the process forks would hold the lock too, and so closes its file first. On systems without flock, Windows among
-them, and on disks that have no locks, nothing keeps two runs apart. Of several ranks the first one writes.
+The lock (flock) ends with its process, even a killed one, so a lock file that is left behind locks nothing. A forked
+child would hold the lock too, so it closes the file first. On systems without flock, such as Windows, and on disks
+without locks, nothing keeps two runs apart. Only rank 0 writes files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ CHECKPOINT, BEST, LOCK = "checkpoint.safetensors", "best.safetensors", ".lock"
 OUTCOME = "outcome.json"
 WRITTEN = (CHECKPOINT, BEST, LOG, OUTCOME, "report.html", "curves.png", "confusion.png")
 
-_mine = threading.local()  # .folders: those that this thread has locked
+_mine = threading.local()  # .folders: the folders that this thread has locked
 _held: set[int] = set()  # descriptors of locked files
-_opening = threading.Lock()  # no fork comes between opening a file and adding it to those
+_opening = threading.Lock()  # held so that no fork comes between opening a file and adding its descriptor to _held
 
 
 def weights_file(given: str) -> str:
-    """Return the file with the weights: of a run's folder that of its best epoch, else that of its last one."""
+    """Return the file of weights: for a run's folder the file of its best epoch or else of its last one."""
     if not os.path.isdir(given):
         return given
     paths = [os.path.join(given, name) for name in (BEST, CHECKPOINT)]
@@ -52,9 +52,9 @@ def weights_file(given: str) -> str:
 
 @contextmanager
 def locked(out: str) -> Iterator[None]:
-    """Lock the folder inside the block, so that no other run trains there; make it if it is missing.
+    """Lock the folder during the block, so that no other run trains there; make the folder if it is missing.
 
-    BlockingIOError where another run has the lock. A thread that has it may ask again.
+    BlockingIOError if another run has the lock. The thread that has the lock may ask for it again.
     """
     place = os.path.realpath(out)
     if place in _folders():
@@ -72,7 +72,7 @@ def locked(out: str) -> Iterator[None]:
             _folders().discard(place)
             if descriptor in _held:  # else this is a child of the process that has the lock
                 with suppress(OSError):
-                    os.unlink(path)  # before the lock ends: the file is still ours
+                    os.unlink(path)  # before the lock ends, while the file is still ours
                 _close(descriptor)
     finally:
         atomic.remove_empty(made)  # of a run that wrote nothing
@@ -85,7 +85,7 @@ def _folders() -> set[str]:
 
 
 def _lock(path: str, out: str) -> int | None:
-    """Return an open and locked file at the path; None where there are no locks."""
+    """Open and lock the file at the path, and return its descriptor; None if the system or disk has no locks."""
     if not atomic.LOCKS:
         return None
     while True:
@@ -103,11 +103,11 @@ def _lock(path: str, out: str) -> int | None:
             return None
         if _is_at(descriptor, path):
             return descriptor
-        _close(descriptor)  # the run before has removed it meanwhile
+        _close(descriptor)  # the earlier run has removed the file in the meantime
 
 
 def _open(path: str) -> int:
-    """Return a descriptor of the file; make it if it is missing. Another user's file need not be writable."""
+    """Open the file, or make it if it is missing, and return its descriptor. A file that is only readable is enough."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o666)
@@ -120,7 +120,7 @@ def _open(path: str) -> int:
 
 
 def _whose(path: str) -> str:
-    """Whose file it is and what to do, where another user has left one that this user may not even read."""
+    """Return whose file it is and what to do, if the lock file of another user cannot be read; otherwise ""."""
     try:
         owner = os.stat(path, follow_symlinks=False).st_uid
     except OSError:
@@ -140,7 +140,7 @@ def _close(descriptor: int) -> None:
 
 
 def _in_child() -> None:
-    """Release the locks in a forked child: the child of a run is not a run."""
+    """Release the locks in a forked child: the child of a run is not itself a run."""
     for descriptor in [*_held]:
         with suppress(OSError):
             _close(descriptor)
@@ -160,7 +160,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _check_links(place: str) -> None:
-    """Raise ValueError if a file to write is a link out of the folder: then the link would choose the written file."""
+    """Raise ValueError if a file to write is a link to outside of the folder, since a run would write to its target."""
     for name in WRITTEN:
         path = os.path.join(place, name)
         if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:
@@ -169,7 +169,7 @@ def _check_links(place: str) -> None:
 
 
 def check_copy(out: str, code: Code | Graph) -> None:
-    """Raise ValueError where the folder has another file in the place of the copy."""
+    """Raise ValueError if the folder has a different file with the name of the copy."""
     path = os.path.join(out, code.file)
     if os.path.lexists(path) and _contents(path) != code.contents:
         raise ValueError(f"{out} holds another {code.file} than {code.path}, of which a run keeps a copy there; "
@@ -177,7 +177,7 @@ def check_copy(out: str, code: Code | Graph) -> None:
 
 
 def keep_copy(out: str, code: Code | Graph) -> None:
-    """Write the copy, unless it is there."""
+    """Write the copy of the model's file into the folder, unless it is already there."""
     check_copy(out, code)
     path = os.path.join(out, code.file)
     if not os.path.lexists(path):
@@ -193,7 +193,7 @@ def _contents(path: str) -> bytes | None:
 
 
 def on_rank_0(group: Group | None, act: Callable[[], Any]) -> None:
-    """Call it on rank 0; where it raises there, RankError on the others."""
+    """Call act() on rank 0 only; if it raises there, raise RankError on the other ranks."""
     if group is None or group.size == 1:
         act()
         return

@@ -1,6 +1,6 @@
-"""Read and check a run's checkpoint before it is used: a damaged one raises a ValueError that names the part.
+"""Read and check a run's checkpoint before it is used: a damaged checkpoint is a ValueError that names the part.
 
-All of it is checked before a model is built or an object is changed.
+All parts are checked before a model is built or an object is changed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from minorm.training.model.initial import Initial
 from minorm.training.settings import Settings
 
 RUN = ("settings", "model_facts", "model", "optimizer", "loader", "random", "epoch", "history")
-BROKEN = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError)  # what a wrong state makes of an object
+BROKEN = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError)  # errors when a wrong state is loaded
 
 
 def read_run(path: str) -> dict[str, Any]:
-    """Read all parts of the checkpoint that a Run wrote, and check them."""
+    """Read and check all parts of a checkpoint that a Run wrote."""
     saved = checkpoint.load_training(path)
     if not {*RUN} <= saved.keys():
         raise ValueError(f"{path} was not written by a Run; it holds {', '.join(saved)}")
@@ -46,7 +46,7 @@ def read_run(path: str) -> dict[str, Any]:
 
 
 def settings(saved: Mapping[str, Any], path: str) -> Settings:
-    """Return the run's settings; a missing setting has its default, and a model's FILE.py has no folder."""
+    """Return the run's settings; a missing setting gets its default, and a model's FILE.py loses its folder."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
         raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected a dict of values by name")
@@ -60,7 +60,7 @@ def settings(saved: Mapping[str, Any], path: str) -> Settings:
 
 
 def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
-    """Return the scaling of pixels, and the classes' names; they fit the facts of the model."""
+    """Return the scaling of pixels and the class names; ValueError unless they fit the facts of the model."""
     found, facts, names = saved["preprocessing"], saved["model_facts"], [field.name for field in fields(Preprocessing)]
     if not isinstance(found, dict) or found.keys() != {*names}:
         raise ValueError(f"{path}: its preprocessing is {reprlib.repr(found)}; expected {', '.join(names)}")
@@ -82,12 +82,12 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
 
 
 def initial(saved: Mapping[str, Any]) -> Initial | None:
-    """Return the initial weights' origin, if the run's model began with a file."""
+    """Return where the initial weights came from; None if the run's model did not begin with a file."""
     return Initial(**saved["initial"]) if "initial" in saved else None
 
 
 def taken(path: str, part: str, take: Callable[[], Any]) -> None:
-    """Call take(), which gives an object its part of the checkpoint; ValueError where that is another's."""
+    """Call take(), which gives an object its part of the checkpoint; ValueError if the part does not fit."""
     try:
         take()
     except (ValueError, *BROKEN) as error:
@@ -96,7 +96,7 @@ def taken(path: str, part: str, take: Callable[[], Any]) -> None:
 
 
 def _check_one_model(setting: str, name: str, path: str) -> None:
-    """Check that settings and facts name the same model; facts of older runs, without copies, include the folder."""
+    """Check that settings and facts name the same model; facts of older runs, which kept no copy, have the folder."""
     if setting != os.path.basename(name):
         raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
 
@@ -120,7 +120,7 @@ def _check_history(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _check_images(found: Any, path: str) -> None:
-    """{"train": {"number": 48, "sha256": "..."}, "validation": ...}; more keys a part are not looked at."""
+    """{"train": {"number": 48, "sha256": "..."}, "validation": ...}: check this form; further keys are ignored."""
     for part in PARTS:
         there = entry(found, part) if isinstance(found, dict) else None
         if not (isinstance(there, dict) and type(there.get("number")) is int and there["number"] >= 0
@@ -132,7 +132,7 @@ def _check_images(found: Any, path: str) -> None:
 
 
 def _are_names(there: Mapping[str, Any]) -> bool:
-    """Return whether there are as many names as files, if there are names."""
+    """Return whether the part has as many names as files, or no names."""
     if FILES not in there:
         return True
     names = there[FILES]
@@ -142,14 +142,14 @@ def _are_names(there: Mapping[str, Any]) -> bool:
 
 
 def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
-    """Check the epoch that the patience is counted from, and the file that the weights came from."""
+    """Check the epoch from which the patience is counted, and the description of the file of initial weights."""
     start, epoch = saved.get("patience_from", 0), saved["epoch"]
     if type(start) is not int or not 0 <= start <= epoch:
         raise ValueError(f"{path}: its patience_from is {reprlib.repr(start)}; expected an epoch of at most {epoch}")
     if "initial" not in saved:
         return
     found, kinds = saved["initial"], {"file": str, "sha256": str, "taken": int}
-    fits = isinstance(found, dict) and {*found, "notes"} == {field.name for field in fields(Initial)}  # once without
+    fits = isinstance(found, dict) and {*found, "notes"} == {field.name for field in fields(Initial)}  # old: none
     if not fits or not all(
         type(value) is kinds[name] if name in kinds else isinstance(value, list) and all(type(v) is str for v in value)
         for name, value in found.items()
@@ -159,7 +159,7 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Return whether the value is that int: a file may hold an array, which is equal to nothing and everything."""
+    """Return whether the value is this int; a file may have an array instead, for which == does not give a bool."""
     return type(value) is int and value == number
 
 

@@ -1,1 +1,1 @@
-"""Measure a classifier: scores by class (class_scores.py) and one report of them (classification_report.py)."""
+"""Measure a classifier: scores by class (class_scores.py), and a report of all (classification_report.py)."""

@@ -1,4 +1,4 @@
-"""Scores of a classifier from labels and probabilities, under scikit-learn's names and with its conventions, in NumPy.
+"""Compute scores of a classifier from labels and probabilities in NumPy, with scikit-learn's names and conventions.
 
 A label is a number from 0 on. Equal scores count as in `argmax`: the lower class comes first.
 """
@@ -33,8 +33,8 @@ def precision_recall_fscore_support(
 ) -> tuple[Any, Any, Any, Any]:
     """precision = right / predicted, recall = right / support, fscore = 2 right / (predicted + support).
 
-    Returns these and support, the number of samples of each class. A quotient with a divisor of 0 is 0, such as the
-    precision of a class that is never predicted. With an average the last one is None.
+    Returns (precision, recall, fscore, support); support is the number of samples of each class, and None with an
+    average. A quotient with a divisor of 0 is 0, such as the precision of a class that is never predicted.
 
     Example:
         >>> precision, recall, fscore, support = mn.training.precision_recall_fscore_support([0, 0, 1, 1], [0, 1, 1, 1])
@@ -65,10 +65,10 @@ def precision_recall_fscore_support(
 )
 @checked
 def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -> Any:
-    """Return the probability that a sample of a class scores higher for it than one of another; a tie counts half.
+    """P(score of a sample of the class > score of a sample of another class) + P(the scores are equal) / 2.
 
-    That is the area under the ROC curve, of each class against the rest. It is NaN for a class that no sample or every
-    sample has; such a class is left out of the averages, and with no other class they are NaN.
+    This is the area under the ROC curve of each class against the rest. It is NaN for a class that no sample or every
+    sample has. The averages leave such classes out; they are NaN if no other class is left.
 
     Example:
         >>> mn.training.roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
@@ -103,13 +103,13 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
 )
 @checked
 def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
-    """Return the share of samples whose class is among the k with the highest scores; with k=1 the accuracy.
+    """Return the share of samples whose class is among the k with the highest scores; k=1 gives the accuracy.
 
     Example:
         >>> mn.training.top_k_accuracy_score([0, 1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
         0.6666666666666666
 
-    scikit-learn's function of this name, where of equal scores the higher class comes first.
+    scikit-learn's function of this name, except that there the higher of two classes with equal scores comes first.
     """
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"top_k_accuracy_score: k={k!r}; expected an int of at least 1")
@@ -126,11 +126,11 @@ def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
 )
 @checked
 def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Array, Array]:
-    """(prob_true, prob_pred): in each bin that is not empty, the share of 1 and the mean probability.
+    """(prob_true, prob_pred): the share of ones and the mean probability in each bin that is not empty.
 
-    Bin i holds the probabilities from i / n_bins to (i + 1) / n_bins, the upper bound included. Of several classes take
-    whether the prediction is right, and the largest probability. A model whose probabilities can be believed has
-    prob_true = prob_pred.
+    Bin i holds the probabilities from i / n_bins to (i + 1) / n_bins, the upper bound included. With several classes
+    y_true says whether the prediction is right, and y_prob is the largest probability. A model whose probabilities can
+    be believed has prob_true = prob_pred.
 
     Example:
         >>> mn.training.calibration_curve([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2)
@@ -150,7 +150,7 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 )
 @checked
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
-    """Return how far probabilities are from the right shares: sum over bins of n_b / N * |prob_true - prob_pred|.
+    """error = sum over bins b of n_b / N * |prob_true_b - prob_pred_b|: how far probabilities are from the shares.
 
     Example:
         >>> round(mn.training.expected_calibration_error([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2), 3)
@@ -163,7 +163,7 @@ def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) ->
 
 
 def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Array, Array, Array]:
-    """Return for each bin its number of samples, how many of these are 1, and the sum of their probabilities."""
+    """Return three arrays with a number for each bin: its samples, its ones, and the sum of its probabilities."""
     true, probability = _labels(operation, "y_true", y_true), _numbers(operation, "y_prob", y_prob)
     if probability.ndim != 1 or not len(probability):
         raise ValueError(f"{operation}: y_prob.shape is {probability.shape}; expected a number for each sample")
@@ -182,7 +182,7 @@ def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Arra
 
 
 def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array, Array]:
-    """Return the arguments as arrays of N and N x classes; ValueError where they do not fit together."""
+    """Return the arguments as arrays of shapes N and N x classes; ValueError if they do not fit together."""
     true, scores = _labels(operation, "y_true", y_true), _numbers(operation, "y_score", y_score)
     if scores.ndim != 2 or not scores.size:
         raise ValueError(f"{operation}: y_score.shape is {scores.shape}; expected N x classes, a score for each class")
@@ -195,7 +195,7 @@ def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array,
 
 
 def _area(positive: Array, scores: Array) -> float:
-    """Return the sum of the positives' ranks, less its smallest value, over all pairs."""
+    """(sum of the positives' ranks - its smallest possible value) / number of pairs of a positive and a negative."""
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal scores
     ours, others = int(positive.sum()), int((~positive).sum())

@@ -1,4 +1,4 @@
-"""One report of all scores of a classifier: by class, on average, and how far its probabilities can be believed."""
+"""Report all scores of a classifier: by class, on average, and how far its probabilities can be believed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from minorm.training.metrics.class_scores import (
 )
 
 BINS = 10
-LETTERS = 40  # of a name in the table
-LINES = 30  # classes in the text
-NAMED = 10  # classes in a sentence
+LETTERS = 40  # at most, of a name in the table
+LINES = 30  # at most, for classes in the table
+NAMED = 10  # classes that a sentence names, at most
 AVERAGES = ("macro", "weighted")
 Array = Any
 
 
 @dataclass(frozen=True)
 class ClassRow:
-    """The scores of one class. None: there is no image to tell, or no other class."""
+    """The scores of one class; roc_auc is None if the class has no image, or if no other class has one."""
 
     name: str
     precision: float
@@ -65,7 +65,7 @@ class Bin:
 )
 @dataclass(frozen=True)
 class ClassificationReport:
-    """What `classification_report` returns; `print(report)` shows it as a table, `as_dict()` is for JSON.
+    """The result of `classification_report`; `print(report)` shows a table, and `as_dict()` gives a dict for JSON.
 
     Example:
         >>> report = mn.training.classification_report([0, 1], [[0.9, 0.1], [0.3, 0.7]], target_names=["cat", "dog"])
@@ -90,11 +90,11 @@ class ClassificationReport:
 
     @property
     def without_images(self) -> list[str]:
-        """The classes of which no image was there: nothing is known of them."""
+        """The classes without images, about which nothing is known."""
         return [row.name for row in self.classes if not row.support]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers, under the names above."""
+        """Return all numbers by the names of the fields."""
         return {
             "classes": [vars(row) for row in self.classes],
             "macro": self.macro,
@@ -108,7 +108,7 @@ class ClassificationReport:
         }
 
     def shown(self) -> list[ClassRow]:
-        """Return the classes in order; of many those with the lowest f1."""
+        """Return the classes in order; if there are more than LINES, those with the lowest f1."""
         if len(self.classes) <= LINES:
             return self.classes
         known = [row for row in self.classes if row.support or row.predicted]
@@ -163,10 +163,10 @@ class ClassificationReport:
 def classification_report(
     y_true: Any, y_score: Any, *, target_names: Sequence[str] | None = None, k: int = 5
 ) -> ClassificationReport:
-    """Precision, recall, f1 and AUROC by class and on average, top-k accuracy, calibration, and what a guess is worth.
+    """Report precision, recall, f1 and AUROC by class and on average, top-k accuracy, calibration and a guess's worth.
 
-    A class that has images and is never predicted is named, and so is one without images. ValueError where y_score are
-    no probabilities, or do not fit y_true.
+    The report names classes that have images but are never predicted, and classes without images. ValueError if
+    y_score are not probabilities, or do not fit y_true.
 
     Example:
         >>> report = mn.training.classification_report([0, 1, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
@@ -212,7 +212,7 @@ def classification_report(
 
 
 def scores_of(labels: Array, probabilities: Array, names: Sequence[str], k: int = 5) -> ClassificationReport:
-    """Return the report on arrays; classes have their numbers where there is not a name for each."""
+    """Return the report on arrays; classes are called by their numbers unless there is a name for each."""
     fitting = names if len(names) == probabilities.shape[1] else None
     return classification_report(labels, probabilities, target_names=fitting, k=k)
 

@@ -1,1 +1,1 @@
-"""Which model a run trains, and the weights that it begins with."""
+"""Build the model that a run trains, and load the weights that it begins with."""

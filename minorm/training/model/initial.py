@@ -1,7 +1,7 @@
-"""Load initial weights from a file: take each tensor whose name and shape the model has, and list the others.
+"""Load initial weights from a file: take each tensor that the model has with this name and shape; list the others.
 
-The last layer of a model for another number of classes has other shapes, so it stays as it was drawn. Only arrays are
-read: neither the file nor the model that it names runs any code.
+If the file's model has another number of classes, the shapes of its last layer differ, so that layer keeps its random
+weights. Only arrays are read: no code of the file, or of the model that it names, is run.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from minorm.training.model import onnx_graph
 from minorm.training.model.own_code import is_graph
 
 Array = Any
-WRAPPED = "module."  # what DistributedDataParallel and AveragedModel put before each name
-PARTS = ("model", "state_dict", "model_state_dict")  # what a checkpoint calls the weights
+WRAPPED = "module."  # DistributedDataParallel and AveragedModel put it before each name
+PARTS = ("model", "state_dict", "model_state_dict")  # names of the weights in a checkpoint
 
 
 @dataclass(frozen=True)
 class Initial:
     """A model's initial weights: the file and its SHA-256, how many tensors came from it, and the names of the others.
 
-    reshaped  of tensors that the model has in another shape
-    missing   of tensors of the model that the file lacks
-    unused    of tensors of the file that the model lacks
-    notes     what else there is to say, a sentence each
+    reshaped  names of tensors that the model has in another shape, with both shapes
+    missing   names of tensors of the model that the file lacks
+    unused    names of tensors of the file that the model lacks
+    notes     further sentences for the user
     """
 
     file: str
@@ -47,7 +47,7 @@ class Initial:
     notes: list[str] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
-        """Return the messages to the user, a line each."""
+        """Return the lines that tell the user about the initial weights."""
         lines = [f"begins with {self.taken:,} tensors of {self.file}", *self.notes]
         for said, names in (
             ("drawn anew, as the file has another shape", self.reshaped),
@@ -60,12 +60,12 @@ class Initial:
 
 
 def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence[str] = ()) -> Initial:
-    """Give the model the tensors of a file, or of a run's folder, that fit by name and shape.
+    """Load the tensors of a file, or of a run's folder, that fit the model by name and shape.
 
-    anew   names of tensors that are not taken though they may fit
-    notes  further lines for the user
+    anew   names of tensors that are not loaded even if they fit
+    notes  further sentences for the user
 
-    ValueError, and the model is as it was, if none of its parameters is among them.
+    ValueError if no parameter of the model is among them; the model is then unchanged.
     """
     path = weights_file(given)
     found, own = arrays_by_name(path), model.state_dict()
@@ -86,7 +86,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
-    """Return the arrays of a .safetensors, .npz or .pt file by name; ValueError, naming `command`, if it has none."""
+    """Return a file's arrays by name; ValueError, which names `command`, if the file has no arrays by name."""
     if is_graph(path):
         return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
@@ -111,7 +111,7 @@ def _is_float(tensor: Any) -> bool:
 
 
 def _some(state: Mapping[str, Any]) -> str:
-    """Return the first names, with their shapes."""
+    """Return the first three names with their shapes, as text."""
     said = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
     return ", ".join(said) + (f" and {len(state) - 3:,} more" if len(state) > 3 else "")
 

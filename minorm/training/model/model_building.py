@@ -1,9 +1,9 @@
-"""A model by its name, by FILE.py:FUNCTION or as FILE.onnx: only code that the user names, or says to trust, is run.
+"""Build a model from its name, FILE.py:FUNCTION or FILE.onnx; only code that the user names or trusts is run.
 
 A checkpoint says which function its model came from and the SHA-256 of the file, and a run's folder keeps a copy of
-that file. Both may come from a stranger, so neither is a reason to run it. The user names FILE.py:FUNCTION, or passes
-`trust`; then the copy beside the checkpoint is run. A path in a checkpoint is never opened. The graph of an ONNX file
-is no code: its copy is read without a question, if it has the SHA-256 that the checkpoint says.
+that file. Both may come from a stranger, so the file is not run without consent: the user names FILE.py:FUNCTION, or
+passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never opened. The graph of an ONNX file
+is not code: its copy is read without consent, if it has the SHA-256 that the checkpoint says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.training.settings import LARGEST
 
 FACTS = ("name", "channels", "size", "classes")
 KEEPS_HEAD = "keeps_head"
-PIXELS = 3 * LARGEST**2  # numbers an image of a checkpoint's model may have
+PIXELS = 3 * LARGEST**2  # numbers that an image of a checkpoint's model may have
 COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a drive
 
 
@@ -34,7 +34,7 @@ COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a dri
     code="the copy in the checkpoint's folder; None without a copy of the SHA-256 that the checkpoint names",
 )
 class UntrustedCode(ValueError):
-    """A checkpoint's model is built by code, and the user has not said to run it. Nothing was run.
+    """A checkpoint's model is built by code that the user has not allowed to run. Nothing was run.
 
     Example:
         >>> error = mn.training.UntrustedCode("run/best.safetensors", "build", None)
@@ -51,12 +51,12 @@ class UntrustedCode(ValueError):
 
 
 def said(code: Code) -> str:
-    """Name the function, its file, and the beginning of the file's digest."""
+    """Return the function, its file and the beginning of the file's SHA-256, as text."""
     return f"{code.function!r} in {quoted(code.path)}, SHA-256 {code.sha256[:12]}"
 
 
 def read(model: str) -> Code | Graph | None:
-    """Read the file that names a model; None for one of `minorm.models`."""
+    """Read the file that `model` names; None for a model of `minorm.models`."""
     if is_graph(model):
         return Graph.read(model)
     return Code.read(model) if is_file(model) else None
@@ -67,8 +67,8 @@ def facts(
 ) -> dict[str, Any]:
     """Return the description of a model that a checkpoint contains.
 
-    code        the file that `model` names, where it was read already
-    keeps_head  whether the head of a graph stays as the file has it
+    code        the file that `model` names, if it was read already
+    keeps_head  whether the head of a graph stays as it is in the file
     """
     code = read(model) if code is None else code
     found: dict[str, Any] = {"name": model, "channels": channels, "size": size, "classes": classes}
@@ -87,13 +87,13 @@ def build(
     *,
     code: Code | Graph | None = None,
 ) -> Any:
-    """Return the model that facts describe.
+    """Return the model that these facts describe.
 
-    sha256      of the file, where `name` says FILE.py:FUNCTION or FILE.onnx
-    keeps_head  whether the head of FILE.onnx stays
-    code        what to run, or the graph, whatever the facts say; without it none is run
+    sha256      the SHA-256 of the file, if `name` is FILE.py:FUNCTION or FILE.onnx
+    keeps_head  whether the head of FILE.onnx stays as it is in the file
+    code        the code or graph that builds the model, in place of `name`; without it no code is run
 
-    ValueError where facts name a file, or it makes no model for such images.
+    ValueError if the facts name a file and `code` is None, or if the code makes no model for such images.
     """
     if isinstance(code, Graph):
         return code.build(channels, size, classes, keeps_head)
@@ -109,7 +109,7 @@ def build(
 
 
 def checked(found: Any, path: str) -> dict[str, Any]:
-    """Return the facts in the file at `path`; ValueError unless their model can be built, with its weights there."""
+    """Return the facts `found` in the file at `path`; ValueError unless that file can hold such a model's weights."""
     if not isinstance(found, dict) or not {*FACTS} <= found.keys() <= {*FACTS, "sha256", KEEPS_HEAD}:
         said = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"{path}: the facts of its model are {said}; expected {', '.join(FACTS)}")
@@ -133,14 +133,14 @@ def checked(found: Any, path: str) -> dict[str, Any]:
 def trusted(
     found: Mapping[str, Any], path: str, model: str | None = None, trust: bool = False, max_bytes: int | None = None
 ) -> Code | Graph | None:
-    """Return the file to build the model of the checkpoint at `path` with; None for a model of `minorm.models`.
+    """Return the file that builds the model of the checkpoint at `path`; None for a model of `minorm.models`.
 
-    model      FILE.py:FUNCTION or FILE.onnx of the user's, which is taken whatever the checkpoint says
-    trust      whether the copy of code in the checkpoint's folder may be run
-    max_bytes  what an ONNX model may take; None is the usual limit
+    model      the user's own FILE.py:FUNCTION or FILE.onnx, used in place of the checkpoint's copy
+    trust      whether the copy of the code in the checkpoint's folder may be run
+    max_bytes  the most bytes that an ONNX model may have; None is the usual limit
 
-    UntrustedCode where the model is built by code, and neither says which; ValueError where its graph is not there.
-    Nothing is run here.
+    UntrustedCode if the model is built by code and neither `model` nor `trust` allows it; ValueError if its graph is
+    missing. Nothing is run here.
     """
     if model is not None and is_file(model):
         return Code.read(model)
@@ -155,7 +155,7 @@ def trusted(
 
 
 def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: int | None) -> Graph:
-    """Return the user's file, or the one in the checkpoint's folder, if it has the SHA-256 in the facts."""
+    """Read the user's file, or the copy in the checkpoint's folder; ValueError unless it has the facts' SHA-256."""
     file = os.path.join(os.path.dirname(path), found["name"]) if model is None else model
     try:
         graph = Graph.read(file, max_bytes, copied=model is None)
@@ -169,7 +169,7 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
 
 
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
-    """Return the file in the folder that has the name and the SHA-256 that the facts say; no path, no link."""
+    """Return the folder's file with the name and SHA-256 in the facts; None if it differs, or is a path or a link."""
     file, function = split(found["name"])
     if not COPY.fullmatch(file):
         return None
@@ -181,7 +181,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Check a model's file: code needs a function's name, a graph a file without a folder, and both a digest."""
+    """Check a model's file: code needs a function's name, a graph a name without a folder, and both a SHA-256."""
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

@@ -1,7 +1,7 @@
-"""FILE.onnx: the graph of an ONNX model of any maker, as a model to train, with its weights and a head for the classes.
+"""Train the graph of any ONNX file, FILE.onnx, as a model, with its weights and a head for the classes.
 
-A run's folder keeps a copy of the file, so a checkpoint needs no other place. A graph is no code: to build it nothing
-has to be trusted but the limits of `minorm.onnx.load`.
+A run's folder keeps a copy of the file, so a checkpoint needs no other folder. A graph is not code: building it needs
+no trust, as `minorm.onnx.load` has its limits.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from minorm.training.data.preparing import Preprocessing
 if TYPE_CHECKING:
     from minorm.onnx.loading.exchange.classifier import Classifier
 
-NAME = re.compile(r"[^/\\:\0]+\.onnx", re.IGNORECASE)  # of a copy, without a folder or a drive
+NAME = re.compile(r"[^/\\:\0]+\.onnx", re.IGNORECASE)  # a copy's name, without a folder or a drive
 
 
 @dataclass(frozen=True)
 class Graph:
     """The contents of an ONNX file, with all its weights.
 
-    path       where
-    contents   its bytes; where weights lay in other files, those of a file that holds them too
+    path       the file's path
+    contents   the file's bytes, with the weights included even if they were in other files
     """
 
     path: str
@@ -42,11 +42,11 @@ class Graph:
     def read(
         cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
     ) -> Graph:
-        """Read the file at the path; copied: it is a run's copy, and no symbolic link."""
+        """Read the file at the path; `copied` is True for a run's copy, which may not be a symbolic link."""
         from minorm.onnx.loading.exchange import classifier
 
         with opening.regular(path, "init", follow=not copied):
-            pass  # an error in words, before anything is read
+            pass  # an error in plain words, before anything is read
         most = limits.ONNX if max_bytes is None else max_bytes
         if not NAME.fullmatch(os.path.basename(path)):
             raise ValueError(f"init: the file is called {quoted(os.path.basename(path))}; expected NAME.onnx, as a run "
@@ -60,7 +60,7 @@ class Graph:
 
     @property
     def name(self) -> str:
-        """The model's name in a checkpoint: the copy in its folder."""
+        """The model's name in a checkpoint: that of the copy in its folder."""
         return self.file
 
     @cached_property
@@ -77,20 +77,20 @@ class Graph:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The scaling of pixels from the file's metadata; None if a run does not understand it."""
+        """The scaling of pixels from the file's metadata; None if it is missing or cannot be read."""
         return file_preprocessing.read(self.classifier.metadata)
 
     @property
     def classes(self) -> list[str]:
-        """The names of its classes, where it says them."""
+        """The names of the classes; an empty list if the file has no names."""
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
-        """Return the network; ValueError where it cannot take such images, or no head is found."""
+        """Return the network; ValueError if it cannot take such images, or has no head."""
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
-        """Return whether these are the file's own classes: as many, and with the same names if it has names."""
+        """Return whether these are the file's classes: the same number, and the same names if the file has names."""
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 

@@ -1,7 +1,7 @@
-"""FILE.py:FUNCTION: a function of the user's that builds a model, called as build(channels, size, classes).
+"""Run FILE.py:FUNCTION, the user's function that builds a model, called as build(channels, size, classes).
 
-The bytes that were read are those that run, so it has no effect to swap the file after it was checked. `built` makes a
-model to be diagnosed, of PyTorch or of minorm.
+The bytes that were read and checked are the bytes that run, so swapping the file after the check has no effect. `built`
+makes a model of PyTorch or minorm for the doctor to diagnose.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Code:
     path: str
     function: str
     contents: bytes
-    copied: bool = False  # a run's own copy, which imports nothing that lies beside it
+    copied: bool = False  # True for a run's copy, which may not import files beside it
 
     @classmethod
     def read(cls, model: str, copied: bool = False) -> Code:
-        """Read the function that `FILE.py:FUNCTION` names; copied: the file is a run's copy, and no symbolic link.
+        """Read the file of `FILE.py:FUNCTION`; `copied` is True for a run's copy, which may not be a symbolic link.
 
         ValueError for a file of more than limits.CODE bytes.
         """
@@ -65,8 +65,8 @@ class Code:
     def build(self, channels: int, size: int, classes: int) -> Module:
         """Run the file and call the function.
 
-        ValueError where the function is not there, raises, or returns no Module, or one that does not take the images
-        or has not one number a class.
+        ValueError if the function is missing, raises, or does not return a Module that takes the images and gives one
+        number for each class.
         """
         named = f"{self.path}:{self.function}"
         made = _called(named, self.loaded(), channels, size, classes)
@@ -74,9 +74,9 @@ class Code:
         return made
 
     def loaded(self) -> Callable[..., Any]:
-        """Run the file, and return the function; a file of the user's may import what lies beside it.
+        """Run the file and return the function; a user's own file may import modules beside it.
 
-        A copy may not: any file may lie beside it, such as a `json.py`, without the user's consent to run it.
+        A copy may not: a file beside it, such as a `json.py`, may be one that the user has not allowed to run.
         """
         module = types.ModuleType(os.path.splitext(self.file)[0])
         module.__file__ = self.path
@@ -144,25 +144,25 @@ def _check(named: str, model: Module, channels: int, size: int, classes: int) ->
                          f"of two images; expected (2, {classes}), one number a class")  # fmt: skip
 
 
-# What the doctor is given: a module of PyTorch or of minorm, and perhaps batches
+# For the doctor: a module of PyTorch or minorm, and perhaps batches
 
 
 class ImagesNeeded(ValueError):
-    """The function asks for channels, size and classes, and no images were chosen."""
+    """The function needs channels, size and classes, but the user chose no images."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """The function's result. batches: of images, and labels, if it returned (model, batches)."""
+    """The function's result; `batches` is None unless it returned (model, batches)."""
 
     model: Any
     batches: Any = None
 
 
 def built(given: str, images: tuple[int, int, int] | None = None) -> Built:
-    """Run the file and call FUNCTION(), or FUNCTION(channels, size, classes) where it takes these.
+    """Run the file and call FUNCTION(), or FUNCTION(channels, size, classes) if it has these arguments.
 
-    images    channels, size and classes of the images that were chosen; None where none were
+    images    channels, size and classes of the images that the user chose; None if the user chose no images
     """
     code = Code.read(given)
     made = _with_images(code.loaded(), given, images)
@@ -186,7 +186,7 @@ def _with_images(function: Any, given: str, images: tuple[int, int, int] | None)
 
 
 def _needed(function: Any) -> int:
-    """Return the number of arguments without a default."""
+    """Return the function's number of positional arguments without a default."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return sum(p.kind in positional and p.default is p.empty for p in parameters)

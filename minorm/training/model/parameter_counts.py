@@ -1,7 +1,7 @@
 """Count the parameters that a model of `minorm.models` would have, without making them.
 
-A checkpoint says the sizes of its model, and its weights must be in the file: a model that needs more than the file
-has is refused before any of it is made.
+A checkpoint states the sizes of its model, and its file must hold the model's weights. A model that needs more bytes
+than the file has is refused before any layer is made.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from minorm import models, nn
 
-SMALLEST_WEIGHT = 2  # bytes, of 16 bits
+SMALLEST_WEIGHT = 2  # bytes: a weight has at least 16 bits
 
 
 class Counted(nn.Module):
-    """A layer that knows how many parameters it would have, and has none."""
+    """A layer without parameters that knows how many it would have."""
 
     def __init__(self, count: int = 0) -> None:
         super().__init__()
@@ -25,18 +25,18 @@ class Counted(nn.Module):
 
 
 class Namespace:
-    """Stands for `minorm.nn` where a network is written: its layers count what they would hold."""
+    """Replaces `minorm.nn` when a network is built: its layers only count the parameters that they would have."""
 
     Module, Sequential = nn.Module, nn.Sequential
 
     @staticmethod
     def Conv2d(channels: int, width: int, kernel: int, *, bias: bool = True, **_: Any) -> Counted:
-        """Count a kernel for each pair of channels, and the bias."""
+        """Count a kernel for each pair of input and output channel, and the bias."""
         return Counted(channels * width * kernel * kernel + width * bias)
 
     @staticmethod
     def Linear(inputs: int, outputs: int, bias: bool = True) -> Counted:
-        """Count a matrix and the bias."""
+        """Count the matrix and the bias."""
         return Counted(inputs * outputs + outputs * bias)
 
     @staticmethod
@@ -58,14 +58,14 @@ class Namespace:
 
     @staticmethod
     def ReLU(*_: Any) -> Counted:
-        """No parameters."""
+        """Count no parameters."""
         return Counted()
 
     MaxPool2d = AdaptiveAvgPool2d = Flatten = Identity = ReLU
 
 
-# Of the networks with torchvision's keys, for 3 channels, 1000 classes and 224 x 224 pixels: how many parameters there
-# are, how many of them belong to each channel, and how many features each class weighs.
+# The networks with torchvision's keys, for 3 channels, 1000 classes and 224 x 224 pixels: the number of parameters,
+# how many of these belong to each input channel, and the number of features that the head takes.
 PUBLISHED = {
     "resnet18": (11_689_512, 64 * 7 * 7, 512),
     "resnet34": (21_797_672, 64 * 7 * 7, 512),
@@ -92,7 +92,7 @@ def parameters(name: str, channels: int, size: int, classes: int) -> int:
 
 
 def check(facts: Mapping[str, Any], path: str) -> None:
-    """Raise ValueError where the file at `path` cannot hold the weights of the model that it says it has."""
+    """Raise ValueError if the file at `path` is too small for the weights of the model in its facts."""
     count = parameters(**{key: facts[key] for key in ("name", "channels", "size", "classes")})
     there = os.path.getsize(path)
     if count * SMALLEST_WEIGHT > there:

@@ -1,7 +1,7 @@
-"""Read from a file of initial weights which model they belong to, and how that model takes pictures.
+"""Read from a file of initial weights which model they belong to, and how that model's pictures are scaled.
 
-A run of ours contains both. An ONNX file is itself the model; its metadata may say how pixels are scaled, and its input
-has a size. Other files of weights contain neither.
+A file of our runs contains both. An ONNX file is itself the model; its metadata may say how pixels are scaled, and its
+input has a size. Other files of weights contain neither.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from minorm.training.model.own_code import is_graph
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A file of initial weights: its model, and how that takes pictures.
+    """A file of initial weights: its model, and how the model's pictures are scaled.
 
-    path           of the file that was taken; of a run's folder the best weights
-    facts          of the model, where a run says them
-    graph          where the file is an ONNX model
-    preprocessing  where the file says it
+    path           the path of the file; for a run's folder that of the best weights
+    facts          the facts of the model if the file is a run's, else None
+    graph          the graph if the file is an ONNX model, else None
+    preprocessing  the Preprocessing if the file contains one, else None
     """
 
     path: str
@@ -36,7 +36,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, given: str, max_bytes: int | None = None, external_root: str | None = None) -> Pretrained:
-        """Read the file, or that of a run's folder; nothing in it is run."""
+        """Read the file, or the best weights of a run's folder; no code in it is run."""
         path = weights_file(given)
         if is_graph(path):
             graph = Graph.read(path, max_bytes, external_root)
@@ -51,11 +51,11 @@ class Pretrained:
 
     @property
     def model(self) -> str | None:
-        """The name of the model that the weights are of; None where the file says none."""
+        """The name of the model that has these weights; None if the file does not say it."""
         return self.path if self.graph is not None else self.facts["name"] if self.facts is not None else None
 
     def form(self, data: str) -> dict[str, Any]:
-        """image_size, mean and std, as Settings have them, for a data set; what the file does not say is left out."""
+        """Return image_size, mean and std as Settings for a data set; a value that the file lacks is left out."""
         found = self.preprocessing
         sides = {"image_size": self._size} if data == "folder" and self._size is not None else {}
         if found is None or (data in MEAN_STD and len(MEAN_STD[data][0]) != found.channels and not self._fits(data)):
@@ -63,7 +63,7 @@ class Pretrained:
         return {**sides, "mean": said(found.mean), "std": said(found.std)}
 
     def sentence(self, found: Preprocessing, given: Mapping[str, Any]) -> str:
-        """Say how a run takes pictures, and where that comes from. given: the user's settings."""
+        """Return a sentence on how a run scales pictures, and why; `given` has the settings that the user gave."""
         source = "the file" if self.facts is None else "its run"
         size = "--image-size" if "image_size" in given else source if self._size is not None else "the images"
         scaling = f"{source}'s"
@@ -82,10 +82,10 @@ class Pretrained:
         return None if self.graph is None else self.graph.classifier.input.size
 
     def _fits(self, data: str) -> bool:
-        """Return whether a folder is read in the channels of the file."""
+        """Return whether the data are a folder that is read with the channels of the graph's input."""
         return data == "folder" and self.graph is not None
 
 
 def said(numbers: list[float]) -> str:
-    """Return numbers as a setting has them: "0.485,0.456,0.406"."""
+    """Return numbers as the text of a setting: "0.485,0.456,0.406"."""
     return ",".join(f"{number:g}" if float(f"{number:g}") == number else repr(number) for number in numbers)

@@ -1,7 +1,7 @@
-"""The layers of a model in running order, the last of which is the head: found by watching one run.
+"""Find the layers of a model in the order in which they run, by tracing one run; the last one is the head.
 
-A layer here is a weight, a tensor of two axes or more, with the biases and scales that are read between it and the next
-weight. The head is the last layer, if its weight is a matrix or a 1x1 kernel.
+A layer here is a weight (a tensor with at least two axes) together with the biases and scales that run between it and
+the next weight. The head is the last layer, if its weight is a matrix or a 1x1 kernel.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from minorm.nn import Module, Parameter
 from minorm.nn.evaluating import evaluating
 from minorm.tensor.creation import zeros
 
-GROUPS = 12  # of layers in front of the head, as many as ViT-B has blocks: rates by depth are known for these
+GROUPS = 12  # of layers in front of the head, as many as ViT-B has blocks: good rates by depth are known for 12
 SHOWN = 3  # last weights, in an error
 
 
 class Layers:
-    """The parameters of a model as they run on images of this form.
+    """The parameters of a model by layer, in the order in which they run on images of this form.
 
-    head    those of the last layer; empty where its weight is no matrix and no 1x1 kernel
-    body    those of the layers before, a list each; what no run reads is with the first
+    head    the parameters of the last layer; empty if its weight is neither a matrix nor a 1x1 kernel
+    body    a list of parameters for each earlier layer; the first also has the parameters that the run did not read
     """
 
     def __init__(self, model: Module, channels: int, size: int) -> None:
@@ -44,14 +44,14 @@ class Layers:
         self._weights = [f"{names[id(p)]} {p.shape}" for layer in layers for p in layer if p.ndim > 1]
 
     def check_head(self, wish: str) -> None:
-        """Raise ValueError where there is no head. wish: the setting that needs one."""
+        """Raise ValueError if no head was found; `wish` is the setting that needs a head."""
         if not self.head:
             raise ValueError(f"{wish} needs the head, and none was found: looked for the last layer that runs, with a "
                              "matrix or a 1x1 kernel as its weight; the last weights are "
                              f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
 
     def by_depth(self) -> list[list[Parameter]]:
-        """Return the head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
+        """Return the head, then the layers before it in at most GROUPS groups of equal size, nearest first."""
         count = min(GROUPS, len(self.body))
         groups: list[list[Parameter]] = [[] for _ in range(count)]
         for place, layer in enumerate(reversed(self.body)):
@@ -60,7 +60,7 @@ class Layers:
 
 
 class Freezing:
-    """Freezes and thaws all of a model but its head: frozen layers compute as in evaluation, and are not trained.
+    """Freezes and thaws a model except for its head: frozen layers compute as in evaluation and are not trained.
 
     Parameters that the user or a file froze before stay frozen.
     """
@@ -97,7 +97,7 @@ def _is_head(layer: list[Parameter]) -> bool:
 
 
 def _in_running_order(model: Module, channels: int, size: int) -> Iterator[list[Parameter]]:
-    """Return, for each operation that reads parameters, those that it is the first to read."""
+    """Yield, for each operation that reads parameters, the parameters that no earlier operation has read."""
     example = next(iter(model.parameters()), None)
     x = zeros(1, channels, size, size) if example is None else zeros(1, channels, size, size, device=example.device)
     wide = next((p.dtype for p in model.parameters() if p.ndim > 1), x.dtype)

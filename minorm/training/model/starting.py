@@ -19,26 +19,26 @@ from minorm.training.settings import Settings
 
 
 def fit_channels(sets: Any, code: Any) -> None:
-    """Let folders of pictures be read in grey where the graph of a file takes that."""
+    """Set the channels in which folders of pictures are read to those of the graph's input, such as 1 for grey."""
     if isinstance(code, Graph) and code.classifier.input.channels is not None:
         for folder in filter(None, map(folder_of, sets)):
             folder.channels = code.classifier.input.channels
 
 
 def keeps_head(settings: Settings, code: Any, found: Preprocessing) -> bool:
-    """Return whether the head of a graph stays."""
+    """Return whether the head of a graph stays as it is in the file."""
     is_graph = isinstance(code, Graph) and not settings.new_head
     return is_graph and code.keeps_head(found.channels, found.size, found.classes)
 
 
 def weights_of(init: str | None, code: Any) -> str | None:
-    """Return the file of weights; None if the graph itself has them."""
+    """Return the file of weights `init`; None if it is the graph's file, which already has the weights."""
     is_graph = init is not None and isinstance(code, Graph) and os.path.abspath(init) == os.path.abspath(code.path)
     return None if is_graph else init
 
 
 def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str | None) -> Layers | None:
-    """Return the layers, if something depends on them."""
+    """Return the model's layers in running order; None if no setting needs them."""
     if init is None and not settings.frozen_epochs and settings.layer_decay == 1:
         return None
     layers = Layers(model, found.channels, found.size)
@@ -51,7 +51,7 @@ def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str
 def begin(
     settings: Settings, model: Module, layers: Layers | None, found: Preprocessing, code: Any, init: str | None
 ) -> Initial | None:
-    """Give the model the weights of `init`, if there are any; what it begins with, None where all is drawn."""
+    """Load the weights of `init`, if given; return what the model begins with, None if all weights are drawn."""
     if init is None or layers is None:
         if not isinstance(code, Graph):
             return None
@@ -75,14 +75,14 @@ def begin(
 
 
 def freezing(settings: Settings, model: Module, layers: Layers | None) -> Freezing | None:
-    """Return the object that freezes and thaws all but the head, if the settings ask for it."""
+    """Return the object that freezes and thaws all but the head; None if the settings do not freeze."""
     if not settings.frozen_epochs or layers is None:
         return None
     return Freezing(model.model if isinstance(model, QATModel) else model, layers.head)
 
 
 def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> Initial:
-    """Describe the initial weights of a graph's network, and the changes to it."""
+    """Describe the initial weights of a graph's network and the changes to the graph."""
     file = code.classifier
     head, given = file.head(found.channels, found.size), file.input
     said = f"the head {quoted(head.name)}, a {head.operator} of {head.features:,} numbers"
@@ -105,7 +105,7 @@ def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> 
 
 
 def _classes(path: str) -> list[str]:
-    """Return the names of the classes that the model of a file was trained for, where the file is a run's."""
+    """Return the names of the classes in a file that a run wrote; an empty list for any other file."""
     if not path.endswith(".safetensors") or checkpoint.TREE not in checkpoint.load_metadata(path):
         return []
     said = checkpoint.load_training(path).get("preprocessing")

@@ -1,1 +1,1 @@
-"""The training loop and what a step of it needs: batches, the loss, its divisor, the score."""
+"""The training loop and its parts: batches, the loss, the loss's divisor, the score."""

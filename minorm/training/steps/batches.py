@@ -1,4 +1,4 @@
-"""A loop's batches: brought to the model, with what their mean loss is divided by, and counted."""
+"""Move a loop's batches to the model's device, find the divisor of their mean loss, and count them in a score."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from minorm.training.steps.score import Score
 
 
 class Batch(NamedTuple):
-    """Inputs and targets where the model is.
+    """Inputs and targets on the model's device.
 
-    divisor  what the mean loss of these targets is divided by, see divisor.py
+    divisor  the number by which the mean loss of these targets is divided, see divisor.py; None for a sum
     """
 
     inputs: Tensor
@@ -41,13 +41,13 @@ def batches(operation: str, model: Module, loader: Iterable[Any], loss_function:
 
 
 def ignored(loss_function: Any) -> int | None:
-    """Return the target that does not count."""
+    """Return the loss's `ignore_index`, the target that does not count; None if the loss has none."""
     found: int | None = getattr(loss_function, "ignore_index", None)
     return found
 
 
 def count(score: Score, model: Module, loss_function: Any, batch: Batch, loss: Tensor, judged: Tensor | None) -> None:
-    """Count a batch; where its loss is no number, say why."""
+    """Count a batch in the score; if its loss is NaN or infinite, the NonFiniteLoss says why."""
     try:
         score.count(loss, batch.targets, judged, divisor=batch.divisor, summed=batch.divisor is None)
     except NonFiniteLoss as error:
@@ -65,7 +65,7 @@ def _is_pair(batch: Any) -> bool:
 
 
 def _form(batch: Any) -> str:
-    """Return the batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
+    """Describe the batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
     if isinstance(batch, Mapping):
         return f"a {kind_of(batch)} with the keys {list(batch)}"
     if isinstance(batch, (tuple, list)):

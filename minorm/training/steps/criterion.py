@@ -16,7 +16,7 @@ class _InFloat32(Module):
     """A loss computed in float32, whatever type the outputs are stored in."""
 
     def forward(self, outputs: Any, targets: Tensor) -> Tensor:
-        """The loss; outputs that are no Tensor are for the loss itself to name."""
+        """Return the loss; for outputs that are not a Tensor the loss itself raises the error."""
         forward: Any = super().forward
         if not isinstance(outputs, Tensor) or outputs.dtype != dtypes.bfloat16:
             return forward(outputs, targets)
@@ -25,15 +25,15 @@ class _InFloat32(Module):
 
 
 class Loss(_InFloat32, nn.CrossEntropyLoss):
-    """Cross entropy."""
+    """Cross entropy, computed in float32."""
 
 
 class Focal(_InFloat32, nn.FocalLoss):
-    """Cross entropy that looks away from what is easy."""
+    """Focal loss, which gives easy images less weight, computed in float32."""
 
 
 def make_loss(settings: Settings, train: Any, classes: int) -> Loss | Focal:
-    """Return the loss on these training images."""
+    """Return the loss that the settings choose, with class weights from these training images."""
     weight = None
     if settings.class_weights == "balanced":
         weight = Tensor(balanced(labels_of(train), classes))

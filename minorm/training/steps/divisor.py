@@ -1,4 +1,4 @@
-"""The divisor of a mean loss. The loss of a whole is sum(loss * divisor) / sum(divisor) over its parts.
+"""loss = sum(loss_p * divisor_p) / sum(divisor_p) over the parts p: the joint loss, and the divisor of a mean loss.
 
 The parts are batches, micro-batches of a step, or the shares of ranks. The divisor is the number of targets that are
 not `ignore_index`; with class weights it is the sum of their weights.
@@ -20,8 +20,8 @@ from minorm.tensor.tensor import Tensor
 def divisor(loss_function: Any, targets: Tensor) -> float | None:
     """Return the divisor of these targets' mean loss: 0 if no target counts, None for a loss that is a sum.
 
-    Known are the losses of minorm, as layers and with their arguments in a `functools.partial`, and others with the
-    attributes `reduction` and `ignore_index`. Any other function is assumed to be a mean over the samples.
+    It knows the losses of minorm (layers, or functions with their arguments in a `functools.partial`), and other
+    losses with the attributes `reduction` and `ignore_index`. Any other function counts as a mean over the samples.
     """
     options = _Options(loss_function)
     reduction = options.get("reduction", None)
@@ -54,14 +54,14 @@ class _Options:
             F.nll_loss,
             F.focal_loss,
         )
-        self.by_sample = isinstance(function, nn.DiceLoss) or function is F.dice_loss  # whatever labels do not count
+        self.by_sample = isinstance(function, nn.DiceLoss) or function is F.dice_loss  # even if labels do not count
 
     def get(self, name: str, default: Any) -> Any:
         return self.source.get(name, default) if self.bound else getattr(self.source, name, default)
 
 
 def _weight_of_labels(labels: Tensor, weight: Tensor | None, ignore_index: int) -> float:
-    """Return the sum of the labels' class weights, or their number. The loss reports labels outside the classes."""
+    """Return the sum of the labels' class weights, or the number of labels; the loss reports labels out of range."""
     kept = labels != ignore_index
     if weight is None or not weight.numel():
         return int(kept.sum().item())

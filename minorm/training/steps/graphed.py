@@ -1,7 +1,8 @@
-"""The steps of a loop on a GPU as two CUDA graphs, between which the host looks at the loss.
+"""Run the steps of a loop on a GPU as two CUDA graphs; between them the host checks the loss.
 
-The first one is forward and loss, the second one zero_grad, backward and the optimizer's step: a loss that is NaN does
-not reach the parameters. Batches of another shape than the first one's, and what cannot be captured, run eagerly.
+The first graph is forward and loss, the second one zero_grad, backward and the optimizer's step, so a loss that is NaN
+does not reach the parameters. Batches of another shape than the first batch, and steps that cannot be captured, run
+eagerly.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from minorm.training.steps.score import Score, judged
 
 
 class GraphedLoop:
-    """Runs a loop's step on a batch as CUDA graphs, the same ones from epoch to epoch.
+    """Runs a loop's step on a batch as CUDA graphs, which all epochs reuse.
 
-    model          on a GPU
+    model          a Module on a GPU
     loss_function  a function from (outputs, targets) to one number
     optimizer      the optimizer of the model's parameters
-    clip_grad      the largest norm that all gradients together may have, 0 for no limit
+    clip_grad      the largest norm that all gradients together may have; 0 for no limit
     """
 
     def __init__(self, model: Module, loss_function: Any, optimizer: Any, clip_grad: float) -> None:
         self.model, self.loss_function, self.optimizer, self.clip_grad = model, loss_function, optimizer, clip_grad
         self._step: GraphedStep | None = None
-        self._loss: Any = None  # of the forward pass that a backward pass has not yet followed
+        self._loss: Any = None  # the loss of a forward pass whose backward pass has not yet run
 
     def step(self, batch: Batch, score: Score) -> None:
-        """Run a whole step, and count it in the score; NonFiniteLoss before the parameters change."""
+        """Run a whole step and count it in the score; NonFiniteLoss is raised before the parameters change."""
         if self._step is None:
             parts = self._forward, self._backward
             self._step = GraphedStep(parts, [batch.inputs, batch.targets], name="training on a GPU")

@@ -1,4 +1,4 @@
-"""The training loop: forward, loss, backward, step, for every batch. The rest of this package stands around it."""
+"""The training loop: forward, loss, backward, step, for every batch. All of this package builds on it."""
 
 from __future__ import annotations
 
@@ -54,16 +54,15 @@ def train_epoch(
 ) -> Score:
     """Run one pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
 
-    The model may be on a GPU; batches are brought there. Of a DistributedDataParallel all ranks call this together,
-    each with its part of every batch, and get the score of all.
+    The model may be on a GPU; batches are moved there. All ranks of a DistributedDataParallel call this together, each
+    with its part of every batch, and get the score of all.
 
-    The loss and the gradient of several parts are those of the whole. Each part counts by what its mean was divided by:
-    its targets without those that are `ignore_index`, by their class weights; with a function that is not one of
-    minorm's losses, its samples. A step in which no target counts is left out.
+    All batches of a step, on all ranks, give the loss and gradient of one joint batch. Each is weighted by the divisor
+    of its mean: the class weights of its targets that are not `ignore_index`, or the number of its samples if the
+    function is not one of minorm's losses. A step in which no target counts is left out.
 
-    NonFiniteLoss as soon as a loss is NaN or infinite,
-    before it reaches the parameters; it says whether the inputs, the targets or the parameters hold the NaN. Also where
-    no target of all batches counts.
+    NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; the message says whether the
+    inputs, the targets or the parameters have the NaN. Also NonFiniteLoss if no target of any batch counts.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -110,7 +109,7 @@ def train_by(
     accumulate: int,
     clip_grad: float,
 ) -> Score:
-    """`train_epoch`; with `graphed`, which knows the same model and optimizer, steps of one batch are CUDA graphs."""
+    """Do what `train_epoch` does; with `graphed`, made for this model and optimizer, steps run as CUDA graphs."""
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
@@ -136,7 +135,7 @@ def train_by(
 def _step(
     model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
 ) -> None:
-    """Take one step on the loss of these batches; it is left out where none of their targets counts."""
+    """Take one step on the joint loss of these batches; if none of their targets counts, change nothing."""
     backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
     if backward(model, loss_function, optimizer, group, score):
         if clip_grad:
@@ -146,13 +145,15 @@ def _step(
 
 @documented(LOOP)
 def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """Return the Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
+    """Return the Score of a pass in evaluation mode: loss and accuracy; then restore the model's mode.
 
-    The loss is that of all data at once, however they are cut into batches, see `train_epoch`. The accuracy is the
-    share of targets that are the largest logit's class, each pixel's where targets are masks, those that are the loss's
-    `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all ranks call this
-    together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is not a part but
-    the whole: each rank then gets its own score, and rank 0 may call this alone.
+    The loss is that of all data as one batch, whatever the batch size, see `train_epoch`. The accuracy is the share of
+    targets that equal the class of the largest logit, for each pixel if targets are masks; targets that are the loss's
+    `ignore_index` are left out. It is None if targets are not classes.
+
+    All ranks of a DistributedDataParallel call this together, each with its part, and get the score of all. A
+    DataLoader without shard= and sampler= reads all data, not a part: each rank then gets its own score, and rank 0
+    may call this alone.
 
     Example:
         >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
@@ -165,7 +166,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
         with no_grad(), closing(batches("evaluate", model, loader, loss_function)) as given:
             for batch in given:
                 if batch.targets.ndim and not batch.targets.shape[0]:
-                    continue  # the part of a rank for which no sample is left
+                    continue  # an empty part: this rank got no sample
                 outputs = model(batch.inputs)
                 loss = loss_function(outputs, batch.targets)
                 _count(score, model, loss_function, batch, outputs, loss)
@@ -178,7 +179,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
 
 
 def _is_a_part(loader: Iterable[Any]) -> bool:
-    """Return whether each rank's loader holds a part of the data. A rank that reads all of it needs no other score."""
+    """Return whether each rank's loader has a part of the data. If it has all, its score needs no pooling."""
     if not isinstance(loader, DataLoader):
         return True
     return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
@@ -186,7 +187,7 @@ def _is_a_part(loader: Iterable[Any]) -> bool:
 
 @documented(LOOP, images="a batch of inputs, on any device")
 def predict(model: Module, images: Tensor) -> Tensor:
-    """model(images) in evaluation mode, without a graph; the model is left in the mode it was in.
+    """model(images) in evaluation mode, without a graph; then the model's mode is restored.
 
     Example:
         >>> mn.training.predict(nn.ReLU(), mn.tensor([-1.0, 2.0]))
@@ -209,7 +210,7 @@ def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
 
 
 def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
-    """Compute the gradients of the loss of these batches as a whole; False where none of their targets counts."""
+    """Compute the gradients of these batches' joint loss; return False if none of their targets counts."""
     divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
     shares = _shares(np.array(divisors), group[0].divisor is None)
     together = accumulate_stats(model) if len(group) > 1 else nullcontext()
@@ -227,7 +228,7 @@ def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Bat
 
 
 def _shares(divisors: Any, summed: bool) -> Any:
-    """Return the weight of each part's loss in the loss of the whole; zeros if nothing counts."""
+    """Return the weight of each part's loss in the joint loss; zeros if no target counts."""
     return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
 
 
@@ -236,7 +237,7 @@ def _count(score: Score, model: Module, loss_function: Any, batch: Batch, output
 
 
 def _expect_targets(score: Score, loss_function: Any) -> None:
-    """Raise NonFiniteLoss where there were images, but no target that counts."""
+    """Raise NonFiniteLoss if there were images, but no target that counts."""
     if score.nothing_counts:
         why = f"every target of this batch is ignore_index={getattr(loss_function, 'ignore_index', -100)}"
         if getattr(loss_function, "weight", None) is not None:
@@ -251,7 +252,7 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
 def _backward_together(
     model: DistributedDataParallel, loss_function: Any, optimizer: Any, group: list[Batch], score: Score
 ) -> bool:
-    """Do the same if each rank has a part of every batch. Gradients travel once, with the last batch."""
+    """Do what `_backward` does if each rank has a part of every batch. Gradients are sent once, with the last batch."""
     shares = np.ones(1)
     if len(group) > 1:
         mine = np.array([1.0 if batch.divisor is None else batch.divisor for batch in group])
@@ -272,10 +273,10 @@ def _backward_together(
 
 
 def _whole_loss(model: DistributedDataParallel, loss_function: Any, loss: Tensor, batch: Batch, share: float) -> Tensor:
-    """Compute the whole batch's loss and `share` times its gradients; report a rank's non-finite loss on all ranks."""
+    """Compute all ranks' joint loss and `share` times its gradients; report a rank's non-finite loss on all ranks."""
     ranks = model.group.size
     try:
-        if batch.divisor is None:  # a sum: the mean of as many times it as there are ranks
+        if batch.divisor is None:  # a sum: multiplied by the ranks, since backward takes the mean over them
             return model.backward(loss * ranks, 1)
         if not 0 < share < 1:
             return model.backward(loss, batch.divisor)

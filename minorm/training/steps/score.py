@@ -1,4 +1,4 @@
-"""Score: the mean loss of all that was seen so far, and, where targets are classes, the share of right predictions."""
+"""Score: the mean loss of all samples so far, and the share of right predictions if targets are classes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented({}, parts="how many ranks share each batch; until `pool` the samples are those of this rank")
 class Score:
-    """accuracy = right / counted: what one pass over the data has added up; how fast, too.
+    """accuracy = right / counted: the score of one pass over the data, with its loss and speed.
 
-    Predictions are counted where there is a class to predict: integer targets (N, d1, ...) for logits (N, C, d1, ...),
-    so one a sample, or one a pixel of a mask. A target that is `ignore_index` or none of the C classes does not count.
+    Predictions are counted if targets are classes: integer targets (N, d1, ...) for logits (N, C, d1, ...), so one for
+    each sample, or for each pixel of a mask. A target that is `ignore_index` or none of the C classes does not count.
 
     Example:
         >>> score = mn.training.Score()
@@ -33,12 +33,12 @@ class Score:
         self.parts = parts
         self.images = 0
         self.correct = 0
-        self.counted = 0  # predictions that were right or wrong: labels, or pixels
-        self.last_loss = math.nan  # of the newest batch alone
+        self.counted = 0  # predictions that count, right or wrong: one for each label or pixel
+        self.last_loss = math.nan  # of the newest batch
         self.seconds = 0.0  # from the start to the newest batch
         self._sum_of_losses = 0.0
         self._summed = False
-        self._divisor = 0.0  # what the losses are the mean of: samples, or the weights of all targets
+        self._divisor = 0.0  # the sum of the batches' divisors: samples, or the weights of targets
         self._start = time.perf_counter()
 
     def add(
@@ -51,17 +51,17 @@ class Score:
         divisor: float | None = None,
         summed: bool = False,
     ) -> None:
-        """Count one batch. Raises NonFiniteLoss where its loss is NaN or infinite.
+        """Count one batch. Raises NonFiniteLoss if its loss is NaN or infinite.
 
-        divisor  what the loss is the mean of; None is the number of samples, and with 0 the loss is not looked at
-        summed   True where it is no mean: the losses of all batches add up
+        divisor  the divisor of the mean loss; None is the number of samples, and with 0 the loss is ignored
+        summed   True if the loss is a sum instead of a mean: the losses of all batches are added up
         """
         self.count(loss, labels, judged(logits, labels, ignore_index), divisor=divisor, summed=summed)
 
     def count(
         self, loss: Tensor, labels: Tensor, judged: Tensor | None, *, divisor: float | None = None, summed: bool = False
     ) -> None:
-        """Count one batch as `add` does, with a known `judged`: how many predictions were right, how many counted."""
+        """Count one batch as `add` does; `judged` has two numbers: how many predictions are right, how many count."""
         count = labels.shape[0] if labels.ndim else 1
         self._summed = summed
         share = 0.0 if summed else count if divisor is None else divisor
@@ -79,7 +79,7 @@ class Score:
             self.counted += counted
 
     def pool(self, group: Any) -> None:
-        """Add up what the ranks of a distributed run have counted, in one message."""
+        """Add up the counts of all ranks of a distributed run, in one message."""
         mine = np.array([self.images, self.correct, self.counted, self._sum_of_losses, self._divisor, self._summed])
         images, correct, counted, *rest = group.all_reduce(mine, label="the score").tolist()
         self._sum_of_losses, self._divisor, self._summed = rest[0], rest[1], bool(rest[2])
@@ -87,24 +87,24 @@ class Score:
 
     @property
     def loss(self) -> float:
-        """The mean over all targets that count; for a loss that is a sum, the sum."""
+        """The mean loss over all targets that count; for a loss that is a sum, the sum."""
         return self._sum_of_losses / (1 if self._summed else self._divisor or max(1, self.images))
 
     @property
     def nothing_counts(self) -> bool:
-        """Were there images, but no target that counts?"""
+        """Whether there were images, but no target that counts."""
         return bool(self.images) and not self._divisor and not self._summed
 
     @property
     def accuracy(self) -> float | None:
-        """The share of predictions whose largest logit is the right one; None where targets are no classes."""
+        """The share of predictions whose largest logit is that of the right class; None if targets are not classes."""
         if self.images and not self.counted:
             return None
         return self.correct / max(1, self.counted)
 
     @property
     def images_per_second(self) -> float:
-        """Whatever the loop did between two batches included."""
+        """The images per second; the time includes all that the loop does between batches."""
         return self.images * self.parts / max(1e-9, self.seconds)
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class Score:
 
 
 def judged(logits: Any, labels: Tensor, ignore_index: int | None) -> Tensor | None:
-    """(right, counted), two integers where the logits are, so the host need not wait; None where there is no class."""
+    """Return (right, counted), integers on the logits' device, so the host need not wait; None without classes."""
     if not _are_classes(logits, labels):
         return None
     classes = logits.shape[1]
@@ -127,7 +127,7 @@ def judged(logits: Any, labels: Tensor, ignore_index: int | None) -> Tensor | No
 
 
 def _are_classes(logits: Any, labels: Tensor) -> bool:
-    """Are these logits (N, C, d1, ...) and integers (N, d1, ...)?"""
+    """Return whether these are logits (N, C, d1, ...) and integers (N, d1, ...)."""
     if not isinstance(logits, Tensor) or logits.ndim < 2 or logits.numel() == 0 or labels.dtype == dtypes.bool:
         return False
     return not dtypes.is_float(labels.dtype) and labels.shape == logits.shape[:1] + logits.shape[2:]

@@ -1,4 +1,4 @@
-"""Test-time augmentation: a model's probabilities as the mean over several views of each image."""
+"""Test-time augmentation: average a model's probabilities over several views of each image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _rotations(x: Tensor) -> Iterator[Tensor]:
 
 
 def _crops(x: Tensor) -> Iterator[Tensor]:
-    """Yield the whole image, and its corners and its middle at the size of the whole."""
+    """Yield the whole images, and their corners and middles, enlarged to the size of the whole."""
     yield x
     height, width = (max(1, round(length * CROP)) for length in x.shape[2:])
     down, right = x.shape[2] - height, x.shape[3] - width
@@ -53,11 +53,11 @@ VIEWS: dict[str, Callable[[Tensor], Iterator[Tensor]]] = {
     gives_probabilities="True for a model that ends in a softmax",
 )
 class TTA(Module):
-    """log of the mean of softmax(model(view)) over views of each image: a model's answer, asked several times.
+    """log(mean of softmax(model(view)) over the views of each image): the model's average answer.
 
-    The result stands in the place of logits: its softmax is the mean, and its cross entropy is that of the mean. So
-    `evaluate`, `predict` and what else takes a model take this. ValueError for an unknown view, and for quarter turns
-    of images that are not square.
+    The result can be used as logits: its softmax is the mean of the probabilities. So `evaluate`, `predict` and other
+    functions that take a model take a TTA. ValueError for an unknown view, and for quarter turns of images that are
+    not square.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
@@ -75,7 +75,7 @@ class TTA(Module):
         self.training = model.training
 
     def forward(self, x: Tensor) -> Tensor:
-        """log of the mean probabilities, in float32 at least."""
+        """Return the log of the mean probabilities, in float32 at least."""
         if x.ndim != 4 or ("rotations" in self.views and x.shape[2] != x.shape[3]):
             raise ValueError(f"TTA: images have shape {x.shape}; expected (N, channels, H, W)"
                              f"{', H = W for rotations' if 'rotations' in self.views else ''}")  # fmt: skip
@@ -92,7 +92,7 @@ class TTA(Module):
         return wide if self.gives_probabilities else F.softmax(wide, dim=1)
 
     def _seen(self, x: Tensor) -> list[Tensor]:
-        """Return all combinations of the views."""
+        """Return all combinations of the views of these images."""
         found = [x]
         for name in self.views:
             found = [view for image in found for view in VIEWS[name](image)]
@@ -100,7 +100,7 @@ class TTA(Module):
 
 
 def checked_views(views: str) -> list[str]:
-    """Return the names in a text with commas; ValueError for one that is unknown or there twice."""
+    """Return the names of views in a text with commas; ValueError for a name that is unknown or repeated."""
     names = [name.strip() for name in views.split(",")]
     if len({*names}) < len(names) or not {*names} <= VIEWS.keys():
         raise ValueError(f"TTA: views is {views!r}; expected {', '.join(VIEWS)}, each once, with commas between them")
