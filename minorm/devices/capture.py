@@ -102,7 +102,7 @@ class Watch:
         self.modules: list[Any] = []
 
 
-watches: list[Watch] = []  # the open watches of all threads; while there are none, a module's call skips the rest
+watches: list[Watch] = []  # the open watches of all threads; without any, a module's call skips the rest
 
 
 @contextmanager
