@@ -1,7 +1,7 @@
 """Find the BatchNormalization nodes of a graph that are calls of one layer.
 
-In a training graph, the second node reads the statistics that the first one has updated. `chain` gives it the layer's
-own statistics instead, so both nodes follow train() and eval().
+In a training graph, the second node reads the statistics that the first one has updated. `chain` lets the second node
+read the layer's own statistics instead, so both nodes follow train() and eval().
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minorm.onnx.graph.reading import Node
 
 
 def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
-    """Give each further call the statistics of the first one as its inputs 3 and 4; return its id -> the first node.
+    """Give each further call the first call's statistics as its inputs 3 and 4; return the call's id -> the first node.
 
     held    the names of the values that the file holds
     """

@@ -20,7 +20,7 @@ class Input:
     """Describes an input of the graph, as the file declares it. A length is an int, or the name of a free length.
 
     form        "tensor", or "sequence", a list of Tensors of the type
-    optional    whether None may be given
+    optional    True if None may be given
     """
 
     name: str

@@ -28,7 +28,7 @@ CLASSES = "classes"  # a list of names, which `minorm predict` reads
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:
-    """Return the entries for a module that is written in training form, in inference form, or (None) as it is."""
+    """Return the entries for a module written in training form (True), inference form (False), or as it is (None)."""
     if training is None:
         training = any(part.training and not part.frozen for part in module.modules())
     named = dict(module.named_modules())
@@ -39,7 +39,7 @@ def written(module: Module, training: bool | None) -> dict[str, str]:
 
 
 def rewrite(model: Any, module: Any, training: bool | None) -> None:
-    """Update a file's entries; a file of another producer gets them only if they say more than the default."""
+    """Update minorm's entries in a file; another producer's file gets entries only if they differ from the default."""
     entries = written(module, training)
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
@@ -81,7 +81,7 @@ def set_entries(model: Any, given: Mapping[str, Any]) -> None:
 
 
 def entries_of(model: Any) -> dict[str, Any]:
-    """Return a file's own entries as texts, class names say, without those that minorm wrote for itself."""
+    """Return a file's own entries, such as class names, as texts, without the entries that minorm wrote for itself."""
     texts = [entry for entry in model.metadata_props if isinstance(entry.key, str) and isinstance(entry.value, str)]
     return {entry.key: entry.value for entry in texts if not _is_our_entry(entry)}
 
@@ -99,7 +99,7 @@ def _is_our_entry(entry: Any) -> bool:
 
 
 def is_ours(model: Any) -> bool:
-    """Return whether minorm wrote the file, or wrote it back and no other tool has written it since."""
+    """Return True if minorm wrote the file, or wrote it back and no other tool has written it since then."""
     edited = (entry.value for entry in model.metadata_props if entry.key == EDITED)
     return model.producer_name == OURS or model.producer_name in edited
 

@@ -41,7 +41,7 @@ class Signature(NamedTuple):
         )  # fmt: skip
 
     def given(self, label: str, inputs: int, outputs: int, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes of the call `label`, with the defaults; LoadError if these or the counts do not fit."""
+        """Return the attributes of the call `label`, with defaults; raise LoadError if names or counts do not fit."""
         if inputs > len(self.inputs) or outputs > len(self.outputs):
             raise LoadError(
                 f"load: {label!r} calls function {self.name!r} with {inputs} inputs and {outputs} outputs; it has "
@@ -55,7 +55,7 @@ class Signature(NamedTuple):
 
 
 def domain_of(name: str) -> str:
-    """Return the domain; for ONNX's own domain always ""."""
+    """Return the domain; ONNX's own domain is "", also if the file calls it "ai.onnx"."""
     return "" if name == "ai.onnx" else text(name, "the name of a domain")
 
 

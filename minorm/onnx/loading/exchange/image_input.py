@@ -1,7 +1,7 @@
 """Change a classifier's input to the form that training gives: any number of images, N x channels x size x size.
 
-We change a file with another form before we load it: a fixed batch becomes free, also where a Reshape repeats it, and
-an input of N x size x size x channels gets a Transpose.
+We change a file with another form before we load it: a fixed batch becomes free, in the shapes of Reshapes too, and an
+input of N x size x size x channels gets a Transpose.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProt
 class ImageInput:
     """Describes the images that a file declares.
 
-    channels        None if free
+    channels        their number, None if free
     size            height and width, None if free
-    batch           None if free
-    channels_last   whether it takes N x size x size x channels
+    batch           the number of images, None if free
+    channels_last   True if it takes N x size x size x channels
     """
 
     name: str
