@@ -49,7 +49,7 @@ class Report:
 
     @property
     def compared(self) -> bool:
-        """Return whether a runtime computed outputs that were compared."""
+        """Return True if a runtime computed outputs, so that there was a comparison."""
         return bool(self.outputs)
 
     def __str__(self) -> str:
@@ -79,9 +79,9 @@ def verify(
 ) -> Report:
     """Check `model`, run it, and compare its first outputs: max |onnxruntime(inputs) - expected| within tolerance.
 
-    Raise VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory, and,
-    with the largest difference, if outputs differ. If onnxruntime is missing, or lacks an operator, the report says so
-    and nothing is compared.
+    Raise VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory. Raise
+    VerifyError, with the largest difference, if outputs differ. If onnxruntime is missing, or lacks an operator, the
+    report says so and nothing is compared.
 
     Example:
         >>> model, x = nn.Linear(2, 3), mn.randn(4, 2)
@@ -117,7 +117,7 @@ def _array(value: Any) -> Any:
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """Return the largest difference, and that over max(1, max |expected|); VerifyError if it is too large."""
+    """Return the largest difference, and it / max(1, max |expected|); raise VerifyError if this is too large."""
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
@@ -165,7 +165,7 @@ def how_to_check(proto: onnx.ModelProto) -> str:
     """Return the sound form of the onnx checker for this model: "full", "plain" (no shape inference), or "" (none)."""
     operators = {node.op_type for node in proto.graph.node}
     if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
-        return ""  # its schema is marked deprecated, so the checker refuses it though runtimes run it
+        return ""  # its schema is marked deprecated, so the checker refuses it, although runtimes run it
     return "plain" if "MeanVarianceNormalization" in operators else "full"
 
 
@@ -174,7 +174,7 @@ def checked(how: str) -> str:
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 
-# The same without another process: for minorm's own models, many at a time
+# Verification without another process, for many of minorm's own models
 
 
 def check(proto: onnx.ModelProto) -> str:

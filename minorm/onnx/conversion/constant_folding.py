@@ -1,6 +1,6 @@
-"""Fold nodes that compute from constants alone: exporters write a fixed padding as a chain of eight nodes.
+"""Fold nodes that compute from constants alone; exporters, for example, write a fixed padding as eight nodes.
 
-onnxruntime computes such a value, in a separate process, if a rule asks for its contents.
+If a rule asks for the contents of such a value, onnxruntime computes them in a separate process.
 """
 
 from __future__ import annotations

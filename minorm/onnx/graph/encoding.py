@@ -1,7 +1,8 @@
-"""Convert bytes to a ModelProto and back, and check that there is memory for it.
+"""Convert bytes to a ModelProto and back, and check that there is enough memory.
 
-Without memory, protobuf reports that a sound file is damaged or a sound model cannot be encoded, or it writes to a null
-pointer and the process ends. So minorm checks for room first for everything large, and raises MemoryError.
+Without memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or it writes to a
+null pointer and the process ends. So minorm first checks that there is room for everything large, and raises
+MemoryError if there is not.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from minorm.serialization.opening import FilePath, Irregular, regular
 
 LARGEST = 2**31 - 1  # bytes, of one protobuf file
 SPARE = 1 << 20  # bytes, for small things
-GROWTH = 5  # protobuf doubles the memory it encodes into, keeps the earlier pieces, and copies the result
+GROWTH = 5  # protobuf doubles its output buffer again and again, keeps the earlier buffers, and copies the result
 
 
 def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
     """Read the model in the file at `path`, without the data in other files.
 
-    max_bytes    the memory that it may take; None has no limit, for a file that minorm wrote or has read before
+    max_bytes    the memory that it may take; None for no limit, for a file that minorm wrote or has read before
 
-    LoadError if it is not a model or not a regular file, or if it takes more than max_bytes or far more than its
-    length; FileNotFoundError, PermissionError.
+    Raise LoadError if it is not a model or not a regular file, or if it takes more memory than max_bytes or far more
+    than its length. FileNotFoundError and PermissionError pass through.
     """
     try:
         with regular(path, operation) as file:
@@ -46,7 +47,7 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
 
 def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """Parse a file's bytes into a model; LoadError, which begins with `what`, if they are not a model.
+    """Parse a file's bytes into a model; raise LoadError, whose message begins with `what`, if they are not a model.
 
     max_bytes    as for `read`
     """

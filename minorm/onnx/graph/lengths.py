@@ -18,8 +18,8 @@ FREE = -1
 def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
     """Return the shapes of all inputs, with the given lengths in place of the free ones.
 
-    A length goes to every axis of its name; a key that names both an input and an axis means the input. ValueError
-    names the length that does not fit, and its axis.
+    A length goes to every axis with its name; a key that names both an input and an axis means the input. A ValueError
+    names a length that does not fit, and its axis.
     """
     free = {n for dims in declared.values() for n in dims or () if isinstance(n, str)} - set(NAMELESS)
     wholes: dict[str, tuple[int, ...]] = {}
@@ -81,7 +81,7 @@ def _lengths(key: str, value: Any) -> tuple[int, ...]:
 
 
 def _fitted(name: str, dims: Sequence[int | str] | None, lengths: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Yield the name of each axis and its length; ValueError if the file has another length."""
+    """Yield the name of each axis and its length; raise ValueError if the file has another length."""
     if dims is not None and len(dims) != len(lengths):
         said = f"{len(dims)}: {listed({name: dims})}"
         raise ValueError(f"shapes gives {name!r} {len(lengths)} axes; the file says {said}")

@@ -1,4 +1,4 @@
-"""Represent the folder of a model, which may hold weight files, and the folders to which links may lead."""
+"""Represent the folder of a model, where its weight files are, and the folders to which links may lead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Folder(str):
 
     @classmethod
     def of(cls, model: Any, external_root: Any = None) -> Folder:
-        """Return the folder of a model's path. If the model is itself a link, as in a hub's cache, its real folder
-        counts too.
+        """Return the folder of a model's path. If the model itself is a link, as in a hub's cache, links may also lead
+        to its real folder.
 
         external_root    another folder in which files behind links may lie
         """

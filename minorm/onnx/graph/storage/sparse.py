@@ -16,7 +16,7 @@ from minorm.onnx.graph.tensors import MAX_RANK, Budget
 
 
 def densified(model: Any, folder: str | None, budget: Budget) -> Any:
-    """Return the model itself if all its tensors are dense, else a copy in which they are."""
+    """Return the model itself if all its tensors are dense; else return a copy with dense tensors."""
     if not any(len(getattr(h, "sparse_initializer", ())) or any(map(_is_sparse, h.node)) for h in _holders(model)):
         return model
     copy = type(model)()
@@ -53,7 +53,7 @@ def _is_sparse(node: Any) -> bool:
 
 
 def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> TensorProto:
-    """Make the dense tensor of a SparseTensorProto, with 0 elsewhere; places are flat or given for each axis."""
+    """Make the dense tensor of a SparseTensorProto; other elements are 0. Places are flat, or given for each axis."""
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")
