@@ -1,4 +1,4 @@
-"""Turn the weights of a loaded int8 model, which quantized/integer_weights.py made floats, back into integers."""
+"""Turn a loaded int8 model's weights back into integers; quantized/integer_weights.py has turned them into floats."""
 
 from __future__ import annotations
 

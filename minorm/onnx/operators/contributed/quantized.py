@@ -1,4 +1,4 @@
-"""Expand products with quantized weights, and the QLinear operators that onnxruntime adds to ONNX's."""
+"""Expand products with quantized weights, and the QLinear operators of onnxruntime that ONNX does not have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
 
 def product(y: str, a: str, b: str, scale_b: str, zero_b: str) -> str:
-    """Write y = a b in float32, with a quantized at run time and b held as integers."""
+    """Write y = a b in float32; a is quantized at run time, and b is held as integers."""
     n = f"_{y}"
     return (
         f"q{n}, s{n}, z{n} = DynamicQuantizeLinear({a})\n"

@@ -1,4 +1,4 @@
-"""DeformConv is a convolution whose taps are moved by `offset` to places between the pixels.
+"""DeformConv: a convolution in which `offset` moves the taps to places between the pixels.
 
     y = b + sum over taps k of w[k] mask[k] x(p + k + offset[k]), x bilinear, and 0 outside
 

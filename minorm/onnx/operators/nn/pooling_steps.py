@@ -1,4 +1,4 @@
-"""Convert pooling to older opsets: `ceil_mode` becomes padding if the lengths are fixed, else it is refused."""
+"""Convert pooling to older opsets: `ceil_mode` becomes padding if the lengths are fixed; otherwise it is an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minorm.onnx.graph.registry import converts
 
 
 def _without_ceil(d: NodeRewriter) -> None:
-    """Convert to before version 10, which added ceil_mode and, for MaxPool, dilations."""
+    """Convert to a version before 10; version 10 added ceil_mode and, for MaxPool, dilations."""
     if set(d.take("dilations", None) or [1]) != {1}:
         raise RuleNotApplicable("before opset 10 there are no dilations")
     if not d.take("ceil_mode", 0) or d.get("auto_pad", "NOTSET") not in ("NOTSET", ""):

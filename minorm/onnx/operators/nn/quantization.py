@@ -1,7 +1,7 @@
 """Read and write QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 
-13: one scale for each place along an axis. 19: scales of 16 bits. 21: blocks, and integers of 16 bits. 23: the
-division's precision, the result's type. Training leaves scales and zero points as they are in the file, and changes the
+Version 13 added one scale for each place along an axis; 19: scales of 16 bits; 21: blocks, and integers of 16 bits; 23:
+attributes for the division's precision and the result's type. Training does not change scales and zero points, only the
 quantized values.
 """
 
