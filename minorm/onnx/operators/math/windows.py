@@ -62,8 +62,7 @@ def read_mel(node: Node) -> Callable[..., Tensor]:
 
 
 def _triangles(place: Any, corners: Any) -> Any:
-    """Compute triangles; each one rises from 0 at corners[i] to 1 at corners[i + 1] and falls to 0 at corners[i +
-    2]."""
+    """Compute triangles: each rises from 0 at corners[i] to 1 at corners[i + 1], then falls to 0 at corners[i + 2]."""
     left, middle, right = corners[:-2], corners[1:-1], corners[2:]
     rising = np.where(left == middle, 1.0, (place - left) / np.maximum(1, middle - left))
     falling = (right - place) / np.maximum(1, right - middle)
