@@ -245,9 +245,10 @@ class _PerChannel(ObserverBase):
 
 @documented(OPTIONS)
 class PerChannelMinMaxObserver(_PerChannel):
-    """Records the least and the largest number of each channel in all batches: for weights, one scale per filter.
+    """Records the least and the largest number of each channel in all batches: with it, weights get one scale per
+    filter.
 
-    ValueError for a NaN or an infinity.
+    Raises ValueError for a NaN or an infinity.
 
     Example:
         >>> observer = mn.quantization.PerChannelMinMaxObserver(dtype=mn.int8, symmetric=True, quant_min=-127)
