@@ -26,14 +26,14 @@ class Case:
     """Describes a node of `operator`, in the version that `opset` published.
 
     inputs    arrays in the operator's order
-    outputs   names of the node's outputs, "" for an absent one
+    outputs   names of the node's outputs, "" for an absent output
     fetched   the number of outputs to ask for; None for all
     held      places of the inputs that are initializers of the file; other inputs are fed
     offset    the distance of the data from 0, in standard deviations
-    kind      what to ask for: "outputs" of the node, or a result that only frameworks give. "gradients" are those of x,
-              scale and bias; `beside` is the gradient of y. "masked" is a batch norm of the entries for which `beside`
-              is true. "cumulative" are running statistics that are the plain average over batches; each sample of x is
-              a batch
+    kind      what to ask for: "outputs" of the node, or a result that only frameworks give. "gradients" are the
+              gradients of x, scale and bias; `beside` is the gradient of y. "masked" is a batch norm of the entries for
+              which `beside` is true. "cumulative" are running statistics that are the plain average over batches; each
+              sample of x is a batch
     """
 
     operator: str
@@ -61,7 +61,7 @@ class Case:
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
-        """Return the inputs by name, without those that the file holds."""
+        """Return the inputs by name, without the inputs that the file holds."""
         return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
 
     def get(self, attribute: str, default: Any) -> Any:

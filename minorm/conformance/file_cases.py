@@ -36,7 +36,7 @@ FAR = 10.0  # standard deviations; for data closer to 0 than this, the offset co
 class FileCases:
     """Holds the normalizations of a file: the cases to judge, and the nodes that are left out.
 
-    cases       one for each node, with the node's name
+    cases       a case for each node, with the node's name
     since       the version of each case's operator, in the order of the cases
     left_out    name of a node -> why it is not judged
     """

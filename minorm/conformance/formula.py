@@ -29,7 +29,7 @@ def due(case: Case) -> list[tuple[Any, Any]]:
 def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
     """Return y, running and batch mean and variance: running = old * momentum + batch * (1 - momentum).
 
-    All variances are those of the population.
+    All variances are population variances.
     """
     eps, momentum = case.get("epsilon", 1e-5), case.get("momentum", 0.9)
     if x.ndim == 1:  # without a channel axis there is one channel

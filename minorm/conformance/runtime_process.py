@@ -1,4 +1,4 @@
-"""Ask one runtime case by case, as the other process of `runtime_calls.py`, and record the progress.
+"""Ask a runtime case by case, and record the progress; this is the process that `runtime_calls.py` starts.
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 

@@ -122,7 +122,7 @@ def allowed(case: Case, dtype: Any) -> float:
 
 
 def _number(error: float) -> float | None:
-    """Replace infinity by None, because JSON has none."""
+    """Replace infinity by None, because JSON does not have infinity."""
     return error if math.isfinite(error) else None
 
 

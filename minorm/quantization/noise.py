@@ -164,7 +164,7 @@ def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
 
     `folded` is a * conv + b with the running statistics, as a device computes it. `unfolded` is BatchNorm with the
     batch's statistics, as it was trained until the freeze. So this error is the change by the freeze. It is near 0 if
-    the running statistics are those of the data, and large if they lag behind or batches are small.
+    the running statistics fit the data, and large if they lag behind or batches are small.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))

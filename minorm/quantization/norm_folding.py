@@ -12,8 +12,8 @@ The weights have one scale s for each output channel. Then rounding and folding 
 
     round(a W / (|a| s)) == sign(a) round(W / s)
 
-So the integers are those of W itself, whatever the statistics are. A batch's variance never makes a weight jump from
-one integer to the next, and training does not need a second convolution to learn the batch's statistics.
+So the integers are the same as for W itself, whatever the statistics are. A batch's variance never makes a weight jump
+from one integer to the next, and training does not need a second convolution to learn the batch's statistics.
 """
 
 from __future__ import annotations

@@ -245,8 +245,7 @@ class _PerChannel(ObserverBase):
 
 @documented(OPTIONS)
 class PerChannelMinMaxObserver(_PerChannel):
-    """Records the least and the largest number of each channel in all batches: with it, weights get one scale per
-    filter.
+    """Records the least and the largest number of each channel in all batches: for weights, one scale per filter.
 
     Raises ValueError for a NaN or an infinity.
 

@@ -92,7 +92,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """Return a Tensor, or several, and round those at the places in `sites`, counted in the order of tensors_of."""
+    """Return a Tensor, or several, and round the Tensors at the places in `sites`, in the order of tensors_of."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:

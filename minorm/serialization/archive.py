@@ -90,7 +90,7 @@ class Archive:
             raise ValueError(f"entry {entry.name[:60]!r} is damaged: {error}") from None
 
     def _stored(self, entry: Entry) -> Iterator[bytes]:
-        """Yield the bytes as they are in the file."""
+        """Yield the stored bytes of the entry, unchanged."""
         head = self._bytes(entry.start, 30)
         names, extra = struct.unpack("<2H", head[26:])
         at = entry.start + 30 + names + extra

@@ -139,7 +139,7 @@ def make_folder(path: FilePath, operation: str) -> list[str]:
 
 
 def remove_empty(folders: Sequence[str]) -> None:
-    """Remove those of these folders that are empty, the last folder first."""
+    """Remove each of these folders that is empty, the last folder first."""
     for folder in reversed(folders):
         with suppress(OSError):
             os.rmdir(folder)

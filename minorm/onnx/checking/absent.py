@@ -1,10 +1,11 @@
-"""Find a BatchNorm that a file no longer has: an exporter folded it into the convolution before it, or two numbers.
+"""Find a BatchNorm that a file no longer has, because an exporter folded it into a convolution or into two numbers.
 
-The exporter multiplied the weights by the norm's scale and statistics. So the file computes the same, but the norm can
-no longer train. If there is no convolution, tf2onnx and Keras write a product and a sum with constants, and keep the
-layer's name. Exporters leave traces. PyTorch's older exporter calls weight and bias of such a convolution
-`onnx::Conv_193` and `onnx::Conv_194`; in other convolutions at least the bias keeps the module's name. The newer
-exporter leaves the call of batch_norm in the convolution's metadata. tf2onnx leaves a mark in the names.
+The exporter multiplied the weights of the convolution before the norm by the norm's scale and statistics. So the file
+computes the same, but the norm can no longer train. If there is no convolution, tf2onnx and Keras write a product and a
+sum with constants, and keep the layer's name. Exporters leave traces. PyTorch's older exporter calls weight and bias of
+such a convolution `onnx::Conv_193` and `onnx::Conv_194`; in other convolutions at least the bias keeps the module's
+name. The newer exporter leaves the call of batch_norm in the convolution's metadata. tf2onnx leaves a mark in the
+names.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Answer:
 
     @property
     def failure(self) -> tuple[str, Stage] | None:
-        """Return the stage that failed, if one did."""
+        """Return the name and the Stage of the failed stage, or None."""
         return next(((name, stage) for name, stage in self.stages.items() if stage.state == "failed"), None)
 
 

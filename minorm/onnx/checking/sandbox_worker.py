@@ -1,4 +1,4 @@
-"""Check and run one model as the other process of `sandbox.py`, and record the progress.
+"""Check and run a model, and record the progress; this is the separate process that `sandbox.py` starts.
 
     python sandbox_worker.py FOLDER
 

@@ -126,7 +126,7 @@ def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
 
 
 def _weights(model: Any, path: Path, folder: str | None, asked: bool | None, budget: Budget) -> Weights:
-    """Read weights from other files, and collect those for the new file beside `path`."""
+    """Read weights from other files, and collect the weights for the new file beside `path`."""
     name = path if isinstance(path, (str, os.PathLike)) else None
     if asked is None and name is not None:
         asked = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer) or None

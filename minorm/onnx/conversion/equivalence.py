@@ -1,4 +1,4 @@
-"""Compare the results of the old file and the new file in onnxruntime; those of the old file are correct."""
+"""Compare the results of the old file and the new file in onnxruntime; the old file's results are correct."""
 
 from __future__ import annotations
 

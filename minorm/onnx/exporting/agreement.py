@@ -1,4 +1,4 @@
-"""Merge several runs of a model into one: check where they agree, and find the lengths in which they differ.
+"""Merge several runs of a model into one: check that they agree, and find the lengths in which they differ.
 
 The first runs differ in the lengths of free axes; the graph's symbols name one run for each length. Next may be a run
 with other values, in which nothing else may differ. The last run may be the follower, at lengths that no other run had.

@@ -74,7 +74,7 @@ def stand_in(
 
 
 def unfold(model: Any, pieces: list[tuple[Any, list[str]]]) -> None:
-    """Replace each node that stands for a piece by the piece's nodes."""
+    """Replace the stand-in node of each piece by the piece's nodes."""
     for index in range(len(model.graph.node) - 1, -1, -1):
         node = model.graph.node[index]
         if node.domain != DOMAIN or node.op_type != OPERATOR:

@@ -90,7 +90,7 @@ class Signature:
     """Finds the types of one node.
 
     given      the types of its inputs
-    wanted     the type for all floats; 0 leaves them as they are
+    wanted     the type for all floats; 0 to leave their types unchanged
     named      the type that its attribute names
     guess      a function that returns the type of an output that the schema does not fix
     lacking    operator -> version; before this version the operator cannot compute in the wanted type

@@ -143,7 +143,7 @@ def _said(error: Exception) -> str:
 
 
 def _put(model: Any, node: Any, part: Any, layer: Module, contents: dict[str, Any], outputs: bool) -> None:
-    """Replace the node that stands for a layer by the layer's nodes.
+    """Replace the stand-in node of a layer by the layer's nodes.
 
     outputs    True if the new values of its buffers become outputs of the graph
     """

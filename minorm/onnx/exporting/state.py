@@ -1,4 +1,4 @@
-"""Put the tensors of a loaded module where its file holds them: initializers, Constants, functions, branches."""
+"""Put a loaded module's tensors into the places of its file: initializers, Constants, functions, branches."""
 
 from __future__ import annotations
 

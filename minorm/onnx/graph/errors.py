@@ -41,7 +41,7 @@ class Unsupported(Exception):
 
 
 class VerifyError(ValueError):
-    """The results of the file in the runtime differ from those of the model."""
+    """The runtime's results for the file differ from the model's results."""
 
 
 class RuleNotApplicable(Exception):

@@ -132,7 +132,7 @@ def _varint(contents: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def messages() -> dict[int, Field]:
-    """Return the fields of a model by their tags, with those of the messages inside."""
+    """Return the fields of a model by their tags; fields with messages hold the fields of these messages."""
     known: dict[str, dict[int, Field]] = {}
     return _fields(onnx.ModelProto.DESCRIPTOR, known)
 

@@ -49,7 +49,7 @@ def _number(g: Graph, n: int, name: str = "constant") -> Value:
 
 
 def _axes(g: Graph) -> Iterator[tuple[Value, int]]:
-    """Yield every free axis of every tensor so far, those of the inputs first."""
+    """Yield every free axis of every tensor so far; the inputs come first."""
     produced = [value for node in g.nodes for value in node.outputs if value is not None]
     for value in g.inputs + produced:
         for axis, length in enumerate(value.shape or ()):
@@ -87,7 +87,7 @@ Compute = Callable[["Graph", "Value"], "Value"]
 
 
 def _line(whole: Size, size: Size) -> Compute | None:
-    """Match a * n + b; two points always lie on a line, so more are needed unless b is 0."""
+    """Match a * n + b; any two points are on a line, so three points are needed unless b is 0."""
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
     a = (end - m) // (last - n) if last != n else 0

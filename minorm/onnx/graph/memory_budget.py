@@ -156,7 +156,7 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def tell(self, step: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-        """Report a node that has run to the watching function, if there is one."""
+        """Call the watching function, if it exists, for a node that has run."""
         if _active.see is not None:
             _active.see(step, arguments, results, self.worked)
 

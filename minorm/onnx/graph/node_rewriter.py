@@ -56,7 +56,7 @@ class Values:
         self.absorbed: set[str] = set() if around is None else around.absorbed  # fixed values that became attributes
 
     def chain(self) -> Iterator[Values]:
-        """Yield these values, then those of the graphs around."""
+        """Yield this object, then the Values of the surrounding graphs."""
         values: Values | None = self
         while values is not None:
             yield values
@@ -335,7 +335,7 @@ def path_of(function: Any) -> str:
 
 
 def tensors_of(model: Any) -> Iterator[Any]:
-    """Yield all tensors of a model: initializers and those in attributes, also in its functions."""
+    """Yield all tensors of a model and its functions: initializers, and tensors in attributes."""
     pending = [model.graph, *model.functions]
     while pending:
         holder = pending.pop()

@@ -248,7 +248,7 @@ def _inside(folder: str, location: str, what: str) -> str:
 
 
 def _behind_link(folder: str, path: str, what: str, location: str) -> str:
-    """Return the real path behind a link, which must lie in a folder that the model's link or the caller names."""
+    """Return a link's real path, which must be in a folder that the model's own link or the caller names."""
     real = os.path.realpath(path)
     if not any(holds(root, real) for root in getattr(folder, "roots", ())):
         raise _is_link(what, location, real)

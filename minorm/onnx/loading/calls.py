@@ -34,7 +34,7 @@ def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
 
 
 def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | None:
-    """Return the node that computes the running mean and variance from which this one starts."""
+    """Return the node that computes the running mean and variance with which `node` starts."""
     mean, var = (made.get(name, (None, 0)) for name in node.inputs[3:5])
     same = mean[0] is var[0] and (mean[1], var[1]) == (1, 2)
     return mean[0] if same and mean[0] is not None and mean[0].conditions == node.conditions else None

@@ -1,7 +1,7 @@
 """Flatten a model to one list of nodes: write its functions, the branches of If and the bodies of loops in place.
 
 Values inside a call are named after the call: `call/value`. The nodes of a branch carry the condition under which they
-run (`conditions`). An If after them picks the results of one branch. The body of a Loop or Scan stands between two
+run (`conditions`). An If after them picks the results of one branch. The body of a Loop or Scan is placed between two
 nodes (`Body`). The depth of the nesting and the number of nodes have limits, so that a small file cannot ask for
 billions of nodes.
 """
@@ -43,7 +43,7 @@ class Home(NamedTuple):
 
 @dataclass
 class Layout:
-    """Records how the bodies of a file became one list: enough to find the way back.
+    """Records how the bodies of a file became one list, so that each value can be found in the file.
 
     homes     the values in functions and branches, by their flat names
     labels    the name of a call or an If, by its context and its index there
@@ -57,7 +57,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """Describes where nodes are being written: the model itself, the body of a call or a Loop, or a branch of an If."""
+    """Describes the place of nodes being written: the model itself, the body of a call or Loop, a branch of an If."""
 
     label: str
     path: str

@@ -55,8 +55,8 @@ class GraphModule(Sealed):
 
     `to(mn.float16)` converts it like any Module: from then on inputs and outputs have that type, and so does every
     float that a node reads, a constant of the file or the result of a Cast. A file with several float types then has
-    one. The types that ONNX prescribes stay (the scales of a Resize). A result that depends on shapes alone is still
-    computed in the types of the file (the padding of TensorFlow's SAME).
+    only one float type. The types that ONNX prescribes stay (the scales of a Resize). A result that depends on shapes
+    alone is still computed in the types of the file (the padding of TensorFlow's SAME).
     """
 
     def __init__(
@@ -175,9 +175,10 @@ class GraphModule(Sealed):
 
         The name is that of a module of the file, a node, a value or a tensor. The name of a value means the node that
         computes it; the name of a tensor means its module. MatMul and the Add of its bias are one node here. The graph
-        calls the layer with the values that the nodes read from the network, in that order, and the layer returns the
-        value that the network reads from them: one Tensor. It takes the graph's mode. Nodes and tensors that the graph
-        no longer needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the layer.
+        calls the layer with the values that the nodes read from the network, in the same order. The layer returns one
+        Tensor: the value that the network read from the nodes. It takes the graph's mode. Nodes and tensors that the
+        graph no longer needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the
+        layer.
 
         Raise ValueError for an unknown name; the error proposes names. Raise ValueError also if the rest of the network
         reads several values of these nodes. Raise TypeError for a layer that is not a Module. After an error the graph

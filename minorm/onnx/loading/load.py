@@ -79,7 +79,7 @@ def load(
     `load(path, dtype=mn.bfloat16)` loads the network in another float type: parameters, buffers, constants, inputs,
     outputs and the results of Casts. It runs, trains and is exported in that type.
 
-    `load(path, before="fc")` loads the network up to its last layer, so that you can put others behind it;
+    `load(path, before="fc")` loads the network without its last layer `fc`, so that you can add other layers;
     `model.replace("fc", layer)` puts another layer in its place. `model.metadata` holds the file's own entries, such as
     class names.
 

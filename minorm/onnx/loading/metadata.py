@@ -1,7 +1,7 @@
 """Write and read minorm's entries in `metadata_props`, for facts that ONNX itself cannot express.
 
 minorm.edited        the producer of a file that minorm loaded and wrote back; our entries count while it matches
-minorm.training      whether a layer was in training mode when the file was written
+minorm.training      True if a layer was in training mode when the file was written
 minorm.frozen        the paths of frozen modules
 minorm.statistics    path of a layer -> how it keeps running statistics, if no operator says so: those of an
                      InstanceNorm, momentum=None, an unbiased variance. In the graph other nodes update them; a loaded
@@ -67,7 +67,7 @@ def drop_stale_classes(model: Any) -> str:
 
 
 def set_entries(model: Any, given: Mapping[str, Any]) -> None:
-    """Set the entries that are not minorm's own; unchanged ones stay as they are, and in order."""
+    """Set the entries that are not minorm's own; unchanged entries stay in their order."""
     if clash := [key for key in given if not isinstance(key, str) or key.startswith(PREFIX)]:
         raise ValueError(f"export: metadata has the key {clash[0]!r}; expected texts that do not begin with {PREFIX!r}")
     before = entries_of(model)
@@ -87,7 +87,7 @@ def entries_of(model: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a text as it is, anything else as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     try:
         return value if isinstance(value, str) else json.dumps(value)
     except (TypeError, ValueError) as error:

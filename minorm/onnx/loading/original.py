@@ -67,7 +67,7 @@ class Original:
     def replaced(
         self, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
     ) -> Original | None:
-        """Return the file with one node, which stands for a layer, in place of the nodes that compute `output`.
+        """Return the file with the stand-in node of a layer in place of the nodes that compute `output`.
 
         returned    the names of the values that the module returns
         gone        the outputs of the file to drop

@@ -1,4 +1,4 @@
-"""Replace normalizations that a file writes in other operators by one layer each.
+"""Replace each normalization that a file writes in other operators by one layer.
 
 One node takes the place of the nodes of such a norm (patterns.py). The readers of GroupNormalization,
 LayerNormalization and RMSNormalization make a layer from this node. So the norm's weight and bias become Parameters,

@@ -118,7 +118,7 @@ class Wiring:
         return array if array is not None and array.size <= SMALL else None
 
     def _base(self, name: str) -> str:
-        """Return the value behind this one, before moves of its axes and Casts that keep its type."""
+        """Return the value from which moves of axes, and Casts that keep the type, make this value."""
         for _ in range(STEPS):
             node = None if name in self.arrays else self.maker(name, *MOVES)
             if node is None:

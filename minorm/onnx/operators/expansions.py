@@ -1,4 +1,4 @@
-"""Expand operators into others: instead of a node with such an operator, `load` reads the nodes that it stands for.
+"""Expand operators into others: instead of a node with such an operator, `load` reads several equivalent nodes.
 
 These are operators of other domains, mostly onnxruntime's com.microsoft, which a runtime puts into files when it
 optimizes or quantizes them. An expansion is a model function, written in the text form that the onnx package parses:
@@ -124,7 +124,7 @@ def _text(value: Any) -> Any:
 
 
 def attribute_values(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Convert AttributeProtos to Python values; graphs and tensors stay as they are."""
+    """Convert AttributeProtos to Python values; graphs and tensors stay unchanged."""
     found = {}
     for name, attribute in attributes.items():
         value = helper.get_attribute_value(attribute) if attribute.type != AttributeProto.UNDEFINED else None

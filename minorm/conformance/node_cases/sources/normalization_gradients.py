@@ -1,4 +1,4 @@
-"""Gradients of normalizations, by the operator Gradient: those of sum(y * dy) for the input and the parameters."""
+"""Gradients of sum(y * dy) by a normalization's input and parameters, computed by the operator Gradient."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def spots_of(model: Any) -> Spots:
 
 
 class Replacement:
-    """Computes a replacement: the steps and tensors that the graph will have, and those that it will lose.
+    """Computes a replacement: the steps and tensors that the graph will have, and the tensors that it will lose.
 
     steps, updates, snapshots    as in GraphModule
     lost                         the ids of the tensors that only dropped nodes read

@@ -1,4 +1,4 @@
-"""Find the nodes that a name means: a module's, one node, the maker of a value, or the readers of a tensor.
+"""Find the nodes that a name means: a module's nodes, one node, the node of a value, or the readers of a tensor.
 
 The inputs of a module are the values that its nodes read from the rest of the network, without tensors of the file and
 without lengths. The output of a module is the value that the rest of the network reads from the module's nodes.

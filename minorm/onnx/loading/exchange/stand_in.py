@@ -47,7 +47,7 @@ def name_layer(model: Any, path: str) -> None:
 
 
 def is_layer(node: Any) -> bool:
-    """Return whether a node stands for a layer."""
+    """Return True if a node is the stand-in node of a layer."""
     return bool(node.domain == DOMAIN and node.op_type == OPERATOR)
 
 

@@ -10,9 +10,9 @@ order:
    name.
 3. What are its numbers (tables.py)? Numbers from a formula (sines, filter banks, windows, masks, ranges) were not
    trained.
-4. Where does it stand (weights_by_input.py)? A tensor trains under any name if it is a weight of an operator that has
-   weights. It also trains if it is combined with values of the network and has several numbers that are not all equal.
-   One number in arithmetic trains only if it has the name of a module's tensor.
+4. What do nodes use it for (weights_by_input.py)? A tensor trains under any name if it is a weight of an operator that
+   has weights. It also trains if it is combined with values of the network and has several numbers that are not all
+   equal. One number in arithmetic trains only if it has the name of a module's tensor.
 """
 
 from __future__ import annotations

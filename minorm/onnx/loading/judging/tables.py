@@ -174,7 +174,7 @@ def _waves(values: Any) -> str:
 
 
 def _is_wave(values: Any) -> bool:
-    """Return whether sines stand beside their cosines, or behind them: sin^2 + cos^2 = 1."""
+    """Return True if sines alternate with their cosines, or come in the other half: sin^2 + cos^2 = 1."""
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False

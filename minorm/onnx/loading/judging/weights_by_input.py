@@ -1,6 +1,6 @@
 """Find the use of each float tensor of a file: an operator's weight, an operand beside values of the network, or other.
 
-Values of the network are those that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
+Values of the network are values that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
 It may also be a part from which nodes compute a weight: they multiply a learned query by weights before it meets values
 of the network, and make a weight-normalized kernel from a direction and a length.
 """

@@ -3,7 +3,7 @@
 A rule makes the same decisions for all inputs of one form if it looks only at shapes and types. If it looks at
 elements, it may decide differently next time. So the rule gets stand-ins: Tensors whose `array` is an `Elements`. A
 rule can ask an `Elements` for shape, type and memory order; any other use is recorded, or raises an error. Functions
-get the arrays as they are. The result of a Function on a stand-in is a stand-in too.
+get the arrays themselves. The result of a Function on a stand-in is a stand-in too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIKE = (np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.shape, np.
 
 
 class Reads:
-    """Holds whether elements were read."""
+    """Holds a flag: `seen` is True once elements were read."""
 
     seen = False
 
@@ -34,7 +34,7 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
         self._array, self._reads = array, reads
 
     def is_of(self, array: Any) -> bool:
-        """Return whether it stands for this very array."""
+        """Return True if it watches exactly this array."""
         return self._array is array
 
     def __getattr__(self, name: str) -> Any:

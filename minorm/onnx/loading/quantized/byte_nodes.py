@@ -53,7 +53,7 @@ class Group:
 
 
 def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
-    """Return the groups among these nodes; none if the graph has loops."""
+    """Return the groups among these nodes; [] if the graph has loops."""
     if any(node.body is not None for node in nodes):
         return []
     each = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)

@@ -56,7 +56,7 @@ def makers(value: str, w: Wiring) -> list[Node]:
 
 
 def carried(value: str, w: Wiring) -> str:
-    """Return a new name for the bytes that a value stands for, which the file does not have."""
+    """Return a new name, which the file does not have, for the bytes of a value."""
     return unused(f"{value} bytes", w)
 
 

@@ -1,4 +1,4 @@
-"""SequenceMap applies a graph to every element of a sequence; it is read as the Loop that it stands for."""
+"""SequenceMap applies a graph to every element of a sequence; we read it as the equivalent Loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read and write MatMul, Gemm and Det; a Linear keeps its stored weight (out, in), which Gemm transposes."""
+"""Read and write MatMul, Gemm and Det; the weight of a Linear stays (out, in) in the file, and Gemm transposes it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _corners(boxes: Any, centered: bool) -> Any:
 
 
 def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, asked: bool) -> Any:
-    """Return the boxes to keep: take the best remaining box, drop those that overlap it too much, and repeat."""
+    """Return the boxes to keep: take the best remaining box, drop the boxes that overlap it too much, and repeat."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > threshold] if asked else order
     low, high = corners[:2], corners[2:]

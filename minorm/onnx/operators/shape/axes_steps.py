@@ -250,7 +250,7 @@ def constant_of_shape(d: NodeRewriter) -> None:
 
 @converts("Range", 11, 0)
 def range_0(d: NodeRewriter) -> None:
-    """Write fixed numbers as a constant; otherwise count the places where a row of ones is not 0."""
+    """Write fixed numbers as a constant; otherwise write nodes that count the places of a row of ones."""
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
         first, end, step = one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta")
@@ -274,7 +274,7 @@ def range_0(d: NodeRewriter) -> None:
 
 @converts("Trilu", 14, 0)
 def trilu_0(d: NodeRewriter) -> None:
-    """Select where column minus row is at least k, or at most k."""
+    """Select the elements for which column minus row is at least k (upper), or at most k."""
     x, upper = d.input(0), d.get("upper", 1)
     k = d.input(1) or d.integers(0, "k")
     if d.opset < 9:
