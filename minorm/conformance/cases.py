@@ -137,7 +137,7 @@ def layer_norm() -> Iterator[Case]:
 
 
 def rms_norm() -> Iterator[Case]:
-    """Yield cases of 23, the only version. It has no mean and no bias; y has scale's type."""
+    """Yield cases of 23, the only version. The operator has no mean and no bias; y has scale's type."""
 
     def case(name: str, x: Any, axis: int = -1, dtype: Any = None, shape: Any = None, **more: Any) -> Case:
         scale = draw(x.shape[axis:] if shape is None else shape, x.dtype if dtype is None else dtype, seed="s")

@@ -1,4 +1,4 @@
-"""List the causes why runtimes disagree with the formula; each has a name, a sentence and the smallest case.
+"""List the causes for which runtimes disagree with the formula; each has a name, a sentence and a smallest case.
 
 `python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each.
 """

@@ -3,7 +3,7 @@
 noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB; x is a weight, or a layer's output in the float model,
         compared with the int8 model. 20 dB is an error of a tenth, 40 dB of a hundredth
 cost    the loss of score if only this layer is rounded
-fold    the difference of BatchNorm with the running statistics, which are folded, from BatchNorm with the batch's
+fold    the relative difference between BatchNorm with running statistics (the folded form) and with the batch's
 """
 
 from __future__ import annotations

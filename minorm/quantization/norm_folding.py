@@ -85,9 +85,9 @@ def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
 
 
 def least_bias_step(bias: Any) -> Any:
-    """Return the least steps, an array of float32, in which int32 holds these biases and a sum of products beside them.
+    """Return the least steps, an array of float32, with which int32 can hold these biases plus a sum of products.
 
-    A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale: in steps of that its bias would
-    be cut off.
+    A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale; in steps of this scale, int32
+    could not hold its bias.
     """
     return np.maximum(np.abs(bias) / np.float32(2**30), np.float32(1e-30))

@@ -117,7 +117,7 @@ def _array(value: Any) -> Any:
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """Return the largest difference, and it / max(1, max |expected|); raise VerifyError if this is too large."""
+    """Return the largest difference, plain and over max(1, max |expected|); raise VerifyError if it is too large."""
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0

@@ -78,7 +78,7 @@ class Choice(Generic[Walk]):
 def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
     """Write the model at the lowest opset that is enough; `newest` is the newest opset of the onnx package.
 
-    walk    writes the model at an opset, and counts the pieces of its normalizations
+    walk    a function that writes the model at an opset, and counts the pieces of its normalizations
     """
     top = min(versions.DEFAULTS[-1], newest)
     pieces = Pieces()

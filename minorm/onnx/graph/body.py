@@ -22,8 +22,9 @@ class Body:
     """The graph that a Loop or Scan repeats, with its values by their names in the flat list.
 
     given       the number of inputs of the Loop or Scan
-    before      the number of them in front of the carried values: the trip count and the condition
-    heads       the same for the body: its inputs in front (iteration, condition), its outputs in front (condition)
+    before      the number of these inputs in front of the carried values: the trip count and the condition
+    heads       the numbers of the body's inputs (iteration, condition) and outputs (condition) in front of the carried
+                ones
     carried     the number of values that one turn passes to the next
     declared    type and shape of each output, if the file gives them; a free length is 0
     """

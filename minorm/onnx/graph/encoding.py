@@ -64,7 +64,7 @@ def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.Mode
 
 
 def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
-    """Encode the model as the bytes of a file; ExportError if they are too many for one file."""
+    """Encode the model as the bytes of a file; raise ExportError if one file cannot hold them."""
     try:
         contents = bytes(model.SerializeToString())
     except Exception as error:  # EncodeError of protobuf, which gives no reason; a bare MemoryError

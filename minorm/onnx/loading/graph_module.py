@@ -195,7 +195,7 @@ class GraphModule(Sealed):
         completed(replacing.Replacement(self, part, layer, part.path or replacing.flat(name)).make)
 
     def _rewire(self, new: replacing.Replacement) -> None:
-        """Run the steps of a replacement from now on, and drop the tensors that it no longer needs."""
+        """Run the steps of a replacement from now on, and drop the tensors that the graph no longer needs."""
         self._steps, self.updates, self.snapshots = new.steps, new.updates, new.snapshots
         self.updated_names, self.original = new.updated_names, new.file
         self._given = [(slot, tensor) for slot, tensor in self._given if id(tensor) not in new.lost]
@@ -224,7 +224,7 @@ class GraphModule(Sealed):
         return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
 
     def tensors_by_name(self) -> dict[str, Tensor]:
-        """Return parameters and buffers under the names of the file, equal and shared ones too."""
+        """Return parameters and buffers under the names of the file, also equal and shared tensors."""
         return dict(self._state)
 
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:

@@ -29,7 +29,7 @@ OPERATORS = {
 
 
 class Recognised(Node):
-    """Stands for several nodes of the file."""
+    """A node that replaces several nodes of the file."""
 
     def __str__(self) -> str:
         place = f"node {self.name!r}" if self.name else f"the node that computes {self.outputs[0]!r}"

@@ -18,7 +18,7 @@ OPTIMIZED = (
 
 
 def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collection[str] = ()) -> None:
-    """Find each node's version; one error lists all nodes without a reader, and the values to cut the graph at."""
+    """Find each node's version; one error lists all nodes without a reader, and where to cut the graph."""
     missing = []
     for node in nodes:
         why = registry.why_not(node.operator, node.domain, node.opset)

@@ -73,7 +73,7 @@ EXPANSIONS: dict[tuple[str, str], tuple[str | Callable[[Call], str], Rule]] = {}
 
 
 def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], Rule]:
-    """Register the rule that writes nodes for an operator; `head` begins with its name, or is a function for this."""
+    """Register the rule that writes nodes for an operator; `head` begins with its name, or returns such a text."""
 
     def add(rule: Rule) -> Rule:
         name = rule.__name__ if callable(head) else head.split()[0]
@@ -84,7 +84,7 @@ def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], 
 
 
 def function(domain: str, operator: str, call: Call) -> Any:
-    """Return the FunctionProto for a node of EXPANSIONS, None for an ordinary node; LoadError for an unread form."""
+    """Return the FunctionProto for a node of EXPANSIONS, None for an ordinary node; raise LoadError if unreadable."""
     head, rule = EXPANSIONS[domain, operator]
     try:
         body = rule(call)

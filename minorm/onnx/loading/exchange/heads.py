@@ -32,8 +32,8 @@ SHOWN = 4  # the last nodes that an error names
 class Head:
     """Locates and describes the last layer.
 
-    part        its nodes, with all that follow up to the output
-    name        the layer's name in the graph: a module's path, or that of its node
+    part        its nodes, and all nodes that follow up to the output
+    name        the layer's name in the graph: a module's path, or the name of its node
     operator    Gemm, MatMul or Conv
     features    the number of features that it reads; `classes` is the number of its results
     after       the operators that follow

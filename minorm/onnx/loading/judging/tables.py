@@ -90,7 +90,7 @@ def is_binary(array: Any) -> bool:
 
 
 def few_numbers(array: Any, times: int = 2) -> str:
-    """Return why numbers without any sign that they are weights seem to be written by a program; "" if they do not.
+    """Return why these numbers may be written by a program, if nothing marks them as weights; else "".
 
     times    how often each number must occur on average
     """
@@ -224,7 +224,7 @@ def _oscillates(values: Any, axis: int) -> bool:
 
 
 def _has_waves(lines: Any, c: Any) -> bool:
-    """Return True if some lines go up and down, which lines that grow by a step or a factor do not."""
+    """Return True if some lines go up and down; lines that grow by a step or a factor do not."""
     most = abs(lines).max(1)
     steps = np.diff(lines)
     turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | (steps[:, 1:] * steps[:, :-1] < 0).any(1)

@@ -29,7 +29,7 @@ class Quantity:
 
     @property
     def inputs(self) -> tuple[str, str, str]:
-        """Return the three input names under which a node on bytes reads it."""
+        """Return the names of the three inputs of a node on bytes that reads this value."""
         return self.name, self.scale_name, self.zero_name
 
 

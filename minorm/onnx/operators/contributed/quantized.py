@@ -119,7 +119,7 @@ def qlinear_mul(call: Call) -> str:
     "(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C, Y_scale, Y_zero_point) => (Y)",
 )
 def q_gemm(call: Call) -> str:
-    """Write Gemm of quantized factors; C is int32 in units of the product of the scales, y a float without Y_scale."""
+    """Write Gemm of quantized factors; C is int32 in units of the scales' product; without Y_scale, y is a float."""
     axis = 0 if call.get("transB", 0) else 1
     nodes = _floats("A") + f"B_f = DequantizeLinear <axis = {axis}> (B, B_scale, B_zero_point)\n"
     if call.has(6):

@@ -1,7 +1,7 @@
 """Write Dropout as an operator in training and as nothing in inference; its mode is stored differently in each version.
 
 Versions 1 and 6 train unless `is_test`. Versions 7 and 10 have no mode: a runtime for inference ignores the node. From
-12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from its own generator.
+12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from minorm's generator.
 """
 
 from __future__ import annotations

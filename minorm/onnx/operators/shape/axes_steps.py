@@ -185,7 +185,7 @@ def slice_10(d: NodeRewriter) -> None:
 
 @converts("Slice", 11, 10)
 def slice_positive(d: NodeRewriter) -> None:
-    """Make negative axes positive; only version 11 added negative axes."""
+    """Make negative axes positive; before version 11, axes may not be negative."""
     axes = d.array(3)
     if axes is None and d.input(3):
         raise RuleNotApplicable("its axes are computed, and may be negative")

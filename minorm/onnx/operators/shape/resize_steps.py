@@ -1,6 +1,6 @@
-"""Convert Upsample and Resize (7: scales as an attribute; 9: as an input; 10: Resize; 11: coordinates, sizes; 18:
-axes).
+"""Convert Upsample and Resize to other versions.
 
+Version 7 has scales as an attribute, 9 as an input; 10 is called Resize; 11 adds coordinate modes and sizes, 18 axes.
 Before 11 a coordinate is i / scale; `nearest` rounds up along an axis that shrinks, and down along other axes.
 """
 
