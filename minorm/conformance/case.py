@@ -57,7 +57,7 @@ class Case:
 
     @property
     def file_outputs(self) -> list[tuple[int, str]]:
-        """Return place and name of each output of the node that the file gives."""
+        """Return place and name of each output of the node that is an output of the file."""
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:

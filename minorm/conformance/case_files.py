@@ -30,7 +30,7 @@ def write(cases: Sequence[Case], folder: str) -> None:
 
 
 def read(folder: str) -> list[Case]:
-    """Read the cases in this folder; return an empty list if it has none."""
+    """Read the cases in this folder; return an empty list if the folder has no cases."""
     path = os.path.join(folder, WORDS)
     if not os.path.exists(path):
         return []

@@ -163,7 +163,7 @@ def index() -> str:
 
 
 def main(folder: str, *names: str) -> None:
-    """Ask all runtimes, and write the pages and files of these causes; without names, of all causes."""
+    """Ask all runtimes, and write the pages and files of the named causes; without names, of all causes."""
     found = answers(names or list(CAUSES))
     version = versions(RUNTIMES.values())
     os.makedirs(folder, exist_ok=True)

@@ -62,7 +62,7 @@ def instance_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any
 
 
 def group_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Normalize with the statistics of each group of channels; scale and bias per group (18) or per channel (21)."""
+    """Normalize with the statistics of each group of channels; scale and bias are per group (18) or channel (21)."""
     groups = case.attributes["num_groups"]
     if case.opset < 21:
         s, b = (np.repeat(p, x.shape[1] // groups) for p in (s, b))

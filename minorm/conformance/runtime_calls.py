@@ -94,7 +94,7 @@ def ask(
 
 
 def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -> str:
-    """Run a worker on the cases; say in words how it was stopped, "" if it ended by itself."""
+    """Run a worker on the cases; return in words how it was stopped, or "" if it ended by itself."""
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
     request = json.dumps([folder, runtime.functions, list(places), runtime.packages[0]])
     errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")

@@ -36,7 +36,7 @@ def gradients(case: Case) -> list[Any]:
 
 
 def cumulative(case: Case) -> list[Any]:
-    """Return the running statistics after each sample of x as a batch, with momentum=None."""
+    """Return the running statistics after training with momentum=None on each sample of x as a batch."""
     import torch
 
     x, scale, bias, mean, var = map(to_tensor, case.inputs)

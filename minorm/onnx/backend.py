@@ -62,7 +62,7 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
 
 
 def _arrays(result: Any) -> Any:
-    """Convert a Tensor to an array and a sequence to a list of arrays; None stands for an absent optional value."""
+    """Convert a Tensor to an array, and a sequence to a list of arrays; None (an absent optional value) stays None."""
     if isinstance(result, list):
         return [_arrays(x) for x in result]
     return None if result is None else np.array(result.cpu().array)

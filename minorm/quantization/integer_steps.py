@@ -62,7 +62,7 @@ class Written(Steps):
     """Runs the steps in the form of a file: operations on floats between DequantizeLinear and QuantizeLinear."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute with weights and biases from integers; skip a folded BatchNorm."""
+        """Compute a step, with weights and biases dequantized from integers; skip a folded BatchNorm."""
         if step.folded:
             return arguments["x"]
         if step.weight:

@@ -56,7 +56,7 @@ class Step:
 
 @dataclass
 class Site:
-    """A tensor that is rounded, by the key of its fake quantization."""
+    """The place of a tensor that is rounded; `key` is the key of its FakeQuantize."""
 
     key: str
 

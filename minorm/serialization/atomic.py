@@ -246,7 +246,7 @@ def _sweep(folder: str, name: str) -> None:
 
 @contextmanager
 def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iterator[None]:
-    """Name the file in an OSError of the system, unless the error is about another file that the block has opened."""
+    """Name the file in an OSError of the system, unless the error is about another file, which the block has opened."""
     try:
         yield
     except OSError as error:

@@ -286,7 +286,7 @@ def _check_keys(name: str, nest: Mapping[Any, Any]) -> None:
 
 
 def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
-    """Invert `_pack`. Lists and dicts are changed in place, because a second tree would take their memory again."""
+    """Invert `_pack`. Lists and dicts are changed in place, because a second tree would take as much memory again."""
     if depth == 0:
         raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):

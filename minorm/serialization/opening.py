@@ -44,7 +44,7 @@ def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedRead
 
 
 def contents(path: FilePath, operation: str) -> bytes:
-    """Return all bytes of the regular file at `path`, with few system calls; errors as in `regular`."""
+    """Return all bytes of the regular file at `path`, with few system calls; it raises the errors of `regular`."""
     descriptor, size = _opened(path, operation)
     try:
         whole = os.read(descriptor, size + 1)

@@ -1,4 +1,4 @@
-"""Ask the frameworks whose batch norm has a mask: x is (samples, channels, positions)."""
+"""Ask the frameworks whose batch norm takes a mask; x is (samples, channels, positions)."""
 
 from __future__ import annotations
 

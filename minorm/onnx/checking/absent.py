@@ -52,7 +52,7 @@ def written_out(proto: Any) -> list[str]:
 
 
 def quantized(proto: Any) -> int:
-    """Count the weights of a quantized model that are small integers; 0 for any other model."""
+    """Count the weights of a quantized model that are small integers; return 0 for any other model."""
     operators = {node.op_type for node in proto.graph.node}
     if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0

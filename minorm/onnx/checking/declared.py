@@ -21,7 +21,7 @@ _MARK = "/shape of "
 
 
 def bare(model: Any) -> Any:
-    """Copy the model without its declarations of computed values, which need not be true."""
+    """Copy the model without its declarations of computed values, because these may be wrong."""
     encoding.reserve(3 * model.ByteSize(), "verify: a copy of the model")
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -49,7 +49,7 @@ def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> l
 
 
 def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield the values with a false declaration, in the order of the graph, and the error in it.
+    """Yield (value, error) for each value with a false declaration, in the order of the graph.
 
     bound    the free lengths of the inputs, by name
     """

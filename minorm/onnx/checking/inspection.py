@@ -62,7 +62,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Judged:
-    """Describes a tensor of the file: its role in `load`, a Parameter, a buffer or a constant, and the reason."""
+    """Describes a tensor of the file: its role in `load` (a Parameter, a buffer or a constant), and the reason."""
 
     name: str
     role: str
@@ -216,7 +216,7 @@ def _rows(
 
 
 def _text(name: Any) -> str:
-    """Return a name of the file as text; protobuf gives bytes if it is not UTF-8."""
+    """Return a name of the file as text; protobuf gives bytes for a name that is not UTF-8."""
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
 
 

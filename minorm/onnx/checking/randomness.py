@@ -1,4 +1,4 @@
-"""Find the random values of a model: they differ between runs, so only their shapes can be compared."""
+"""Find the random values of a model. They differ between runs, so only their shapes can be compared."""
 
 from __future__ import annotations
 

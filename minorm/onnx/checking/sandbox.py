@@ -208,7 +208,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _stored(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a size in the form of the request; its arrays go to a separate file."""
+    """Return a size in the form that the request needs; the arrays of the size go to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]
@@ -237,7 +237,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
-    """Run the worker and say in words how it was stopped; "" if it ended by itself."""
+    """Run the worker; return in words how it was stopped, or "" if it ended by itself."""
     code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"

@@ -111,7 +111,7 @@ def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
 
 
 def _has(path: str, name: bytes) -> bool:
-    """Return whether the file has a node of this operator, or something else with that name."""
+    """Return True if the bytes of the file contain this operator's name, in a node or elsewhere."""
     if not os.path.getsize(path):
         return False
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
@@ -204,7 +204,7 @@ DTYPES = {
 
 
 def drawn(elem: int, shape: list[int], high: int) -> Any:
-    """Draw random numbers, always the same: normal floats, and integers from 0 to below `high`."""
+    """Draw random numbers, the same in each call: normal floats, and integers from 0 to below `high`."""
     random = np.random.default_rng(0)
     if elem not in (1, 10, 11, BFLOAT16):
         return random.integers(0, high, shape).astype(DTYPES[elem])

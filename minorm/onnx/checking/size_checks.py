@@ -60,7 +60,7 @@ class Run:
 class Comparison:
     """Holds the correct results, and compares a new file with them.
 
-    groups       groups of sizes; the first size in each that the source takes counts
+    groups       groups of sizes; in each group, the first size that the source takes is used
     operation    the caller, for messages
     """
 

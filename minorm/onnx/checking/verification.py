@@ -1,4 +1,4 @@
-"""Verify that a file computes the same as the model, with the onnx checker and onnxruntime: `verify`."""
+"""`verify` checks with the onnx checker and onnxruntime that a file computes the same as the model."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def verify(
 
 
 def _array(value: Any) -> Any:
-    """Return a Tensor, on any device, or a value as a NumPy array."""
+    """Return a Tensor on any device, or any other value, as a NumPy array."""
     return value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
 
 
@@ -141,7 +141,7 @@ def compare(
 
 
 def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
-    """Return the outputs that onnxruntime computes wrongly: saved_var of BatchNormalization 7 and 9, as 1 / std."""
+    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9, which is 1 / std."""
     return {
         node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
     } - {""}
@@ -170,7 +170,7 @@ def how_to_check(proto: onnx.ModelProto) -> str:
 
 
 def checked(how: str) -> str:
-    """Return the report's words for a checker that ran in this form and found nothing."""
+    """Return the report's words for a checker that ran in this form and found no error."""
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 

@@ -46,7 +46,7 @@ def folded(model: Any) -> dict[str, Any]:
 
 
 def with_constants(model: Any, arrays: dict[str, Any]) -> Any:
-    """Return the model with these values as Constants, so that shape inference knows them; other nodes stay."""
+    """Return the model with these values as Constants, so that shape inference knows them; other nodes are the same."""
     if not arrays:
         return model
     copy = onnx.ModelProto()

@@ -73,7 +73,7 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
 
 
 def labels_of(entry: Any, shapes: Lengths, operation: str = "convert") -> list[int | str]:
-    """Return the lengths of an input: numbers, or names that equal lengths share."""
+    """Return the lengths of an input: numbers, or names; axes of equal length have the same name."""
     lengths = shapes.get(entry.name, declared_of(entry))
     if lengths is None:
         raise ValueError(

@@ -93,7 +93,7 @@ class Rewriter:
         drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
 
     def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
-        """Remove the nodes whose results became attributes; return the names that nothing reads any more."""
+        """Remove the nodes whose results became attributes; return the names that no node reads any more."""
         dead = values.absorbed
         if not dead:
             return set()

@@ -1,4 +1,4 @@
-"""Locate the values of a loaded graph's flat list in its ModelProto: in the graph, a branch, or a function's body."""
+"""Find values of a loaded graph's flat list in its ModelProto: in the graph, a branch, or a function's body."""
 
 from __future__ import annotations
 

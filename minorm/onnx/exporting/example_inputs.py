@@ -117,7 +117,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
-    """Return the names of forward's parameters, except `*args`; a loaded graph has its own names."""
+    """Return the input names: those of forward's parameters, except `*args`, or a loaded graph's own names."""
     if isinstance(model, GraphModule) and len(model.input_names) == len(places):
         return list(model.input_names)
     parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())

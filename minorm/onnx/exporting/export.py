@@ -207,7 +207,7 @@ def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
 
 
 def _add_metadata(proto: onnx.ModelProto, said: Mapping[str, Any]) -> None:
-    """Add the caller's metadata; ValueError for class names that do not fit the output."""
+    """Add the caller's metadata; raise ValueError for class names that do not fit the output."""
     if not said:
         return
     set_entries(proto, {**entries_of(proto), **said})
@@ -222,7 +222,7 @@ def _drop_stale_classes(proto: onnx.ModelProto) -> None:
 
 @contextmanager
 def _on_the_cpu(model: Any) -> Iterator[None]:
-    """Keep the module's GPU tensors on the CPU inside this context."""
+    """Hold the module's GPU tensors on the CPU inside this context."""
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
     there = [(tensor, tensor.array) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:

@@ -219,7 +219,7 @@ def element_of(name: str) -> str:
 def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
     """Return the element type that a node's attribute names; None without the attribute.
 
-    passed    the attributes in the call of the function around
+    passed    the attributes in the call of the surrounding function
     """
     name = NAMED.get(node.op_type, ("",))[0]
     found = next((a for a in node.attribute if a.name == name), None)

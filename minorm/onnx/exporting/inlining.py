@@ -112,7 +112,7 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """Return a function that renames values: an unknown name belongs to the graph around, or gets a new name."""
+    """Return a function that renames values; an unknown name belongs to the outer graph, or gets a new name."""
 
     def rename(name: str) -> str:
         if not name or name in known:
@@ -129,7 +129,7 @@ def _rename(names: Any, rename: Names) -> None:
 
 
 def _refer(node: Any, given: Mapping[str, Any]) -> None:
-    """Replace references to the function's attributes by the call's attributes, or drop them."""
+    """Replace references to the function's attributes by the attributes in `given`; drop other references."""
     for index in range(len(node.attribute) - 1, -1, -1):
         name, reference = node.attribute[index].name, node.attribute[index].ref_attr_name
         if reference in given:

@@ -127,7 +127,7 @@ CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_dat
 
 
 def _array(tensor: Any) -> Any:
-    """Return the array of a small initializer, NaNs of type and shape for other floats, and None for the rest."""
+    """Return a small initializer's array; for other floats NaNs of that type and shape; None for all other tensors."""
     filled = tensor.HasField("raw_data") or any(len(getattr(tensor, field)) for field in CONTENTS)
     if math.prod(tensor.dims) <= SMALL and filled and tensor.data_location != TensorProto.EXTERNAL:
         return tensors.read(tensor, f"initializer {tensor.name!r}", None, Budget())

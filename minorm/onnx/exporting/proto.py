@@ -46,7 +46,7 @@ def build(
 ) -> onnx.ModelProto:
     """Build the model from `outputs`, (name, value) pairs; raise an error if a name in `fixed` is taken.
 
-    weights    takes the contents of large initializers, if these go to a separate file
+    weights    collects the contents of large initializers, if these go to a separate file
     """
     results = _separate(graph, outputs)
     nodes = _needed(graph.nodes, results)

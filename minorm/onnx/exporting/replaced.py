@@ -96,7 +96,7 @@ def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> lis
 
 
 def _declared(model: Any, names: Sequence[str]) -> Mapping[str, Kind]:
-    """Return the file's descriptions of these values; an empty dict unless it describes them all."""
+    """Return the file's descriptions of these values; return {} if a description is missing."""
     described = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.input)}
     if not all(name in described and described[name].type.tensor_type.HasField("shape") for name in names):
         return {}

@@ -183,7 +183,7 @@ class Restorer:
     # Outputs
 
     def _set_outputs(self) -> None:
-        """Set the outputs: the module's results, then the new values of its buffers; drop nodes that nothing needs."""
+        """Set the outputs: the module's results, then the new values of its buffers; drop unneeded nodes."""
         asked = list(self.module.output_names)
         file = {entry.name: entry for entry in self.graph.output}
         updates = {f"{name}{ENDING}" for name in self.state.arrays} - set(asked)

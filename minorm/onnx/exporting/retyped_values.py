@@ -215,7 +215,7 @@ def make_in(maker: Any, elem: int) -> None:
 
 
 def describe(entry: Any, elem: int) -> None:
-    """Set this type in the description of a float, if it declares one."""
+    """Set this type in the description of a value, if the type is a float type and the description has a type."""
     if elem in FLOATS and entry.type.WhichOneof("value"):
         tensor_type(entry).elem_type = elem
 

@@ -1,4 +1,4 @@
-"""Translate a model to a ModelProto, from an example of its input: run it, walk the runs, name everything.
+"""Translate a model to a ModelProto, from an example of its input: run the model, walk the runs, name all values.
 
 `export.py` builds on this module, which knows neither files nor runtimes.
 """
@@ -80,7 +80,7 @@ def translate(
 ) -> Translated:
     """Translate `model(*args)` to a ModelProto; the arguments are those of `export`.
 
-    weights    takes the contents of large initializers, if these go to a separate file
+    weights    collects the contents of large initializers, if these go to a separate file
     """
     opset = _opset(opset_version)
     if not callable(model):

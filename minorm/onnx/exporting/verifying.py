@@ -34,7 +34,7 @@ class TranslatedModel:
         self.translated, self.training = translated, translated.training
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
-        """Run the model in this process; the example's results are known."""
+        """Run the model in this process; the results for the example are known already."""
         return [tried(group, self._results) for group in groups]
 
     def _results(self, size: Size) -> list[Tensor]:

@@ -86,7 +86,7 @@ class Body:
 
     @property
     def condition(self) -> int | None:
-        """The input of the last node that decides whether there is a next turn."""
+        """The number of the last node's input that decides whether another turn follows; None without such an input."""
         return self.given + len(self.inputs) if self.heads[1] else None
 
 

@@ -99,7 +99,7 @@ PAYLOAD = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 
 
 def describe(tensor: Any, array: Any) -> None:
-    """Give a TensorProto this array's type and shape; its old contents are cleared, and `fill` sets the elements."""
+    """Give a TensorProto this array's type and shape, and clear its old contents; later `fill` sets the elements."""
     for name in (*PAYLOAD, "data_location", "external_data", "dims"):
         tensor.ClearField(name)
     tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)

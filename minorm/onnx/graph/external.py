@@ -135,7 +135,7 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
 def _names(path: str) -> Iterator[str]:
     """Yield the possible names for the weights of a model: `model.onnx.data`, `model.onnx.2.data` ...
 
-    The model holds the name as UTF-8: a byte of the model's name that is not UTF-8 becomes `_`.
+    The model stores this name as UTF-8, so a byte of the model's own name that is not UTF-8 becomes `_`.
     """
     folder, model = os.path.split(path)
     name = os.path.join(folder, re.sub("[\udc80-\udcff]", "_", model))
@@ -147,7 +147,7 @@ def _unused_name(path: str) -> str:
 
 
 def _weights_of(path: str) -> list[str]:
-    """List the files of weights that the model at `path` uses and `export` wrote for it."""
+    """List the files of weights that `export` wrote for the model at `path` and that the model uses."""
     found = [name for name in itertools.islice(_names(path), 9) if os.path.isfile(name)]
     if not found or not os.path.isfile(path):
         return []

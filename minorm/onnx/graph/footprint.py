@@ -70,7 +70,7 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
 
 
 def footprint(contents: bytes, most: int) -> int:
-    """Return the bytes of memory that the model takes, or, if these exceed `most`, some number above it."""
+    """Return the bytes of memory that the model takes; if they exceed `most`, any number above `most`."""
     total, at, end, fields = 0, 0, len(contents), messages()
     around: list[tuple[int, dict[int, Field]]] = []  # the end of each message around us, and its fields
     while total <= most:

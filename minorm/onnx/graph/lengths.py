@@ -55,9 +55,10 @@ def declared_of(entry: Any) -> tuple[int | str, ...] | None:
 
 
 def length_of(dim: Any) -> int | str:
-    """Return the length of an axis in a file, or the name of a free axis, "" without a name.
+    """Return the length of an axis in a file, or the name of a free axis; "" if it has no name.
 
-    -1 means a free axis too: older exporters, such as Paddle2ONNX 0.x, write it, and onnxruntime reads it so.
+    -1 means a free axis too: older exporters, such as Paddle2ONNX 0.x, write -1, and onnxruntime reads it as a free
+    axis.
     """
     return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value != FREE else str(dim.dim_param)
 

@@ -53,7 +53,7 @@ class Excess(ValueError):
 
 
 class MemoryBudget:
-    """Counts the bytes that one run holds and the multiplications that it asks for, and raises above the limits."""
+    """Counts the bytes and the multiplications of one run, and raises Excess above the limits."""
 
     def __init__(self, limit: int, allowed: int, weights: Collection[int] = ()) -> None:
         self.limit, self.allowed, self.weights = limit, allowed, weights
@@ -220,7 +220,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def watching(see: See) -> Iterator[None]:
-    """Call `see(step, arguments, results, multiplications)` for every node that runs in this thread in the context."""
+    """Inside the context, call `see(step, arguments, results, multiplications)` for each node that this thread runs."""
     outer, _active.see = _active.see, see
     try:
         yield
@@ -242,7 +242,7 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
 
 @contextmanager
 def entered(budget: MemoryBudget) -> Iterator[MemoryBudget]:
-    """Count the computations of graphs in this thread in `budget` while the context is open."""
+    """While the context is open, count the computations of graphs in this thread in `budget`."""
     outer, _active.budget = _active.budget, budget
     try:
         yield budget

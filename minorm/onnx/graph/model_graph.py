@@ -194,7 +194,7 @@ class Graph:
         return self.results[0]
 
     def warn(self, message: str) -> None:
-        """Record a warning for the user about the file that is being written, once."""
+        """Record a warning for the user about the file being written; a repeated message is recorded only once."""
         if message not in self.warnings:
             self.warnings.append(message)
 

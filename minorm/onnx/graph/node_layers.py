@@ -86,7 +86,7 @@ class Layer(Sealed):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Return the same tensors, detached, sharing memory with the graph; `load_state_dict` fills them."""
+        """Return the same tensors, detached; they share memory with the graph, so `load_state_dict` fills them."""
         entries = {} if destination is None else destination
         for name, tensor in self._used(prefix.removesuffix("."), recurse=True):
             entries[name] = tensor if keep_vars else tensor.detach()

@@ -170,7 +170,7 @@ class NodeRewriter:
         return len(self.shape(name))
 
     def length(self, name: str, axis: int) -> int:
-        """Return the length of an axis, which must be fixed."""
+        """Return the length of an axis; raise RuleNotApplicable if it is not fixed."""
         shape = self.shape(name)
         if not -len(shape) <= axis < len(shape):
             raise RuleNotApplicable(f"{name!r} has no axis {axis}")
@@ -184,7 +184,7 @@ class NodeRewriter:
         return self.values.array(self.input(place)) if self.input(place) else None
 
     def absorb(self, place: int, what: str) -> Any:
-        """Return the contents of an input that this version needs as an attribute, and remove the input."""
+        """Return the contents of an input that the target version has as an attribute, and remove the input."""
         array = self.array(place)
         if array is None:
             raise RuleNotApplicable(f"{what} is computed, and version {self.goal} needs it fixed")
@@ -271,7 +271,7 @@ class NodeRewriter:
         return name
 
     def replace(self, operator: str, *inputs: str, place: int = 0, **attributes: Any) -> None:
-        """Add a node that makes this node's output `place`. Once all are replaced, set `d.node = None`."""
+        """Add a node that makes this node's output `place`. Once all outputs are replaced, set `d.node = None`."""
         self._emit(self.before, operator, inputs, attributes, self.output(place))
 
     def _emit(self, where: list[Any], operator: str, inputs: Sequence[str], attributes: Any, to: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Group the calls in a trace by the module, or the node of a loaded graph, that makes them."""
+"""Group the calls in a trace by the module, or the node of a loaded graph, that makes these calls."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Step:
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
-        """Compute the results without a trace; None if they are floats, which may be any function of a length."""
+        """Compute the results without a trace; return None for floats, because they may be any function of a length."""
         outer, trace.state.calls = trace.state.calls, None
         try:
             results = _as_tuple(self.operation(*arguments))

@@ -44,7 +44,7 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 
 
 class Budget:
-    """Limits the bytes that a model may take: code asks before it allocates, and gets an error above the limit."""
+    """Limits the bytes that a model may take: code asks before it allocates, and an error is raised above the limit."""
 
     def __init__(self, limit: int = limits.ONNX) -> None:
         self.limit = limit
@@ -99,7 +99,7 @@ def text(value: Any, what: str) -> str:
 
 
 def element_type(code: int, what: str) -> np.dtype[Any]:
-    """Return the dtype of an element type of ONNX; LoadError if minorm does not have it."""
+    """Return the dtype of an element type of ONNX; raise LoadError if minorm does not have this type."""
     if code in narrow.TYPES:
         return narrow.TYPES[code]
     if code not in DTYPES:

@@ -1,4 +1,4 @@
-"""Find the version of an ONNX operator at an opset, from a table of the opsets that published a new version.
+"""Find the version of an ONNX operator at an opset, from a table of the opsets with a new version of the operator.
 
 A node gives only its name, `BatchNormalization`; the model's opset decides which version defines it. The version in
 force is the newest one published at or before that opset, its *since-version*:

@@ -41,6 +41,6 @@ def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | Non
 
 
 def content(name: str, arrays: Mapping[str, Any], parameters: Collection[str]) -> Any:
-    """Return what distinguishes one scale or bias from another: a Parameter's name, or a constant's contents."""
+    """Return a key that differs for different scales or biases: a Parameter's name, or a constant's contents."""
     array = None if name in parameters else arrays.get(name)
     return name if array is None else (str(array.dtype), array.shape, array.tobytes())

@@ -87,7 +87,7 @@ class _Nest(NamedTuple):
 
 
 class Flattener:
-    """Writes the nodes of a model as a flat list, its functions replaced by their bodies."""
+    """Writes the nodes of a model as a flat list, and replaces calls of functions by the functions' bodies."""
 
     def __init__(self, model: Any, opsets: Mapping[str, int], folder: str | None, budget: Budget) -> None:
         self.model, self.opsets, self.folder, self.budget = model, opsets, folder, budget

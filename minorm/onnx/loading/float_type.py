@@ -42,7 +42,7 @@ class FloatType:
                 self._made.append(self._watched[dtype])
 
     def converted_to(self) -> Any:
-        """Return the type that `to` gave the floats; None while they have the types of the file."""
+        """Return the type that `to` gave the floats; None if they still have the types of the file."""
         return next((tensor.dtype for before, tensor in self._watched.items() if tensor.dtype != before), None)
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:

@@ -252,7 +252,7 @@ class Builder:
         self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
 
     def _leave(self, node: Node, names: Sequence[str], conditions: Sequence[tuple[str, bool]]) -> None:
-        """Close the frame of a body, whose nodes are steps now, and add the step that repeats them."""
+        """Close the frame of a body, as all its nodes are steps now, and add the step that repeats these."""
         body = node.body
         assert body is not None
         own, results = names[: body.given], names[body.given + len(body.inputs) :]
@@ -313,7 +313,7 @@ class Builder:
 
 
 def _precise(node: Node) -> tuple[int, ...]:
-    """Return the inputs whose float type may differ from that of the others, by the operator's schema."""
+    """Return the inputs whose float type may, by the operator's schema, differ from the type of the other inputs."""
     if node.operator == "If":
         return ()
     formal = onnx.defs.get_schema(node.operator, node.since, "").inputs
@@ -336,7 +336,7 @@ def _checked(node: Node) -> str:
 
 
 def _before(name: str) -> str:
-    """Name the value that a buffer has before its layer changes it, for the other nodes."""
+    """Name, for the other nodes, the value that a buffer has before its layer changes it."""
     return f"{name} before"
 
 

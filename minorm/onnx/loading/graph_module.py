@@ -40,7 +40,7 @@ from minorm.tensor.tensor import Tensor
 def _apart(result: Any, held: Container[int]) -> Any:
     """Return the result, or a copy if it shares the graph's memory, so that the caller may change it.
 
-    held    the ids of the version counters of the graph's tensors, which their views share
+    held    the ids of the version counters of the graph's tensors; a view has the same counter as its tensor
     """
     if not isinstance(result, Tensor):  # a sequence, or nothing
         return [_apart(item, held) for item in result] if isinstance(result, list) else result
@@ -162,7 +162,7 @@ class GraphModule(Sealed):
         return self._steps if trains else self._fused_steps
 
     def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
-        """Return the recorder that makes a plan of this run; nearly always None."""
+        """Return the recorder that makes a plan of this run; for most runs it is None."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
         layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
         state = set(map(id, self._state.values()))

@@ -51,7 +51,7 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
 
 
 def drop_stale_classes(model: Any) -> str:
-    """Drop the class names if the first output has another number of classes; return the reason, or ""."""
+    """Drop the class names if the first output has another number of classes; return the reason, or "" if they stay."""
     shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
     try:
         names = json.loads(entries_of(model).get(CLASSES, ""))
@@ -127,7 +127,7 @@ def frozen(model: Any) -> list[str]:
 
 
 def statistics(model: Any) -> dict[str, Statistics]:
-    """Return path -> how that layer keeps its running statistics."""
+    """Return path of a layer -> its Statistics, which say how it keeps running statistics."""
     given = _entry(model, "statistics", {})
     try:
         found = {path: Statistics(**fields) for path, fields in given.items()}

@@ -22,7 +22,7 @@ BEHIND = -1  # in a target shape: the remaining length
 
 
 def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
-    """Yield the norms among these nodes, in order; no node is part of two."""
+    """Yield the norms among these nodes, in order; no node is part of two norms."""
     taken = set[int]()
     for node in nodes:
         if node.operator not in _STARTS or node.domain or "broadcast" in node.attributes:
@@ -35,7 +35,7 @@ def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
 
 
 def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
-    """Yield the norms that the standardization ending with this node may be, the longest first."""
+    """Yield the possible norms around the standardization that ends with this node, the longest first."""
     core = _STARTS[node.operator](node, wiring)
     if core is None:
         return

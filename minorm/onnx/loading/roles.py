@@ -69,7 +69,7 @@ def assign(
     inputs       the types of the graph's inputs, by name
     updated      initializer -> the output that is its next value, as minorm writes training graphs
     source       the file's producer and its own statements
-    trainable    the caller's choice of Parameters, if there is one
+    trainable    the caller's choice of Parameters, or None
     """
     origin = _origins(nodes, initializers)
     arrays = _floats(nodes, initializers, source)

@@ -60,7 +60,7 @@ def domain_of(name: str) -> str:
 
 
 def opset_table(imports: Any, what: str) -> dict[str, int]:
-    """Return domain -> opset; LoadError if a domain appears twice with different opsets."""
+    """Return domain -> opset; raise LoadError if a domain appears twice with different opsets."""
     table: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)

@@ -95,7 +95,7 @@ class Wiring:
         )
 
     def same(self, a: str, b: str, depth: int = 3) -> bool:
-        """Return whether two values are equal: one value, or one computed twice in the same way."""
+        """Return True if two values are equal: they are the same value, or computed twice in the same way."""
         if a == b:
             return True
         first, second = self.makers.get(a), self.makers.get(b)
@@ -189,7 +189,7 @@ class Wiring:
 
 
 def _is_one_of(node: Node, operators: Collection[str]) -> bool:
-    """Return whether a node has one of these operators, and not in the old form with a `broadcast` attribute."""
+    """Return True if a node has one of these operators, but not its old form with a `broadcast` attribute."""
     return node.operator in operators and not node.domain and "broadcast" not in node.attributes
 
 

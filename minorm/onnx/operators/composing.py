@@ -37,7 +37,7 @@ def one_number(array: Any, what: str) -> Any:
 
 
 def checked_count(count: Any, what: str) -> int:
-    """Check a count from the file, so that no file makes the rules create too many things."""
+    """Check a count from the file, so that a file cannot make the rules create too many nodes or elements."""
     if not 0 <= count <= LARGEST:
         raise RuleNotApplicable(f"{what} is {count}; expected 0 to {LARGEST}")
     return int(count)

@@ -11,7 +11,7 @@ from onnx.backend.test.case.node import expect
 
 
 def _train(x: Any, s: Any, bias: Any, mean: Any, var: Any, momentum: float = 0.9, epsilon: float = 1e-5) -> Any:
-    """Return y and the new running statistics, computed in float64; the variance is that of the population."""
+    """Return y and the new running statistics, computed in float64; the variance is the population variance."""
     types = x.dtype, mean.dtype
     x, s, bias, mean, var = (a.astype(np.float64) for a in (x, s, bias, mean, var))
     axis = (0, *range(2, x.ndim))

@@ -54,7 +54,7 @@ class Head:
         return next((operator for operator in self.after if operator in ACTIVATIONS), "")
 
     def layer(self, classes: int) -> Module:
-        """Return a new random layer of its kind for `classes` classes."""
+        """Return a new random layer of the head's kind for `classes` classes."""
         if self.operator != "Conv":
             return nn.Linear(self.features, classes)
         relu = [nn.ReLU()] if "Relu" in self.after else []

@@ -40,7 +40,7 @@ class ImageInput:
 
 
 def described(model: Any) -> ImageInput:
-    """Describe the only input of a ModelProto; ValueError if it does not take square images of floats."""
+    """Describe the only input of a ModelProto; raise ValueError if it does not take square images of floats."""
     held = {tensor.name for tensor in model.graph.initializer}
     inputs = [entry for entry in model.graph.input if entry.name not in held]
     if len(inputs) != 1:
@@ -90,7 +90,7 @@ def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
 
 
 def drop_outputs(model: Any, gone: Callable[[str], bool]) -> None:
-    """Drop the outputs of the ModelProto for whose names `gone` returns True."""
+    """Drop the outputs of the ModelProto whose name makes `gone` return True."""
     drop(model.graph.output, lambda entry: gone(entry.name))
 
 

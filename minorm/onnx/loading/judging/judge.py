@@ -186,8 +186,8 @@ class Judge:
 def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
     """Find the buffers among the tensors of PyTorch's older exporter, in the order of the file, with the reasons.
 
-    It writes Parameters and buffers alike. But a module's buffers follow its Parameters, so every tensor of the module
-    after its first buffer is a buffer too.
+    This exporter writes Parameters and buffers in the same way. But a module's buffers come after its Parameters, so
+    every tensor of the module after its first buffer is a buffer too.
     """
     found: dict[str, str] = {}
     closed: dict[str, str] = {}

@@ -107,7 +107,7 @@ def few_numbers(array: Any, times: int = 2) -> str:
 
 
 def _is_rounded(array: Any) -> bool:
-    """Return whether all numbers fit 16 bits; there are few such numbers, so repetitions prove nothing."""
+    """Return True if all numbers fit 16 bits; so few numbers do that repetitions prove nothing."""
     return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in dtypes.HALVES)
 
 
@@ -197,7 +197,7 @@ def _lines(values: Any, axis: int, most: int | None = None) -> Any:
 
 
 def _recurrent(lines: Any) -> Any:
-    """Return the c of each line, if all satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
+    """Return the c of each line if all lines satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
     around, middle = lines[:, 2:] + lines[:, :-2], 2 * lines[:, 1:-1]
     scale = np.maximum((middle * middle).sum(1), np.finfo(np.float64).tiny)
     c = (around * middle).sum(1) / scale
@@ -282,7 +282,7 @@ def _is_blur(filters: Any) -> bool:
 
 
 def _is_bank(filters: Any) -> bool:
-    """Return whether each row rises and falls on one interval and is 0 elsewhere: mel and other filter banks."""
+    """Return True for a mel or other filter bank: each row rises and falls on one interval and is 0 elsewhere."""
     if min(filters.shape) < 3 or filters.shape[1] < 6 or not (filters >= 0).all():
         return False
     there = filters > 0

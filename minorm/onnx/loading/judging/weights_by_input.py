@@ -49,7 +49,7 @@ UNSIGNED = frozenset(("Relu", "Abs", "Exp", "Sigmoid", "Softplus", "Softmax", "S
 
 
 class Kind(enum.Enum):
-    """Lists what a tensor can be for the nodes that read it, the strongest first."""
+    """Lists the uses that a tensor can have in the nodes that read it; the strongest comes first."""
 
     WEIGHT = "weight of"
     PART = "a part of the weight of"
@@ -66,7 +66,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Says what a tensor is for a node, and names the node."""
+    """Says how a node uses a tensor, and names the node."""
 
     kind: Kind
     operator: str

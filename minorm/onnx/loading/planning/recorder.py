@@ -141,7 +141,7 @@ class Recorder:
         return meant[id(value)][1]
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
-        """Return the plan of a run with these results; None if something prevents it."""
+        """Return the plan of a run with these results; None if a plan is not possible."""
         if self.why or not all(isinstance(x, Tensor) for x in outputs):  # sequences are not arrays
             return None
         made = {register for application in self._applications for register in application.outputs}

@@ -61,7 +61,7 @@ def carried(value: str, w: Wiring) -> str:
 
 
 def unused(name: str, w: Wiring) -> str:
-    """Return this name, or a longer one if the file has it."""
+    """Return this name, or a longer name if the file has this one already."""
     while name in w.makers or name in w.arrays or name in w.readers:
         name += "'"
     return name

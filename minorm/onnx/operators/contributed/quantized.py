@@ -41,7 +41,7 @@ def matmul_integer_to_float(call: Call) -> str:
     "(A, B, scales, zero_points, g_idx, bias) => (Y)",
 )
 def matmul_n_bits(call: Call) -> str:
-    """Write a product with weights of 2, 4 or 8 bits in blocks along K, one scale per block: (N, blocks, bytes)."""
+    """Write a product with weights of 2, 4 or 8 bits, as (N, blocks, bytes): each block along K has one scale."""
     bits, block, rows, columns = (
         call.get(name, 4 if name == "bits" else 0) for name in ("bits", "block_size", "K", "N")
     )

@@ -1,4 +1,4 @@
-"""TfIdfVectorizer counts how often the n-grams of a pool occur in rows of whole numbers."""
+"""TfIdfVectorizer: count how often the n-grams of a pool occur in rows of whole numbers."""
 
 from __future__ import annotations
 

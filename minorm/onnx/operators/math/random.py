@@ -35,7 +35,7 @@ class Seeded(np.random.Generator):
 
 
 class Random(Layer):
-    """A node that draws random numbers; it is a Module so that loading the file does not compute it."""
+    """A node that draws random numbers; it is a Module so that `load` does not compute it as a constant."""
 
     def __init__(self, node: Node, draw: Callable[..., Tensor]) -> None:
         super().__init__()

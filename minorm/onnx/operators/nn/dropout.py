@@ -92,7 +92,7 @@ def read_12(node: Node) -> Dropout:
 
 @converts("Dropout")
 def dropout(d: NodeRewriter) -> None:
-    """Convert the node; the mode survives if the version can store it (before 7 and from 12 on)."""
+    """Convert the node; the mode stays if the target version can store it (before 7 and from 12 on)."""
     ratio: Any = d.take("ratio", 0.5) if d.since < 12 else 0.5
     trains = not d.take("is_test", 0) if d.since < 7 else False
     d.drop("consumed_inputs")

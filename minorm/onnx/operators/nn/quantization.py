@@ -56,7 +56,7 @@ def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
 
 
 def _shaped(zero: Tensor | None, scale: Tensor) -> Tensor | None:
-    """Give a single zero point the shape of its scale: onnxruntime's quantizer writes [] beside [1]."""
+    """Give a single zero point the shape of its scale: onnxruntime's quantizer writes the shapes [] and [1]."""
     one = zero is not None and zero.ndim <= 1 and scale.ndim <= 1 and zero.numel() == scale.numel() == 1
     return zero.reshape(scale.shape) if one and zero is not None and zero.shape != scale.shape else zero
 

@@ -64,7 +64,7 @@ def _trains(d: NodeRewriter) -> bool:
 
 
 def _outputs(d: NodeRewriter, trains: bool) -> None:
-    """Give the node the outputs of its mode in this version; 14 and 15 need a formula for the saved statistics."""
+    """Give the node the outputs of its mode in this version; for 14 and 15, write a formula for saved statistics."""
     extra = {place: d.output(place) for place in range(1, len(d.node.output)) if d.output(place)}
     del d.node.output[1:]
     if not trains:

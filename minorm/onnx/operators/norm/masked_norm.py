@@ -43,7 +43,7 @@ def _only(g: Graph, mask: Value, x: Value) -> Value:
 def _standardize(
     g: Graph, x: Value, mask: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> tuple[Value, Moments]:
-    """Write (x - mean) / sqrt(var + eps) for the elements that count, 0 elsewhere; return it with the statistics."""
+    """Write (x - mean) / sqrt(var + eps) for elements that count, 0 for others; return this and the statistics."""
     axes = sorted(axes)
     n = reduce(g, "ReduceSum", expand(g, g.cast(mask, x.dtype), x.known_shape), axes)
     count = g.add("Max", n, g.scalar(1, n))

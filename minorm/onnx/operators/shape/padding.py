@@ -106,7 +106,7 @@ def _part(g: Graph, x: Value, axis: int, start: int, end: int, length: Length) -
 
 
 def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
-    """Write padding with `value`, widths[i] = (before, after) around axis i, in the form of the opset."""
+    """Write padding with `value` in the form that the opset has; widths[i] = (before, after) for axis i."""
     shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
     if not g.has("Pad", 11):
         numbers = [int(low) for low, _ in widths] + [int(high) for _, high in widths]

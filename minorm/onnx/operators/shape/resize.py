@@ -51,7 +51,7 @@ def scaled(n: int, scale: float | np.floating[Any]) -> int:
 
 
 class Sampling:
-    """How to resample an axis, from the attributes of a node."""
+    """Resamples an axis as the attributes of a node say."""
 
     def __init__(self, node: Node) -> None:
         resize = node.operator == "Resize" and node.since >= 11

@@ -1,4 +1,4 @@
-"""Read and write Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze, Unsqueeze: elements move."""
+"""Read and write Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze and Unsqueeze."""
 
 from __future__ import annotations
 
