@@ -30,7 +30,7 @@ def _f(*values: Any, dtype: Any = float32) -> Any:
 
 
 _ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
-_ONE, _TWO = (_f(1), _f(0)), (_f(1, 1), _f(0, 0))  # scale and bias, of length one and two
+_ONE, _TWO = (_f(1), _f(0)), (_f(1, 1), _f(0, 0))  # (scale, bias) for 1 and for 2 channels
 _NOTHING = np.zeros((0, 2), np.float32)  # an empty batch
 _STORED = (*_TWO, _f(0.5, 0.5), _f(4, 4))  # scale, bias, and statistics that differ from the batch's
 

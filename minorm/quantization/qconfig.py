@@ -23,8 +23,8 @@ class QConfig(NamedTuple):
         >>> qconfig = QConfig(partial(FakeQuantize, MSEObserver), get_default_qat_qconfig().weight)
     """
 
-    activation: Callable[[], FakeQuantize]  #: makes it for activations: one scale, uint8 or int8
-    weight: Callable[[], FakeQuantize]  #: makes it for weights: symmetric int8, a scale for each output channel
+    activation: Callable[[], FakeQuantize]  #: makes a FakeQuantize for activations: one scale, uint8 or int8
+    weight: Callable[[], FakeQuantize]  #: makes a FakeQuantize for weights: symmetric int8, a scale per output channel
 
 
 class WeightObserver(PerChannelMinMaxObserver):

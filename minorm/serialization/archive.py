@@ -34,8 +34,8 @@ class Entry(NamedTuple):
     crc: int
     compressed: int
     size: int
-    start: int  # where its local header starts
-    end: int  # where the next entry or the directory starts
+    start: int  # the offset of its local header
+    end: int  # the offset of the next entry or the directory
 
 
 class Archive:

@@ -80,11 +80,11 @@ class Inspection:
     proto: onnx.ModelProto
     inputs: list[Input]  # empty, if some are not tensors of minorm's types
     module: GraphModule | None
-    error: str = ""  # why load refused it
+    error: str = ""  # the reason why `load` refused the file
     unsupported: list[Row] = field(default_factory=list)
     cuts: tuple[str, ...] = ()  # values at which `load(outputs=[...])` can cut, in front of unsupported nodes
     weights: list[Weight] = field(default_factory=list)  # tensors that would train
-    tensors: list[Judged] = field(default_factory=list)  # all tensors, first those that train
+    tensors: list[Judged] = field(default_factory=list)  # all tensors; the ones that train come first
     folded: list[str] = field(default_factory=list)  # convolutions with a folded BatchNorm
     written_out: list[str] = field(default_factory=list)  # BatchNorms written as a product and a sum
     quantized: int = 0  # the count of integer weights, if there are no others
@@ -257,7 +257,7 @@ def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
         registry.READERS[node.operator, node.since].rule(node)
     except Unsupported as error:
         return str(error)
-    except Exception:  # noqa: BLE001  the node is damaged, or needs more than is known here: load says what
+    except Exception:  # noqa: BLE001  damaged, or it needs more than we know here: load's error says it
         return ""
     return ""
 

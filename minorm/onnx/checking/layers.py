@@ -55,7 +55,7 @@ class LayerRow:
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"
 
 
-Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> its role, its count of numbers, whether it trains
+Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> its role, its count of numbers, True if it trains
 
 
 def sizes(module: GraphModule) -> dict[str, tuple[str, int, bool]]:
@@ -81,7 +81,7 @@ def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) ->
             weights.made.update((name, node) for name in node.outputs if name)
         else:
             live.update(filter(None, node.outputs))
-            if not node.enters:  # the Loop itself comes at the end of its body
+            if not node.enters:  # the end of the body stands for the Loop
                 rows.append((_path(node, held), node))
     layers = groupby(enumerate(rows), key=lambda entry: entry[1][0] or entry[0])
     return [_row([node for _, (_, node) in group], path, weights, live, seen) for path, group in layers]
@@ -119,7 +119,7 @@ class _Weights:
 
     def __init__(self, held: Sizes) -> None:
         self.held = held
-        self.made: dict[str, Node] = {}  # value that depends on no input -> the node that computes it
+        self.made: dict[str, Node] = {}  # value that does not depend on an input -> the node that computes it
         self.counted: set[str] = set()
 
     def take(self, names: Iterable[str]) -> Counter[str]:

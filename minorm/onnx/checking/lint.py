@@ -20,7 +20,7 @@ from minorm.onnx.operators.norm import batch_norm
 
 TINY = float(np.finfo(np.float16).smallest_subnormal) / 2  # float16 rounds this and smaller numbers to 0
 
-Find = Callable[[str], Any]  # the array of a value that the file fixes, else None
+Find = Callable[[str], Any]  # returns the array of a value that the file fixes, else None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Ran:
     multiplications: int
 
 
-Seen = Mapping[str, Ran]  # under the names of the nodes' outputs
+Seen = Mapping[str, Ran]  # name of a node's output -> what was recorded for it
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def start(model: str | bytes, folder: str | None = None, exact: bool = False) ->
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # the exception has what it would log about the model
+    options.log_severity_level = 4  # no log: the exception has the same text about the model
     options.intra_op_num_threads = 1  # no thread pool: a check does not need speed
     if exact:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC

@@ -36,7 +36,7 @@ class Agreement:
         self.probe = self.sized if probe else None
         self.follower = self.sized + probe if follower is not None else None
         self._lengths = follower or {}
-        self.notes: list[str] = []  # where the follower differs
+        self.notes: list[str] = []  # the differences of the follower
 
     def agree(self, what: str, values: Sequence[Any]) -> None:
         """Raise an error if `values` differ: ExportError in the run with other input values, Unstable in other runs."""

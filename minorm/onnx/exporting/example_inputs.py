@@ -88,7 +88,7 @@ def inputs_of(
     places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
     if not places:
         raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
-    # New Tensors, because a caller may pass the same one twice, or a parameter of the model.
+    # New Tensors, because a caller may pass the same Tensor twice, or a parameter of the model.
     args = tuple(Tensor(arg.array.copy()) if isinstance(arg, Tensor) else arg for arg in args)
     if names is not None and len(names) != len(places):
         raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")

@@ -111,7 +111,7 @@ def translate(
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)
     new = _updates(graph, outputs, wanted)
-    if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
+    if training is None and isinstance(model, GraphModule):  # it has the outputs of its file
         new = [(name, value) for name, value in new if name in model.updated_names]
     translated = Translated(model, choice.opset, training, inputs, choice.why)
     translated.proto = proto.build(
@@ -183,7 +183,7 @@ def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> 
         return []
 
 
-Written = tuple[Writer, list[Value]]  # and the Values of the results
+Written = tuple[Writer, list[Value]]  # the Writer, and the Values of the results
 
 
 def _write(

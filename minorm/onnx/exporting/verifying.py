@@ -58,7 +58,7 @@ class TranslatedModel:
         except (Unstable, ExportError) as error:
             return f"; {str(error).removeprefix('export: ')}"
         if any(a.operator != b.operator for a, b in zip(follower.graph.nodes, translated.nodes, strict=False)):
-            return ""  # the model was written in another way this time, so places do not match
+            return ""  # this time the model was written in another way, so the places of nodes differ
         written = {node.name for node in new.graph.node}
         for place, how in follower.strays:
             node = translated.nodes[place]

@@ -20,8 +20,8 @@ from minorm.onnx.graph import footprint
 from minorm.onnx.graph.errors import ExportError, LoadError
 from minorm.serialization.opening import FilePath, Irregular, regular
 
-LARGEST = 2**31 - 1  # bytes, of one protobuf file
-SPARE = 1 << 20  # bytes, for small things
+LARGEST = 2**31 - 1  # the most bytes of one protobuf file
+SPARE = 1 << 20  # bytes that we keep free for small things
 GROWTH = 5  # protobuf doubles its output buffer again and again, keeps the earlier buffers, and copies the result
 
 

@@ -28,7 +28,7 @@ from minorm.serialization import atomic, limits
 
 Path = str | os.PathLike[str] | IO[bytes] | None  # the target of a model: a file's name, a binary file, or None
 
-MARGIN = 2**24  # of these bytes, for the graph itself
+MARGIN = 2**24  # the bytes of these that are kept for the graph itself
 PAGE = 4096  # each tensor begins at a multiple of this
 LEAST = 1024  # bytes; smaller tensors stay in the model
 
@@ -153,7 +153,7 @@ def _weights_of(path: str) -> list[str]:
         return []
     try:
         model = encoding.read(path, "export", limits.ONNX)
-    except (LoadError, OSError):  # not a model: no weights belong to it
+    except (LoadError, OSError):  # not a model, so it has no weights
         return []
     used = {e.value for tensor in model.graph.initializer for e in tensor.external_data if e.key == "location"}
     return [name for name in found if os.path.basename(name) in used]

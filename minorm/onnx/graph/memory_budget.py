@@ -34,7 +34,7 @@ from minorm.tensor.tensor import Tensor
 MAX_RANK = 32  # the limit of NumPy's broadcasting
 SMALL = 32 << 20
 INPUTS = 2000  # bytes for each byte of the inputs; a U-Net on gray images takes 512, or 2500 with backward's arrays
-STEPS = 16  # multiplications for each byte
+STEPS = 16  # the multiplications allowed for each byte that a run may hold
 TURN = 300_000  # multiplications that take as long as any step in Python
 WORK = 4  # multiplications that take as long as one element of an elementwise operation
 ROOM = 3
@@ -61,7 +61,7 @@ class MemoryBudget:
         self.recording = False  # True if the next node is recorded for backward
         self.worked = 0  # multiplications that the current node has asked for
         self.loops = 0  # the number of loops around the next node
-        self.repeated = 0  # multiplications in loops
+        self.repeated = 0  # multiplications that nodes in loops have asked for
         self._known: dict[int, Any] = {}
 
     def expect(self, nbytes: int, what: str) -> None:

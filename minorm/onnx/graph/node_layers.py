@@ -59,7 +59,7 @@ class Layer(Sealed):
         self.uses: dict[str, Tensor] = {}  # the tensors of this place without the places below, by their names here
         self.held: dict[int, Parameter] = {}  # input's number -> the Parameter that its node reads there
 
-    _operator = ""  # of the first node that reads a tensor of this place
+    _operator = ""  # the operator of the first node that reads a tensor of this place
 
     def size(self) -> str:
         """Return the beginning of a `repr`: its first tensor's shape (one number for one axis); "" without tensors."""

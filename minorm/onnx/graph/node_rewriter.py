@@ -28,7 +28,7 @@ FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProt
 CONSTANT_1 = FLOATS[:3]  # the types that Constant takes before version 9
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 TRUTHS = ("Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "IsNaN")
-LARGEST = 1 << 16  # elements of a constant that a rule may read
+LARGEST = 1 << 16  # the most elements of a constant that a rule may read
 
 Shape = tuple[int | str | None, ...]
 
@@ -104,15 +104,15 @@ class NodeRewriter:
     since: int
     opset: int
     values: Values
-    translate: Callable[[Any, Values], list[Any]]  # a node in LANGUAGE, to nodes at the target
-    schema: Any = None  # of the node's version
+    translate: Callable[[Any, Values], list[Any]]  # converts a node at opset LANGUAGE to nodes at the target
+    schema: Any = None  # the schema of the node's version
 
     def __post_init__(self) -> None:
         self.before: list[Any] = []
         self.behind: list[Any] = []
         self.label = self.node.name or next(filter(None, self.node.output), self.node.op_type)
         self.named = bool(self.node.name)
-        self.notes: dict[str, Any] = {}  # what one step tells a later step
+        self.notes: dict[str, Any] = {}  # facts that one step passes to a later step
 
     # Questions of a rule
 

@@ -50,7 +50,7 @@ class Node:
     types: Mapping[str, Any] = field(default_factory=_nothing)  # the element types known when it is loaded, by name
     used: frozenset[str] = frozenset()  # the values that another node or an output reads
     budget: Budget = field(default_factory=Budget)
-    conditions: tuple[tuple[str, bool], ...] = ()  # it runs only if these values are as given
+    conditions: tuple[tuple[str, bool], ...] = ()  # (value, bool): the node runs only if each value is this bool
     module: str = ""  # the path of the module that it comes from, if the file records it: paths.py
     body: Body | None = None  # the graph that a Loop or Scan repeats
     is_initializer: bool = False  # True for a Constant that was an initializer, called `name`, of a branch or a body

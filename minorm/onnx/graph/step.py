@@ -24,12 +24,12 @@ class Step:
     outputs: list[int | None]
     label: str
     silent: bool  # True if it computes only with shapes: export sees the integers, not their computation
-    scope: Scope | None = None  # the path that the node's name begins with
-    conditions: Sequence[tuple[int, bool]] = ()  # it runs only if these slots are true, or false
+    scope: Scope | None = None  # holds the path with which the node's name begins
+    conditions: Sequence[tuple[int, bool]] = ()  # (slot, bool): the node runs only if each slot is this bool
     dropped: Sequence[int] = ()  # slots that no later step reads
     precise: Sequence[int] = ()  # inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
-    names: Sequence[str] = ()  # of the outputs, in the file
+    names: Sequence[str] = ()  # the names of the outputs in the file
     casts: bool = False  # True for a Cast to floats: in a converted graph it casts data to the graph's type
     together: bool = False  # True if it needs all arguments on one device; the first run on a GPU finds out
     node: str = ""  # its name in the file

@@ -28,11 +28,11 @@ DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = memory_budget.MAX_RANK
 FOLDED = 4  # bytes of constants computed when a file is loaded, for each byte of its tensors ...
 SPARE = 64 << 20  # ... plus this
-LONGEST = 4096  # characters of a path
-CHUNK = 1 << 16  # elements of protobuf's lists that become Python numbers at once
-WIDE = 4  # at least this many bytes per computed element: narrow types are computed in wider ones
+LONGEST = 4096  # the most characters of a path
+CHUNK = 1 << 16  # the number of elements of protobuf's lists that become Python numbers at once
+WIDE = 4  # the least bytes per computed element, because narrow types are computed in wider types
 
-# The field that holds the elements if raw_data does not, and their type there.
+# element type -> the field that holds the elements if raw_data does not, and their type in this field
 _FIELDS = {
     dtypes.float32: "float_data",
     dtypes.float64: "double_data",
@@ -48,8 +48,8 @@ class Budget:
 
     def __init__(self, limit: int = limits.ONNX) -> None:
         self.limit = limit
-        self.taken = 0  # by the contents of the file
-        self.computed = 0  # by constants computed while it was loaded
+        self.taken = 0  # bytes that the contents of the file take
+        self.computed = 0  # bytes of constants that were computed while the file was loaded
 
     def take(self, nbytes: int, what: str) -> None:
         """Count `nbytes` that stay allocated."""

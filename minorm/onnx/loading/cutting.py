@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from minorm.onnx.graph.reading import Node
 
-MOST = 8  # names that a message gives
+MOST = 8  # the most names in a message
 _SIZES = frozenset(("Shape", "Size"))
 
 

@@ -66,7 +66,7 @@ class _Place:
     attributes: Mapping[str, Any]  # the call's values of the function's attributes, as AttributeProtos
     stack: tuple[Key, ...]
     conditions: tuple[tuple[str, bool], ...] = ()
-    around: _Place | None = None  # for a branch or a Loop: the place whose names it sees
+    around: _Place | None = None  # for a branch or a Loop: the place around it, whose names it can use
     branches: int = 0  # the number of branches around it
     loops: int = 0
     module: str = ""  # the path of the module from which the call comes
@@ -100,13 +100,13 @@ class Flattener:
             if key in self.functions:
                 raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
             self.functions[key] = function
-        self.calls: dict[str, int] = {}  # labels, and the last number behind each
+        self.calls: dict[str, int] = {}  # label -> the last number that was appended to it
         self.heads: dict[Key, Signature] = {}
         self.known: dict[int, tuple[Any, Any]] = {}  # by the id of a proto: its value, and itself
         self.made = self.letters = 0
         self.flat: list[Node] = []
         self.layout = Layout()
-        self.expanded: set[Key] = set()  # functions of ours: each makes a few nodes, and none calls another
+        self.expanded: set[Key] = set()  # minorm's functions: each makes a few nodes and calls no function
         self.sequences = {entry.name for entry in model.graph.input if entry.type.HasField("sequence_type")}
         self.held: dict[str, tuple[int, int | None]] | None = None
 

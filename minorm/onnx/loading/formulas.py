@@ -16,7 +16,7 @@ from itertools import product as pairs
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import REPEATED, Held, Wiring
 
-MEANS = 8  # the most readers of a norm's mean; a value with more readers does not count as one
+MEANS = 8  # the most readers of a norm's mean; a value with more readers is not taken for a mean
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Builder:
         for node in nodes:
             node.used, node.types = self.used, types
         self.roles = roles.assign(nodes, declared, initializers, self.ends, updated, source, trainable)
-        self.frames = [Frame()]  # the last one is inside the others
+        self.frames = [Frame()]  # the last frame is inside the others
         self.idle: Body | None = None  # a loop that never runs, while we skip its nodes
         self.layers: list[tuple[Node, Module]] = []
         self.parameters: dict[str, Parameter] = {}

@@ -81,7 +81,7 @@ class GraphModule(Sealed):
         self.verdicts: dict[str, Verdict] = {}  # for every tensor of the file: its role, and the reason
         self.constants = dict(constants)  # the fixed numbers of the file: shapes, indices, bounds
         self.original: Original | None = None  # the rest of the file, for `export`
-        self.placed: list[Placed] = []  # where the layers with a mode stand in the file
+        self.placed: list[Placed] = []  # the nodes in the file of the layers with a mode
         self._budget = budget
         self._plans = Plans()
         self.stores_integers = False  # a file of minorm holds the weights as integers: quantized/integer_weights.py

@@ -60,7 +60,7 @@ def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> Tensor
     values = tensors.read(sparse.values, f"the values of {what}", folder, budget)
     places = tensors.read(sparse.indices, f"the places of {what}", folder, budget)
     budget.take(math.prod(shape) * values.dtype.itemsize, what)
-    if math.prod(max(n, 1) for n in shape) * values.dtype.itemsize >= 2**63:  # NumPy multiplies them, though one is 0
+    if math.prod(max(n, 1) for n in shape) * values.dtype.itemsize >= 2**63:  # NumPy's limit, even with a 0
         raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large")
     count = values.size
     flat = places.ndim == 1 and places.shape == (count,)

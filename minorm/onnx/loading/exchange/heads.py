@@ -21,11 +21,11 @@ from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 
 PRODUCTS = ("Gemm", "MatMul", "Conv")
-ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # of an output; the loss takes logits
+ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # activations of an output; the loss takes logits
 FORMS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout")
 POOLINGS = ("GlobalAveragePool", "GlobalMaxPool", "AveragePool", "ReduceMean")
 PASSED = (*ACTIVATIONS, *FORMS, *POOLINGS, "Relu")
-SHOWN = 4  # the last nodes that an error names
+SHOWN = 4  # the number of last nodes that an error names
 
 
 @dataclass(frozen=True)

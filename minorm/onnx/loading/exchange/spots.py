@@ -18,7 +18,7 @@ from minorm.support.safe_names import printable
 
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # products to which a separate node may add a bias
 LENGTHS = {"Shape", "Size"}
-SHOWN = 3  # the names that an error proposes
+SHOWN = 3  # the number of names that an error proposes
 LONGEST = 100  # the most characters of a name that we compare with others
 
 

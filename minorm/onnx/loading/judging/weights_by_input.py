@@ -225,7 +225,7 @@ class _Learned:
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
-        self.neutral: dict[tuple[str, float], bool] = {}  # whether all numbers of an array are this one
+        self.neutral: dict[tuple[str, float], bool] = {}  # (array, number) -> True if all numbers are this
 
     def is_neutral(self, node: Node) -> bool:
         """Return True if a normalization multiplies by ones and adds zeros, because it has no weights but its operator

@@ -71,7 +71,7 @@ class Plans:
         """Return a Recorder for this run if such inputs have come once before and a plan is possible; else None."""
         if not _may_repeat(given) or any(map(is_active, layers)):
             return None
-        places = [*map(id, given)]  # one Tensor in two places hides which one a node reads
+        places = [*map(id, given)]  # if one Tensor is two inputs, we cannot tell which input a node reads
         if len(set(places)) < len(places) or not {*map(id, held), *map(id, constants)}.isdisjoint(places):
             return None
         key = _key(given, dtype)

@@ -39,7 +39,7 @@ STEADY_LAYERS = {
 
 GIVEN = object()  # stands in an index for an array that comes from the run
 
-# Operators whose rules read indices only to refuse those out of range, with a better error than their Functions.
+# Operators whose rules read indices only to raise a better error than their Functions for indices out of range.
 REFUSING = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
 
 

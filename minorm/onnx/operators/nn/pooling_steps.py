@@ -20,7 +20,7 @@ def _without_ceil(d: NodeRewriter) -> None:
     for axis, (k, stride) in enumerate(zip(kernel, strides, strict=True)):
         n = d.length(d.input(0), axis + 2) + pads[axis] + pads[axis + len(kernel)]
         over = -(n - k) % stride  # the elements missing to the end of the last window
-        last = -(-(n - k) // stride) * stride  # a window that would start behind the input is left out
+        last = -(-(n - k) // stride) * stride  # a window that would start after the input's end is left out
         more.append(over if last < n - pads[axis + len(kernel)] else 0)
     if any(more):
         if d.node.op_type == "AveragePool":

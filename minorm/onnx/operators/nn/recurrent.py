@@ -117,7 +117,7 @@ def _activations(node: Node, directions: int) -> Activations:
         if name.lower() not in known:
             raise ValueError(f"activations holds {name!r}; expected {', '.join(F.DEFAULTS)}")
         defaults = F.DEFAULTS[known[name.lower()]]
-        # The lists hold numbers for the activations that take one, in their order; missing numbers have their defaults.
+        # The lists hold numbers for the activations that take a number, in order; missing numbers have their defaults.
         own = [given.pop(0) if given else usual for given, usual in zip(numbers, defaults, strict=False)]
         gates.append(F.Gate(known[name.lower()], *own))
     return [tuple(gates[d * kinds : (d + 1) * kinds]) for d in range(directions)]

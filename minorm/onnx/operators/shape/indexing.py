@@ -196,7 +196,7 @@ def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps:
 def _slice(n: int, start: int, end: int, step: int) -> slice:
     if step == 0:
         raise ValueError("steps holds a 0; expected other numbers")
-    # Backwards, a start before the first element means the first, where NumPy takes nothing.
+    # Backwards, a start before the first element means the first element; NumPy would take nothing.
     (least, most), (low, high) = ((0, n), (0, n)) if step > 0 else ((0, n - 1), (-1, n - 1))
     first, last = (i + n if i < 0 else i for i in (start, end))
     first, last = min(max(first, least), most), min(max(last, low), high)
