@@ -96,7 +96,7 @@ class Graph:
     results: tuple[Result, ...] = ()  # the results of the current call
     updated: dict[int, tuple[Value, Value]] = field(default_factory=dict)  # buffer -> (buffer, its new value)
     warnings: list[str] = field(default_factory=list)
-    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside this one, with their inputs
+    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside, with their input names
     _constants: dict[Any, Value] = field(default_factory=dict)
     _lengths: dict[Length, Value] = field(default_factory=dict)
 
