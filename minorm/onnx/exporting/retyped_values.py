@@ -81,7 +81,7 @@ class Scope:
         self.passed = passed or {}
         self.values: dict[str, Value] = {}
         self.inner: list[Scope] = []
-        self.reads: list[tuple[Any, int, Value, int]] = []  # the reader's names, the place in these, the value, the type
+        self.reads: list[tuple[Any, int, Value, int]] = []  # a reader's names, the place in them, the value, the type
         self.behind: dict[int, list[NodeProto]] = {}  # place of a node -> the nodes to put after it
         if around is not None:
             around.inner.append(self)
