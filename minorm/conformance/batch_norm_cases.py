@@ -1,4 +1,4 @@
-"""Make the cases of BatchNormalization: only it has two modes, which generations of versions express differently."""
+"""Make the cases of BatchNormalization: only this operator has two modes, and its versions express them differently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OPSETS = (1, 6, 7, 9, 14, 15)
 OFFSETS = (1e2, 1e4, 1e6)
-BATCH_NORM_OUTPUTS = ("y", "mean", "var", "saved_mean", "saved_var")  # before version 14; later versions have three
+BATCH_NORM_OUTPUTS = ("y", "mean", "var", "saved_mean", "saved_var")  # from version 14 on, only the first three
 CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
 
 
@@ -34,11 +34,11 @@ def build(
     saved: bool = False,
     **more: Any,
 ) -> Case:
-    """Build a case, with the mode expressed as this version does it.
+    """Build a case; the mode is expressed as in this version.
 
-    types     the types of scale and B, and of the statistics, if they differ from x's
-    spatial   None: absent, so its default is 1; 0: statistics of every position
-    saved     fetch the batch's statistics too, which the versions before 14 have as outputs 4 and 5
+    types     (type of scale and B, type of the statistics), if they differ from x's type
+    spatial   None to leave it out, so that its default of 1 applies; 0 for statistics of every position
+    saved     True to fetch the batch's statistics too, outputs 4 and 5 of versions before 14
     """
     offset, held, fetched = more.pop("offset", 0.0), more.pop("held", ()), more.pop("fetched", None)
     shape = (1,) if x.ndim == 1 else x.shape[1:] if spatial == 0 else x.shape[1:2]
@@ -106,7 +106,7 @@ def training(opset: int) -> Iterator[Case]:
         return build(opset, f"training, {name}", x, True, **more)
 
     yield case("float32", draw((4, 3, 5, 2)))
-    for dtype in floats(opset):  # 0.5: a float32 attribute cannot hold 0.9 exactly, and float64 would show it
+    for dtype in floats(opset):  # 0.5, as a float32 attribute cannot hold 0.9 exactly, and float64 shows that
         yield case(str(dtype), draw((4, 3, 5, 2), dtype), momentum=0.5)
     for offset in OFFSETS:
         yield case(f"offset {offset:.0e}", draw((4, 3, 8, 8), offset=offset), offset=offset)

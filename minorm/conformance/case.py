@@ -1,4 +1,4 @@
-"""Describe one node with its numbers, which every runtime must compute, and write it as a file."""
+"""Describe a case: one node and its numbers, for every runtime to compute. Write the case as a file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Describes a node of `operator`, as in the opset that published this version.
+    """Describes a node of `operator`, in the version that `opset` published.
 
     inputs    arrays in the operator's order
-    outputs   names of the node's outputs, "" for an absent one
-    fetched   how many of them to ask for; None: all
-    held      places of the inputs that are initializers of the file; the others are fed
+    outputs   names of the node's outputs, "" for an absent output
+    fetched   the number of outputs to ask for; None for all
+    held      places of the inputs that are initializers of the file; other inputs are fed
     offset    the distance of the data from 0, in standard deviations
-    kind      what to ask: "outputs" of the node, or something that only a framework gives: "gradients" of x, scale and
-              bias, with the gradient of y in `beside`; "masked", a batch norm of the entries for which `beside` is
-              true; "cumulative", running statistics as the plain average of the batches, which are the samples of x
+    kind      what to ask for: "outputs" of the node, or a result that only frameworks give. "gradients" are the
+              gradients of x, scale and bias; `beside` is the gradient of y. "masked" is a batch norm of the entries for
+              which `beside` is true. "cumulative" are running statistics that are the plain average over batches; each
+              sample of x is a batch
     """
 
     operator: str
@@ -56,11 +57,11 @@ class Case:
 
     @property
     def file_outputs(self) -> list[tuple[int, str]]:
-        """Return place and name of each output of the node that the file gives."""
+        """Return place and name of each output of the node that is an output of the file."""
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
-        """Return the inputs by name, without those that the file holds."""
+        """Return the inputs by name, without the inputs that the file holds."""
         return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
 
     def get(self, attribute: str, default: Any) -> Any:
@@ -88,6 +89,6 @@ def model(case: Case) -> ModelProto:
 
 
 def draw(shape: Sequence[int], dtype: Any = dtypes.float32, *, offset: float = 0.0, seed: str = "") -> Any:
-    """Draw normal numbers around `offset`; the same in any process for the same shape, type and seed."""
+    """Draw normal numbers around `offset`; the same shape, offset and seed give the same numbers in any process."""
     key = zlib.crc32(f"{seed}{tuple(shape)}{offset}".encode())
     return (np.random.default_rng(key).normal(size=tuple(shape)) + offset).astype(dtype)

@@ -1,4 +1,4 @@
-"""Write a list of cases to disk, for the process that asks a runtime: numbers as safetensors, the rest as JSON."""
+"""Write a list of cases to disk, for the process that asks a runtime: arrays as safetensors, other fields as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(cases: Sequence[Case], folder: str) -> None:
 
 
 def read(folder: str) -> list[Case]:
-    """Read the cases in this folder; return an empty list if it has none."""
+    """Read the cases in this folder; return an empty list if the folder has no cases."""
     path = os.path.join(folder, WORDS)
     if not os.path.exists(path):
         return []

@@ -1,6 +1,6 @@
 """Make the grid of cases that runtimes may get wrong, for every normalization in every version.
 
-The list is the same in every process, so we pass a case on as its place in it.
+The list is the same in every process, so we pass on a case as its place in the list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OFFSETS = (1e2, 3e3, 1e4, 1e6)
 
 @functools.cache
 def all_cases() -> tuple[Case, ...]:
-    """Return every case, operator by operator, old versions first; then the cases only for frameworks."""
+    """Return every case, operator by operator and old versions first; the cases only for frameworks come last."""
     return (
         *batch_norm_cases(),
         *(case for opset in (1, 6, 22) for case in instance_norm(opset)),
@@ -41,7 +41,7 @@ def floats(bfloat16_too: bool) -> list[Any]:
 
 
 def instance_norm(opset: int) -> Iterator[Case]:
-    """Yield cases: version 1 has only images, 6 any rank, 22 bfloat16."""
+    """Yield cases: version 1 takes only images, 6 any rank, and 22 also bfloat16."""
     extra: dict[str, Any] = {"consumed_inputs": [0, 0, 0]} if opset == 1 else {}
 
     def case(name: str, x: Any, offset: float = 0.0, **more: Any) -> Case:
@@ -68,7 +68,7 @@ def instance_norm(opset: int) -> Iterator[Case]:
 
 
 def group_norm(opset: int) -> Iterator[Case]:
-    """Yield cases: version 18 has scale and bias of each group, 21 of each channel, and a stash type."""
+    """Yield cases: version 18 has a scale and a bias per group; version 21 has them per channel, and a stash type."""
 
     def case(name: str, x: Any, groups: int = 2, offset: float = 0.0, **more: Any) -> Case:
         numbers = groups if opset < 21 else x.shape[1]
@@ -137,7 +137,7 @@ def layer_norm() -> Iterator[Case]:
 
 
 def rms_norm() -> Iterator[Case]:
-    """Yield cases of 23, the only version. It has no mean and no bias; y has scale's type."""
+    """Yield cases of 23, the only version. The operator has no mean and no bias; y has scale's type."""
 
     def case(name: str, x: Any, axis: int = -1, dtype: Any = None, shape: Any = None, **more: Any) -> Case:
         scale = draw(x.shape[axis:] if shape is None else shape, x.dtype if dtype is None else dtype, seed="s")
@@ -163,7 +163,7 @@ def rms_norm() -> Iterator[Case]:
 
 
 def mean_variance_norm(opset: int) -> Iterator[Case]:
-    """Yield cases of 9, and of 13, which adds bfloat16. Any axes; constant data give 0."""
+    """Yield cases of 9, and of 13, which adds bfloat16. The axes may be any; constant data give 0."""
 
     def case(name: str, x: Any, offset: float = 0.0, **more: Any) -> Case:
         return Case("MeanVarianceNormalization", opset, name, (x,), more, offset=offset)

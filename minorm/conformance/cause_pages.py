@@ -1,9 +1,10 @@
 """Write a page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
 
-python -m minorm.conformance.cause_pages docs/conformance    asks all runtimes, and writes NAME.md, NAME.onnx, README.md
-python -m minorm.conformance.cause_pages docs/conformance NAME    the page and file of this cause alone
+python -m minorm.conformance.cause_pages docs/conformance    asks all runtimes, and writes README.md, and NAME.md and
+                                                             NAME.onnx for each cause
+python -m minorm.conformance.cause_pages docs/conformance NAME    writes only the page and file of this cause
 
-The file has its numbers in it, as defaults of its inputs, so `minorm conform NAME.onnx` can judge it unchanged.
+The file contains its numbers as defaults of its inputs, so `minorm conform NAME.onnx` can judge it as it is.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import RIGHT, WRONG, judge
 from minorm.serialization import atomic
 
-NAMES = ("x", "scale", "bias", "mean", "var")  # the names of inputs; an operator has the first one, two, three or all
+NAMES = ("x", "scale", "bias", "mean", "var")  # names of inputs; an operator has the first 1, 2, 3 or all 5
 
 INTRODUCTION = """# Why runtimes disagree
 
@@ -41,7 +42,7 @@ what the formula gives in float64, and what runtimes gave when the page was made
 
 
 def file(case: Case) -> ModelProto:
-    """Return the case's file, in which the fed inputs have their numbers as defaults."""
+    """Return the case's file, with the numbers of the fed inputs as defaults."""
     proto = model(case)
     declare_outputs(proto, case)
     for name, array in case.feeds().items():
@@ -51,7 +52,7 @@ def file(case: Case) -> ModelProto:
 
 
 def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
-    """Ask each installed runtime for these causes' cases; return cause -> runtime -> outcome."""
+    """Ask each installed runtime for the cases of these causes; return cause -> runtime -> outcome."""
     found: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     cases = [CAUSES[name].case for name in names]
     for runtime in RUNTIMES.values():
@@ -103,13 +104,13 @@ def named(case: Case) -> list[tuple[str, Any]]:
 
 
 def formula(case: Case) -> str:
-    """Return the expected numbers in words, by the names of the outputs."""
+    """Return the expected numbers as text, with the names of the outputs."""
     values = due(case)
     return ", ".join(f"{name} = {shown(values[place][0], values[place][1])}" for place, name in case.wanted)
 
 
 def shown(value: Any, dtype: Any = None) -> str:
-    """Show an array in one line, with its type unless this is float32."""
+    """Show an array in one line, with its type if it is not float32."""
     array = np.asarray(value)
     kind = np.dtype(array.dtype if dtype is None else dtype)
     line = _numbers(array.astype(np.float64), 12 if kind == np.float64 else 6)
@@ -162,7 +163,7 @@ def index() -> str:
 
 
 def main(folder: str, *names: str) -> None:
-    """Ask all runtimes, and write the pages and files of these causes; without names, of all causes."""
+    """Ask all runtimes, and write the pages and files of the named causes; without names, of all causes."""
     found = answers(names or list(CAUSES))
     version = versions(RUNTIMES.values())
     os.makedirs(folder, exist_ok=True)

@@ -1,4 +1,4 @@
-"""List why runtimes disagree with the formula: each cause has a name, a sentence and the smallest case for it.
+"""List the causes for which runtimes disagree with the formula; each has a name, a sentence and a smallest case.
 
 `python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each.
 """
@@ -18,7 +18,7 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 @dataclass(frozen=True)
 class Cause:
-    """Describes what a runtime does, as a sentence that follows its name ("OpenVINO ..."), and a case that shows it."""
+    """Describes a runtime's error in a sentence that continues its name ("OpenVINO ..."), with a case that shows it."""
 
     name: str
     text: str
@@ -30,7 +30,7 @@ def _f(*values: Any, dtype: Any = float32) -> Any:
 
 
 _ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
-_ONE, _TWO = (_f(1), _f(0)), (_f(1, 1), _f(0, 0))  # scale and bias, of length one and two
+_ONE, _TWO = (_f(1), _f(0)), (_f(1, 1), _f(0, 0))  # (scale, bias) for 1 and for 2 channels
 _NOTHING = np.zeros((0, 2), np.float32)  # an empty batch
 _STORED = (*_TWO, _f(0.5, 0.5), _f(4, 4))  # scale, bias, and statistics that differ from the batch's
 
@@ -44,7 +44,7 @@ def _batch(
     held: tuple[int, ...] = (1, 2, 3, 4),
     **attributes: Any,
 ) -> Case:
-    """Make a case of batch norm; without `outputs`, it has those of version 15 in its mode."""
+    """Make a case of batch norm; without `outputs`, it has the outputs of version 15 in the case's mode."""
     outputs = outputs or (BATCH_NORM_OUTPUTS[:3] if attributes.get("training_mode") else ("y",))
     return Case("BatchNormalization", opset, "", (x, *inputs), attributes, outputs, fetched, held)
 

@@ -1,7 +1,7 @@
-"""List the known defects: the runtimes, the cases, and a sentence about what the runtime does there.
+"""List the known defects: for each the runtimes, the cases, and a sentence that says what the runtime does.
 
-They come from this command, from its authors' issues, or from the runtimes' sources. A wrong cell that matches no
-defect is a new finding.
+We know the defects from this command, from the runtimes' issues, or from their sources. A wrong cell that does not
+match a defect is a new finding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPERATORS = tuple(formula.FORMULAS)
 
 @dataclass(frozen=True)
 class Defect:
-    """Names a cause, and says where it applies: the runtimes, operators and cases, and words of the verdict."""
+    """Names a cause, and the cells that it explains: by runtimes, operators, cases, and words of the verdict."""
 
     runtimes: tuple[str, ...]
     operators: tuple[str, ...]
@@ -54,7 +54,7 @@ def _is_double(case: Case) -> bool:
 
 
 def _shows_momentum(case: Case) -> bool:
-    """Return whether the case asks for running statistics, and these would differ with 1 - momentum."""
+    """Return True if the case asks for running statistics, and 1 - momentum would give other statistics."""
     return (
         len(case.wanted) > 1 and trains_batch_norm(case) and case.get("momentum", 0.9) != 0.5 and _largest(case) < 1e19
     )

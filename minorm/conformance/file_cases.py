@@ -1,4 +1,4 @@
-"""Read the normalizations of a user's file as cases: each node with the numbers that reach it.
+"""Read the normalizations of a user's file as cases: each node, with the numbers that it gets in a run.
 
 minorm computes these numbers: it loads the file by `minorm.onnx.load`, with its limits, and outputs the values that the
 normalizations read.
@@ -28,15 +28,15 @@ from minorm.onnx.graph.reading import Node
 from minorm.serialization import limits
 from minorm.support.argument_errors import kind_of
 
-PLAIN = int, float, str  # types of normalizations' attributes, or of lists in them
-FAR = 10.0  # standard deviations; the offset of data closer to 0 counts as 0
+PLAIN = int, float, str  # the types of normalizations' attributes, or of the items if these are lists
+FAR = 10.0  # standard deviations; for data closer to 0 than this, the offset counts as 0
 
 
 @dataclass(frozen=True)
 class FileCases:
-    """Holds the normalizations of a file: the cases to judge, and those that are left out.
+    """Holds the normalizations of a file: the cases to judge, and the nodes that are left out.
 
-    cases       one for each node, with the node's name
+    cases       a case for each node, with the node's name
     since       the version of each case's operator, in the order of the cases
     left_out    name of a node -> why it is not judged
     """
@@ -53,12 +53,12 @@ def read(
     max_bytes: int = limits.ONNX,
     external_root: str | os.PathLike[str] | None = None,
 ) -> FileCases:
-    """Read the normalizations of a file; a second one of the same name is called `name (2)`.
+    """Read the normalizations of a file; a second node with the same name is called `name (2)`.
 
     Raise LoadError if the file is not an ONNX file, or if minorm cannot run it up to its normalizations.
 
     shapes    lengths of inputs or free axes, if guessing fails
-    values    numbers or lists for inputs by name; the others get random numbers, always the same
+    values    numbers or lists for inputs by name; other inputs get random numbers, the same in each call
     """
     found = inspect(path, max_bytes, external_root, "conform")
     nodes = _named([node for node in found.nodes if node.operator in FORMULAS and not node.domain])

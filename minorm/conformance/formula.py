@@ -1,7 +1,7 @@
-"""Compute what each operator should give: the specification's formula in float64, in plain NumPy, without minorm.
+"""Compute the correct result of each operator: the specification's formula in float64, in NumPy, without minorm.
 
-Each operator has one function. It takes a case and returns the expected value of each output of the node, in order. It
-takes the inputs as they are stored: an x in float16 is rounded before any computation.
+Each operator has one function, which takes a case and returns the expected value of each output of the node, in order.
+The inputs are taken as stored: an x in float16 is already rounded.
 
 Source: https://onnx.ai/onnx/operators/, each version as published; if prose and shapes contradict each other, the
 shapes count.
@@ -21,13 +21,16 @@ STASH: dict[int, Any] = {1: dtypes.float32, 10: dtypes.float16, 11: dtypes.float
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) of every output; None for a value that the specification leaves open."""
+    """Return (value in float64, element type) of every output; a value that the specification leaves open is None."""
     with np.errstate(all="ignore"):
         return FORMULAS[case.operator](case, *[array.astype(np.float64) for array in case.inputs])
 
 
 def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
-    """Return y, running and batch mean and variance: old * momentum + batch * (1 - momentum), population variance."""
+    """Return y, running and batch mean and variance: running = old * momentum + batch * (1 - momentum).
+
+    All variances are population variances.
+    """
     eps, momentum = case.get("epsilon", 1e-5), case.get("momentum", 0.9)
     if x.ndim == 1:  # without a channel axis there is one channel
         x = x[:, None]
@@ -46,7 +49,7 @@ def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any)
 
 
 def trains_batch_norm(case: Case) -> bool:
-    """Return whether it trains. 1 and 6: unless is_test. 7 and 9: with several outputs. From 14 on: training_mode."""
+    """Return True if the node trains. 1 and 6: unless is_test. 7 and 9: with several outputs. 14: by training_mode."""
     if case.opset < 7:
         return not case.get("is_test", 0)
     return any(case.outputs[1:]) if case.opset < 14 else bool(case.get("training_mode", 0))
@@ -59,7 +62,7 @@ def instance_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any
 
 
 def group_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Normalize with the statistics of each group of channels; scale and bias per group (18) or per channel (21)."""
+    """Normalize with the statistics of each group of channels; scale and bias are per group (18) or channel (21)."""
     groups = case.attributes["num_groups"]
     if case.opset < 21:
         s, b = (np.repeat(p, x.shape[1] // groups) for p in (s, b))
@@ -84,7 +87,7 @@ def rms_normalization(case: Case, x: Any, s: Any) -> list[tuple[Any, Any]]:
 
 
 def mean_variance_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
-    """Return (x - mean) / (std + 1e-9): eps stands outside the root."""
+    """Return (x - mean) / (std + 1e-9): eps is added outside the root."""
     axes = tuple(case.get("axes", [0, 2, 3]))
     if not x.size:
         return [(x, case.inputs[0].dtype)]
@@ -93,14 +96,14 @@ def mean_variance_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
 
 
 def lp_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
-    """Return x / its p-norm along an axis; 0 where the norm is 0."""
+    """Return x / (p-norm of x along an axis), or 0 if the norm is 0."""
     p, axis = case.get("p", 2), case.get("axis", -1)
     norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
     return [(np.divide(x, norm, out=np.zeros_like(x), where=norm != 0), case.inputs[0].dtype)]
 
 
 def local_response_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
-    """Return x / (bias + alpha / size * a window's sum of squares) ^ beta; an even window reaches further up."""
+    """Return x / (bias + alpha / size * window's sum of squares) ^ beta; even windows have more channels above."""
     size = case.attributes["size"]
     alpha, beta, bias = case.get("alpha", 1e-4), case.get("beta", 0.75), case.get("bias", 1.0)
     return [(x / (bias + alpha / size * windows(x, size)) ** beta, case.inputs[0].dtype)]

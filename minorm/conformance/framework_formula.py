@@ -1,7 +1,7 @@
 """Compute in float64 the expected results for the cases of framework_cases.py: mainly derivatives of formula.py.
 
 One function per operator gives the gradients of x, scale and bias for dy, the gradient of y. Let xhat be the
-standardized data, g = dy * scale, and the means over the axes of the statistics. Then most operators share
+standardized data and g = dy * scale; the means are over the axes of the statistics. Then most operators share
 
     dx = (g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)
 """
@@ -20,7 +20,7 @@ Gradients = tuple[Any, ...]
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) of each wanted result; formula.py computes a node's outputs."""
+    """Return (value in float64, element type) of each wanted result; for a node's outputs, formula.py computes it."""
     if case.kind == OUTPUTS:
         return formula.due(case)
     with np.errstate(all="ignore"):
@@ -32,7 +32,7 @@ def due(case: Case) -> list[tuple[Any, Any]]:
 
 
 def batch_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any, mean: Any, var: Any) -> Gradients:  # noqa: ARG001
-    """Differentiate: stored statistics are constants, and the batch's statistics depend on x."""
+    """Differentiate: stored statistics are constants, but the batch's statistics depend on x."""
     eps, axes, shape = case.get("epsilon", 1e-5), (0, *range(2, x.ndim)), (1, -1, *[1] * (x.ndim - 2))
     if formula.trains_batch_norm(case) and x.size:
         return through_statistics(x, dy, s.reshape(shape), axes, axes, eps)
@@ -56,7 +56,7 @@ def group_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradient
 
 
 def layer_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any = None) -> Gradients:
-    """Differentiate through the statistics over the axes from `axis` on, which scale and bias have."""
+    """Differentiate through the statistics over the axes from `axis` on; scale and bias have these axes."""
     first = case.get("axis", -1) % x.ndim
     over = tuple(range(first, x.ndim))
     found = through_statistics(x, dy, s, over, tuple(range(first)), case.get("epsilon", 1e-5))
@@ -73,7 +73,7 @@ def rms_normalization(case: Case, dy: Any, x: Any, s: Any) -> Gradients:
 
 
 def mean_variance_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Differentiate with 1e-9 added to the standard deviation, whose derivative is xhat / n."""
+    """Differentiate with 1e-9 added to the standard deviation; the derivative of the latter is xhat / n."""
     axes = tuple(case.get("axes", [0, 2, 3]))
     std = x.std(axes, keepdims=True)
     xhat = (x - x.mean(axes, keepdims=True)) / std
@@ -91,7 +91,7 @@ def lp_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Sum over all the channels whose windows contain a channel, since its x is in the y of each of them."""
+    """Sum, for each channel, over all channels whose windows contain it, since its x is in the y of each of these."""
     size, beta = case.attributes["size"], case.get("beta", 0.75)
     share = case.get("alpha", 1e-4) / size
     base, dx = case.get("bias", 1.0) + share * formula.windows(x, size), np.zeros_like(x)
@@ -103,7 +103,7 @@ def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def through_statistics(x: Any, dy: Any, s: Any, over: tuple[int, ...], of: tuple[int, ...], eps: float) -> Gradients:
-    """Return the gradients if mean and variance over the axes `over` depend on x; scale and bias lack the axes `of`."""
+    """Return the gradients if mean and var over the axes `over` depend on x; scale and bias lack the axes `of`."""
     xhat, _, root = formula.standardized(x, over, eps)
     g = dy * s
     dx = (g - g.mean(over, keepdims=True) - xhat * (g * xhat).mean(over, keepdims=True)) / root
@@ -111,7 +111,7 @@ def through_statistics(x: Any, dy: Any, s: Any, over: tuple[int, ...], of: tuple
 
 
 def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
-    """Train a batch norm on the entries with a true mask; return y, 0 elsewhere, and the running statistics."""
+    """Train a batch norm on the entries with a true mask; return y (0 for other entries) and the running statistics."""
     mask, keep = case.beside[:, None, :], case.get("momentum", 0.9)
     count = case.beside.sum()
     m = np.where(mask, x, 0).sum((0, 2)) / count
@@ -122,7 +122,7 @@ def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tupl
 
 
 def cumulative(case: Case, x: Any, *others: Any) -> list[tuple[Any, Any]]:  # noqa: ARG001  the average replaces the old
-    """Average mean and variance over the batches, which have one sample each."""
+    """Average mean and variance over the batches; each sample is a batch."""
     over = tuple(range(2, x.ndim))
     return [(x.mean(over).mean(0), case.inputs[3].dtype), (x.var(over).mean(0), case.inputs[4].dtype)]
 

@@ -1,4 +1,4 @@
-"""Ask minorm: load a case's file into a module; for masks and plain averages call `batch_norm`."""
+"""Ask minorm: load a case's file as a module; for masks and plain averages, call `batch_norm`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def gradients(case: Case) -> list[Any]:
-    """Return the gradients; scale and bias are weights of the file, and so parameters of the module."""
+    """Return the gradients; scale and bias are weights of the file, so they are parameters of the module."""
     module = load(model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs))))))
     x, parameters = Tensor(case.inputs[0], requires_grad=True), dict(module.named_parameters())
     module(x).backward(Tensor(case.beside))
@@ -28,7 +28,7 @@ def gradients(case: Case) -> list[Any]:
 
 
 def masked(case: Case) -> list[Any]:
-    """Return y, 0 where the mask is false, and the running statistics."""
+    """Return y, with 0 for entries whose mask is False, and the running statistics."""
     x, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)  # the call changes the statistics
     mask = case.beside[:, None, :]
     more = {"momentum": case.get("momentum", 0.9), "mask": Tensor(mask)}
@@ -37,7 +37,7 @@ def masked(case: Case) -> list[Any]:
 
 
 def cumulative(case: Case) -> list[Any]:
-    """Return the running statistics after each sample of x as a batch, with momentum=None."""
+    """Return the running statistics after training with momentum=None on each sample of x as a batch."""
     _, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)
     seen = Tensor(np.zeros((), np.int64))
     for sample in case.inputs[0]:

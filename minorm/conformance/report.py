@@ -1,4 +1,4 @@
-"""Ask some runtimes and collect all their cells, with the versions of the packages."""
+"""Ask some runtimes, and collect their cells and the versions of their packages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from minorm.onnx.checking import sandbox
 class Report:
     """Holds the cells of the runtimes that were asked.
 
-    versions    the packages' versions, None for one that is not installed
-    failures    why a runtime could not run at all
-    left_out    the normalizations of a file that are not judged, and why; None without a file
+    versions    package -> version, or None if it is not installed
+    failures    runtime -> why it could not run at all
+    left_out    normalization of a file -> why it is not judged; None without a file
     """
 
     versions: dict[str, str | None]
@@ -36,7 +36,7 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        """Return whether every runtime ran and minorm is right everywhere; errors of other runtimes do not count."""
+        """Return True if every runtime ran and minorm has no wrong cell; wrong cells of other runtimes do not count."""
         return not self.failures and not any(c.runtime == "minorm" and c.verdict == WRONG for c in self.cells)
 
     def plain(self) -> dict[str, Any]:
@@ -50,10 +50,10 @@ def conform(
     places: Sequence[int] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Ask the runtimes for the cases at these places of `all_cases()`, and judge their answers; None: all.
+    """Ask the runtimes for the cases at these places of `all_cases()` (None: all), and judge their answers.
 
-    We ask each runtime for the kinds of cases that it has. A runtime that is not installed gets unsupported cells, and
-    an extra one gets no cells. If you name a runtime that is not installed, it counts as a failure.
+    We ask each runtime for the kinds of cases that it has. A runtime that is not installed gets unsupported cells; if
+    it is an extra runtime, it gets no cells. If you name a runtime that is not installed, that is a failure.
     """
     return _asked(runtimes, None, places, known)
 
@@ -76,7 +76,7 @@ def _asked(
     places: Sequence[int] | None,
     known: Mapping[str, Runtime],
 ) -> Report:
-    """Ask and judge. given: the cases, None for `all_cases()`; places: those of the cases to ask, None for all."""
+    """Ask and judge. `given` has the cases (None: `all_cases()`); `places` has the wanted places in it (None: all)."""
     cases = all_cases() if given is None else given
     places = range(len(cases)) if places is None else places
     cells, failures = [], {}
@@ -96,7 +96,7 @@ def _asked(
 
 
 def versions(runtimes: Iterable[Runtime] = ()) -> dict[str, str | None]:
-    """Return the versions of minorm, of the runtimes' packages by their names on the index, and of the platform."""
+    """Return the versions of minorm, of the platform, and of the runtimes' packages by their names on the index."""
     found = {name: _version(name) for name in ("onnxruntime", "onnx", "torch", "numpy")}
     distributions = metadata.packages_distributions()
     for runtime in runtimes:

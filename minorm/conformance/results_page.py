@@ -1,6 +1,7 @@
 """Write the documentation's page: the result of every runtime for every case, with date and versions.
 
-python -m minorm.conformance.results_page docs/conformance.md    asks all runtimes, and writes between the page's marks
+python -m minorm.conformance.results_page docs/conformance.md    asks all runtimes, and writes the results between the
+                                                                 page's marks
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _square(cells: Sequence[Cell]) -> str:
 
 
 def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
-    """Return a row per version: the right cells, with the fewest digits of float32; the wrong; the unsupported."""
+    """Return a row per version: the counts of right cells (with the fewest float32 digits), wrong and unsupported."""
     rows: dict[tuple[str, int], dict[str, list[Cell]]] = {}
     for cell in cells:
         rows.setdefault((cell.operator, cell.opset), {}).setdefault(cell.runtime, []).append(cell)

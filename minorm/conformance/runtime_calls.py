@@ -1,9 +1,9 @@
-"""Ask a runtime for every case in another process: a crash or a hang then costs only that case, not the command.
+"""Ask a runtime for every case in another process, so that a crash or a hang costs only that case, not the command.
 
     outcomes = ask(RUNTIMES["onnxruntime"], range(len(all_cases())))
     outcomes[0].kind, outcomes[0].arrays
 
-We name a case by its place in `all_cases()`, the same list in every process, or in a list that we pass on.
+We name a case by its place in `all_cases()`, which is the same list in every process, or in a list that we pass on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minorm.support import subprocesses
 
 SECONDS = 30.0  # for a case; cases are tiny
 BEGIN_SECONDS = 120.0  # for importing a runtime on a busy machine
-CRASHES = 10  # after this many, we stop asking the runtime
+CRASHES = 10  # after this many crashes, we stop asking the runtime
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = (
     "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); os.environ.update(json.loads(sys.argv[3])); "
@@ -37,7 +37,7 @@ PROGRAM = (
 class Outcome:
     """Holds the outcome of a case.
 
-    kind        "answered", "refused" (text: its message), "died" (text: how), or "absent": we could not ask
+    kind        "answered", "refused" (`text` is the message), "died" (`text` says how), or "absent" (we could not ask)
     overwrote   the places of inputs whose arrays the runtime changed
     """
 
@@ -48,7 +48,7 @@ class Outcome:
 
 
 class CannotRun(RuntimeError):
-    """Says that an installed runtime's process ends before it answers anything."""
+    """Says that an installed runtime's process ended before it answered a case."""
 
 
 def installed(runtime: Runtime) -> bool:
@@ -57,7 +57,7 @@ def installed(runtime: Runtime) -> bool:
 
 
 def missing(runtime: Runtime) -> str:
-    """Say in words which package cannot be found; "" if all can."""
+    """Say in words which package is missing; "" if all are found."""
     absent = [package for package in runtime.packages if importlib.util.find_spec(package) is None]
     return f"{absent[0]} is not installed" if absent else ""
 
@@ -65,9 +65,9 @@ def missing(runtime: Runtime) -> str:
 def ask(
     runtime: Runtime, places: Sequence[int], seconds: float = SECONDS, cases: Sequence[Case] | None = None
 ) -> dict[int, Outcome]:
-    """Return the outcome of each case. Raise CannotRun if the runtime fails before the first.
+    """Return place -> outcome for each case. Raise CannotRun if the runtime fails before the first case.
 
-    cases   the list of the places; None: `all_cases()`, which the other process makes itself
+    cases   the list to which the places belong; None for `all_cases()`, which the other process makes itself
     """
     absent = missing(runtime)
     if absent:
@@ -94,7 +94,7 @@ def ask(
 
 
 def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -> str:
-    """Run a worker on the cases; say in words how it was stopped, "" if it ended by itself."""
+    """Run a worker on the cases; return in words how it was stopped, or "" if it ended by itself."""
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
     request = json.dumps([folder, runtime.functions, list(places), runtime.packages[0]])
     errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")

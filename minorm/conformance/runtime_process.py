@@ -1,9 +1,9 @@
-"""Ask one runtime case by case, as the other process of `runtime_calls.py`, and record the progress.
+"""Ask a runtime case by case, and record the progress; this is the process that `runtime_calls.py` starts.
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 
-A line goes to FOLDER/progress before and after each case, so that the parent process knows in which case this one died.
-The arrays go to FOLDER/<case>.safetensors.
+A line goes to FOLDER/progress before and after each case, so that the parent process knows in which case this process
+died. The arrays go to FOLDER/<case>.safetensors.
 """
 
 from __future__ import annotations

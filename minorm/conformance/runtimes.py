@@ -1,7 +1,7 @@
 """List the runtimes to ask, each with a function from a case to the arrays of its fetched outputs.
 
 An exception is an answer too: the runtime refuses the case. Each function is called in another process
-(runtime_process.py), and imports its packages when it is called.
+(runtime_process.py), and imports its packages only then.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Runtime:
     answer        the function to call, as "module:function"
     packages      modules that must be installed; the first names the version
     title         its name on pages
-    extra         whether it is asked only if it is installed, or by name
+    extra         True if we ask it only if it is installed or named by the user
     environment   environment variables for its process
-    others        kind of case and "module:function", for kinds other than a node's outputs
+    others        (kind of case, "module:function") for each kind other than a node's outputs
     """
 
     name: str
@@ -41,7 +41,7 @@ class Runtime:
 
 
 def onnxruntime(case: Case) -> list[Any]:
-    """Ask onnxruntime on the CPU with the caller's own arrays, as a user's script does; bfloat16 arrays are copies."""
+    """Ask onnxruntime on the CPU. It gets the arrays themselves, as in a user's script; bfloat16 arrays are copies."""
     session = sandbox_worker.start(model(case).SerializeToString())
     feeds = case.feeds()
     if not any(array.dtype == bfloat16 for array in feeds.values()):
@@ -86,7 +86,7 @@ OTHERS = {
 
 
 def _adapter(name: str, title: str, packages: tuple[str, ...]) -> Runtime:
-    """Make a runtime that is asked only if it is installed, or by name."""
+    """Make a runtime that we ask only if it is installed or named by the user."""
     answer, others = f"{HERE}.adapters.{name}:answer", OTHERS.get(name, ())
     return Runtime(name, answer, packages, title, True, ENVIRONMENTS.get(name, ()), others)
 

@@ -1,7 +1,7 @@
-"""Ask PyTorch for a case, if it has the operator: translate its conventions, but not its arithmetic.
+"""Ask PyTorch for a case, if PyTorch has the operator; we translate its conventions, but not its arithmetic.
 
-Translated: its momentum is the share of the *new* value; its running variance divides by N - 1; an even window of LRN
-lies the other way round. A case that PyTorch cannot express is refused.
+We translate three conventions: PyTorch's momentum is the share of the *new* value, its running variance divides by N -
+1, and its even LRN window is the mirror image. A case that PyTorch cannot express raises an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def gradients(case: Case) -> list[Any]:
 
 
 def cumulative(case: Case) -> list[Any]:
-    """Return the running statistics after each sample of x as a batch, with momentum=None."""
+    """Return the running statistics after training with momentum=None on each sample of x as a batch."""
     import torch
 
     x, scale, bias, mean, var = map(to_tensor, case.inputs)
@@ -151,7 +151,7 @@ def _whole(scale: Any, tail: Any) -> None:
 
 
 def _refuse_stash_type(case: Case, x: Any) -> None:
-    """Refuse a wider stash_type: PyTorch computes float64 in float64 and the rest in float32; nothing changes that."""
+    """Refuse a wider stash_type: PyTorch always computes float64 in float64, and other types in float32."""
     if STASH[case.get("stash_type", 1)].itemsize > max(4, x.element_size()):
         raise NotImplementedError("PyTorch has no stash_type")
 

@@ -1,10 +1,10 @@
 """Judge a runtime's result against the formula: right or wrong.
 
-The error is the largest |difference| over max(1, max |expected|), of the worst output. A result is right within the
-bound with which minorm also verifies an export. It is also right if the rounding of the mean alone explains the error:
-at an offset of 1e6 standard deviations, a mean in float32 is known to 0.03 of them, and a sum makes this error a few
-times larger. A correct implementation that subtracts this mean has an error of that size. The digits show how much
-better one can do.
+The error is the largest |difference| / max(1, max |expected|), of the worst output. A result is right if the error is
+within the bound with which minorm also verifies an export. It is also right if the rounding of the mean alone explains
+the error. At an offset of 1e6 standard deviations, a mean in float32 has an error of 0.03 standard deviations, and a
+sum makes this error a few times larger. A correct implementation that subtracts this mean has an error of that size.
+The digits show how much better an implementation can be.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Cell:
 
     type      the element type of the data
     error     see the module's docstring; None without a comparison
-    digits    the number of right digits, of those of the type; None unless the verdict is "right"
-    said      why it is unsupported or wrong, in words
+    digits    the number of right digits, at most the type's digits; None unless the verdict is "right"
+    said      the reason why it is unsupported or wrong, in words
     defect    the known defect that explains it
-    cause     the name of its page in docs/conformance/
+    cause     the name of the defect's page in docs/conformance/
     """
 
     operator: str
@@ -88,7 +88,7 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | N
 
 @dataclass(frozen=True)
 class Worst:
-    """Describes the worst of several outputs. share: its error over the allowed error."""
+    """Describes the worst of several outputs; `share` is its error / the allowed error."""
 
     name: str = "y"
     error: float = 0.0
@@ -96,7 +96,7 @@ class Worst:
     digits: float = 15.9
 
     def or_worse(self, other: Worst) -> Worst:
-        """Return the one with the larger share, with the smaller number of digits of both."""
+        """Return the output with the larger share, with the smaller number of digits of the two."""
         worse = self if self.share > other.share else other
         return Worst(worse.name, worse.error, worse.share, min(self.digits, other.digits))
 
@@ -117,12 +117,12 @@ def allowed(case: Case, dtype: Any) -> float:
     stash = formula.STASH[case.get("stash_type", 1)] if case.operator in STASHED else dtype
     coarser = dtypes.float32 if dtype == dtypes.float64 and stash != dtypes.float64 else dtype
     computed = dtypes.compute_type(coarser)
-    roundings = 4 if case.kind == GRADIENTS else 1  # a sum of dy * xhat has a larger error than one xhat
+    roundings = 4 if case.kind == GRADIENTS else 1  # a sum of dy * xhat has a larger error than a single xhat
     return TOLERANCE[coarser] + roundings * float(np.finfo(computed).eps) * case.offset
 
 
 def _number(error: float) -> float | None:
-    """Replace infinity by None, because JSON has none."""
+    """Replace infinity by None, because JSON does not have infinity."""
     return error if math.isfinite(error) else None
 
 

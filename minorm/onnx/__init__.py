@@ -14,6 +14,6 @@ from minorm.onnx.conversion.convert import convert
 from minorm.onnx.exporting.export import export
 from minorm.onnx.graph.errors import ExportError, LoadError, VerifyError
 from minorm.onnx.loading.load import load
-from minorm.onnx.operators import rules  # importing it registers them
+from minorm.onnx.operators import rules  # this import registers the rules of all operators
 
 __all__ = ["ExportError", "LoadError", "Report", "VerifyError", "convert", "export", "load", "verify"]

@@ -4,8 +4,8 @@
 
     outputs = backend.prepare(model).run([array, ...])
 
-As ONNX defines it, a run is a function of its inputs: running statistics that a training graph updates are results
-here, and the next run starts again from those in the file.
+ONNX defines a run as a function of its inputs. So the running statistics that a training graph updates are outputs
+here, and each run starts again from the running statistics in the file.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
 
 
 def _arrays(result: Any) -> Any:
-    """Convert a Tensor to an array and a sequence to a list of arrays; None stands for an absent optional value."""
+    """Convert a Tensor to an array, and a sequence to a list of arrays; None (an absent optional value) stays None."""
     if isinstance(result, list):
         return [_arrays(x) for x in result]
     return None if result is None else np.array(result.cpu().array)
 
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
-    """Make a Tensor: arrays keep their type, numbers and lists get the type that the graph declares."""
+    """Make a Tensor: an array keeps its type; a number or a list gets `dtype`, the type that the graph declares."""
     return narrow.tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
 
 
@@ -98,7 +98,8 @@ class MinormBackend(Backend):  # type: ignore[misc]
         outputs_info: Sequence[tuple[Any, Sequence[int]]] | None = None,  # noqa: ARG003  the interface's
         **options: Any,
     ) -> tuple[Any, ...]:
-        """Run one node and return its outputs; `opset_version` chooses the operator's version, the newest by default.
+        """Run one node and return its outputs; the option `opset_version` chooses the operator's version (default:
+        newest).
 
         outputs_info    (dtype, shape) of each output; not needed
         """

@@ -1,4 +1,4 @@
-"""minorm.quantization: from training to int8. Quantization-aware training that ends in an ONNX file.
+"""minorm.quantization: from training to int8, by quantization-aware training that ends in an ONNX file.
 
 qat = minorm.quantization.prepare_qat(model, example)
 ...  # train

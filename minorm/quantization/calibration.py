@@ -1,4 +1,4 @@
-"""Finds scales without training: a float model runs on images, and each observer sees what passes."""
+"""Finds scales without training: a float model runs on images, and each observer sees the activations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def check(name: str, model: Any, batches: Any) -> None:
-    """Raise TypeError unless these are a model of prepare_qat and several batches."""
+    """Raise TypeError unless `model` is the result of prepare_qat and `batches` holds Tensors."""
     if not isinstance(model, QATModel):
         raise TypeError(f"{name}: model is a {type(model).__name__}; expected what prepare_qat returns")
     if isinstance(batches, Tensor):
@@ -23,7 +23,7 @@ def check(name: str, model: Any, batches: Any) -> None:
 
 @contextmanager
 def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
-    """Let only those FakeQuantize layers round inside the block, in evaluation; None: all of them."""
+    """Let only the FakeQuantize layers in `keys` (None: all) round inside the block, in evaluation mode."""
     fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
     chosen = fakes.keys() if keys is None else set(keys)
     before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}
@@ -43,9 +43,9 @@ def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
     batches="Tensors, or tuples whose first element is one",
 )
 def calibrate(model: QATModel, batches: Iterable[Any]) -> QATModel:
-    """Give every activation its scale by what the float model computes, in evaluation; returns the model.
+    """Set the scale of every activation from the values of the float model, in evaluation mode; return the model.
 
-    ValueError if there is no batch.
+    Raise ValueError if `batches` is empty.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

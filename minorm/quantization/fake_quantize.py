@@ -1,10 +1,12 @@
-"""FakeQuantize: a layer that rounds to what 8-bit integers can say, with a scale that an observer or the loss chooses.
+"""FakeQuantize: a layer that rounds to the values of 8-bit integers; an observer or the loss chooses the scale.
 
-In training the observer watches what passes, and scale and zero point follow it. In evaluation both stay: PyTorch's
-layer goes on observing there until `disable_observer`. The gradient passes as if nothing was rounded.
+In training the observer watches x, and scale and zero point follow the observer. In evaluation scale and zero point
+stay; PyTorch's layer goes on observing in evaluation until `disable_observer`. The gradient passes as if nothing was
+rounded.
 
-LearnedFakeQuantize is LSQ (Esser et al. 2020, arXiv:1902.08153): the observer chooses only the first scale, which is
-then a Parameter. Its gradient, divided by sqrt(elements * quant_max), has the size of a weight's.
+LearnedFakeQuantize is LSQ (Esser et al. 2020, arXiv:1902.08153): the observer chooses only the first scale; then the
+scale is a Parameter. The gradient of the scale is divided by sqrt(elements * quant_max), so that it is about as large
+as a weight's gradient.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ ARGUMENTS = {
 class FakeQuantize(Module):
     """y = (clip(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale
 
-    scale and zero_point are buffers, as are the two switches, fake_quant_enabled and observer_enabled: a checkpoint has
-    all of it. x of other floats than float32 is rounded in its own type.
+    scale and zero_point are buffers, and so are the two switches, fake_quant_enabled and observer_enabled; so a
+    checkpoint has them all. If x has another float type than float32, it is rounded in that type.
 
     Example:
         >>> fake = mn.quantization.FakeQuantize(dtype=mn.int8)
@@ -40,7 +42,7 @@ class FakeQuantize(Module):
         >>> len(set(fake(mn.linspace(-1, 1, 1000)).tolist())) <= 256
         True
 
-    ONNX QuantizeLinear and DequantizeLinear; Jacob et al. 2018, arXiv:1712.05877.
+    Written to ONNX as QuantizeLinear and DequantizeLinear; Jacob et al. 2018, arXiv:1712.05877.
     """
 
     scale: Tensor
@@ -63,7 +65,7 @@ class FakeQuantize(Module):
         self.register_buffer("scale", scale)
 
     def qparams(self) -> tuple[Any, Any]:
-        """Return the scale and the zero point that x is rounded with, arrays on the CPU."""
+        """Return the scale and the zero point with which x is rounded, as arrays on the CPU."""
         return np.asarray(np.abs(self.scale.detach().cpu().array)), self.zero_point.cpu().array
 
     @property
@@ -87,31 +89,31 @@ class FakeQuantize(Module):
         return self.activation_post_process.ch_axis
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """scale and zero_point by what the observer has seen."""
+        """Return scale and zero_point for the values that the observer has seen."""
         return self.activation_post_process.calculate_qparams()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x rounded, or x itself where the layer is switched off."""
+        """Return x rounded, or x itself if the layer is switched off."""
         if self.training and not self.frozen and self.observer_enabled.item():
             self.observe(x)
         return self.fake_quantize(x) if self.fake_quant_enabled.item() else x
 
     def observe(self, x: Tensor) -> None:
-        """Let the observer see x, and take scale and zero point from it."""
+        """Let the observer see x, and take scale and zero point from the observer."""
         self.activation_post_process(x)
         scale, zero_point = self.calculate_qparams()
         self.scale.set_array(scale.to(self.scale.device).array)
         self.zero_point.set_array(zero_point.to(self.zero_point.device).array)
 
     def fake_quantize(self, x: Tensor) -> Tensor:
-        """x rounded, whatever the switches say."""
+        """Return x rounded, whatever the switches say."""
         step = self._step(x)
         if self.ch_axis is None or step.numel() == 1:
             return fake_quantize_per_tensor_affine(x, step, self.zero_point, self.quant_min, self.quant_max)
         axis = self.ch_axis
         return fake_quantize_per_channel_affine(x, step, self.zero_point, axis, self.quant_min, self.quant_max)
 
-    def _step(self, x: Tensor) -> Tensor:  # noqa: ARG002  what a learned one needs
+    def _step(self, x: Tensor) -> Tensor:  # noqa: ARG002  LearnedFakeQuantize needs x
         return self.scale
 
     def enable_fake_quant(self, enabled: bool = True) -> None:
@@ -119,15 +121,15 @@ class FakeQuantize(Module):
         self.fake_quant_enabled.fill_(int(enabled))
 
     def disable_fake_quant(self) -> None:
-        """Let x through as it is."""
+        """Return x unchanged from now on."""
         self.enable_fake_quant(False)
 
     def enable_observer(self, enabled: bool = True) -> None:
-        """Let scale and zero point follow what passes in training."""
+        """Let scale and zero point follow the observer in training, from now on."""
         self.observer_enabled.fill_(int(enabled))
 
     def disable_observer(self) -> None:
-        """Keep scale and zero point as they are."""
+        """Keep scale and zero point unchanged from now on."""
         self.enable_observer(False)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
@@ -135,12 +137,12 @@ class FakeQuantize(Module):
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def extra_repr(self) -> str:
-        """Describe the integers."""
+        """Return the type and the range of the integers."""
         return f"{self.dtype}, {self.quant_min} to {self.quant_max}"
 
 
 class _Scaled(Function):
-    """x itself, whose gradient is multiplied by `factor`."""
+    """Returns x itself, and multiplies the gradient by `factor`."""
 
     def forward(self, x: Any, *, factor: float) -> Any:
         self.factor = factor
@@ -155,9 +157,9 @@ class _Scaled(Function):
 
 @documented(ARGUMENTS)
 class LearnedFakeQuantize(FakeQuantize):
-    """FakeQuantize whose scale is learned (LSQ); the observer chooses the first one, from the first batch.
+    """FakeQuantize whose scale is learned (LSQ); the observer chooses the first scale, from the first batch.
 
-        d y / d scale = round(x / scale) - x / scale inside, quant_min or quant_max - zero_point where x is cut off
+        d y / d scale = round(x / scale) - x / scale inside, quant_min or quant_max - zero_point if x is cut off
 
     Example:
         >>> fake = mn.quantization.LearnedFakeQuantize(dtype=mn.int8, symmetric=True)
@@ -170,12 +172,12 @@ class LearnedFakeQuantize(FakeQuantize):
         self.scale = Parameter(scale)
 
     def observe(self, x: Tensor) -> None:
-        """Take the first scale; from then on it is the optimizer's."""
+        """Take the first scale from the observer; from then on the optimizer changes it."""
         super().observe(x)
         self.disable_observer()
 
     def _step(self, x: Tensor) -> Tensor:
         shared = self.scale.numel() if isinstance(x, Parameter) else x.shape[0] if x.ndim else 1
-        count = max(1, x.numel() // max(1, shared))  # of the weights, or of one sample's features, that share a scale
+        count = max(1, x.numel() // max(1, shared))  # the weights, or one sample's features, that share a scale
         step: Tensor = _Scaled.apply(self.scale, factor=1 / float(np.sqrt(count * self.quant_max)))
         return step.abs()

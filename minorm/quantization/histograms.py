@@ -1,7 +1,7 @@
-"""Observers that count the numbers that pass, and cut outliers off.
+"""Observers that count the numbers of x in a histogram, and cut off outliers.
 
-One outlier makes min-max's scale so large that all others lose their precision. A percentile cuts it off; the mean
-squared error weighs the error of cutting off against that of rounding.
+One outlier makes min-max's scale so large that all other numbers lose their precision. A percentile cuts off the
+outlier. The mean squared error weighs the error of cutting off against the error of rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Histogram(ObserverBase):
-    """Counts of x in BINS equal parts of the widest range so far."""
+    """Counts the numbers of x in BINS equal parts of the widest range so far."""
 
     BINS: ClassVar[int] = 2048
 
@@ -34,7 +34,7 @@ class _Histogram(ObserverBase):
         self.register_buffer("histogram", Tensor(np.zeros(self.BINS, np.float64)))
 
     def observe(self, array: Any) -> None:
-        """Take one batch. If it widens the range, earlier counts go into the bins of the wider one."""
+        """Count one batch. If the batch widens the range, earlier counts go into the bins of the wider range."""
         if type(array) is not np.ndarray:
             array = array.get()
         self._need_finite(array)
@@ -62,7 +62,7 @@ def _centres(low: float, high: float, bins: int) -> Any:
 
 @documented(OPTIONS, percentile="the percentage of numbers that lie between the ends")
 class PercentileObserver(_Histogram):
-    """Ends between which `percentile` of 100 numbers lie; the others are cut off, half at either end.
+    """Finds ends between which `percentile` percent of the numbers lie; the others are cut off, half at either end.
 
     Example:
         >>> observer = mn.quantization.PercentileObserver(percentile=99.0)
@@ -100,9 +100,9 @@ class PercentileObserver(_Histogram):
 
 @documented(OPTIONS)
 class MSEObserver(_Histogram):
-    """Ends with the least mean squared error: sum over bins of count * (x - fake_quantize(x))^2.
+    """Finds the ends with the least squared error: the sum over bins of count * (x - fake_quantize(x))^2.
 
-    Both ends shrink together, from the least and the largest number, in 100 steps; the best of them is taken.
+    Both ends shrink together, from the least and the largest number, in 100 steps; the observer takes the best step.
 
     Example:
         >>> observer = mn.quantization.MSEObserver()
@@ -114,7 +114,7 @@ class MSEObserver(_Histogram):
     STEPS: ClassVar[int] = 100
 
     def ends(self) -> tuple[Any, Any]:
-        """Return the best of the ends tried."""
+        """Return the ends with the least error."""
         low, high = float(self.min_val.array), float(self.max_val.array)
         counts, x = self.histogram.cpu().array, _centres(low, high, self.BINS)
         kept = counts > 0

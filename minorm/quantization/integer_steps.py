@@ -1,13 +1,14 @@
-"""Computes the steps of an int8 model in integers, and writes them as a file has them.
+"""Computes the steps of an int8 model in integers, and writes them in the form of an ONNX file.
 
 A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
 
     sum = conv(q_x - z_x, W_q) + b_q                        exact, in int32 on a device
     q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y), half way to the even one
 
-A tensor between two steps is float32 and holds (q - z) * s, from which its integers are read again without loss. So
-whatever has no integer form reads it as it is. While an export watches, the steps are written as QuantizeLinear and
-DequantizeLinear instead, around operations on floats: the form that runtimes turn into integer kernels.
+A tensor between two steps is float32 and holds (q - z) * s; the next step recovers the integers q from it without loss.
+So operations without an integer form can read the tensor directly. While an export watches, the steps are written
+differently: as QuantizeLinear and DequantizeLinear around operations on floats. Runtimes turn this form into integer
+kernels.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Grid:
-    """x = (q - zero) * scale: the numbers x that the integers q of one activation stand for."""
+    """x = (q - zero) * scale: the numbers x for the integers q of one activation."""
 
     scale: Any
     zero: Any
@@ -40,17 +41,17 @@ class Grid:
     high: int
 
     def integers(self, x: Any) -> Any:
-        """q - zero, of an array that holds such numbers; float64."""
+        """Return q - zero in float64, for an array x of such numbers."""
         return np.rint(x.astype(np.float64) / float(self.scale))
 
     def round(self, x: Any) -> Any:
-        """x, an array of float32, as the nearest such number: what QuantizeLinear and DequantizeLinear do."""
+        """Return the nearest such numbers for x, an array of float32, as QuantizeLinear and DequantizeLinear do."""
         q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
         return (q - np.float32(self.zero)) * self.scale
 
 
 class Steps(Interception):
-    """Base of Written and Integers: the plan, and the integers of a QuantizedModel."""
+    """Base of Written and Integers: it holds the plan and the integers of a QuantizedModel."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
@@ -58,10 +59,10 @@ class Steps(Interception):
 
 
 class Written(Steps):
-    """The steps as a file has them: operations on floats between DequantizeLinear and QuantizeLinear."""
+    """Runs the steps in the form of a file: operations on floats between DequantizeLinear and QuantizeLinear."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute with weights and biases from integers; skip a folded BatchNorm."""
+        """Compute a step, with weights and biases dequantized from integers; skip a folded BatchNorm."""
         if step.folded:
             return arguments["x"]
         if step.weight:
@@ -75,20 +76,20 @@ class Written(Steps):
         return trace.called(function, arguments)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """x, quantized and dequantized."""
+        """Return x, quantized and dequantized."""
         scale, zero = getattr(self.model, f"{key}_scale"), getattr(self.model, f"{key}_zero_point")
         return dequantize(quantize(x, scale, zero), scale, zero)
 
 
 class Integers(Steps):
-    """The steps as they are computed."""
+    """Runs the steps in integers."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.done: set[int] = set()  # norms and clips that a step before has computed
+        self.done: set[int] = set()  # norms and clips that an earlier step has computed
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute a whole chain at its first step; its later steps pass the result on."""
+        """Compute a whole chain at its first step; the chain's later steps only pass the result on."""
         if self.place - 1 in self.done:
             return arguments["x" if "x" in arguments else "input"]
         if not step.weight:
@@ -97,7 +98,7 @@ class Integers(Steps):
         return self._weighted(step, function, arguments)
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """Compute an operator: a sum of two activations in integers."""
+        """Compute an operator; a sum of two activations is computed in integers."""
         step = self._next(function)
         if self.place - 1 in self.done:
             return arguments["x"]
@@ -108,12 +109,12 @@ class Integers(Steps):
         return self._added(step, arguments)
 
     def finish(self, step: Step, result: Any) -> Any:
-        """Return the result, rounded unless it was already."""
+        """Return the result, rounded if it is not rounded yet."""
         exact = step.weight or self.place - 1 in self.done
         return result if exact else super().finish(step, result)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """x as QuantizeLinear and DequantizeLinear make it."""
+        """Return x after QuantizeLinear and DequantizeLinear."""
         grid = self.model.grid(key)
         return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
 
@@ -152,12 +153,12 @@ class Integers(Steps):
         return self._on_grid(step, grid, np.rint(_fused(q_a, r_a, _fused(q_b, r_b, fixed))))
 
     def _on_grid(self, step: Step, grid: Grid, q: Any) -> Tensor:
-        """Return the integers of a chain's end as the floats that they stand for."""
+        """Return the floats for the integers q at the end of a chain."""
         low, high = self._bounds(step, grid)
         return Tensor.from_array(((np.clip(q, low, high) - np.float32(grid.zero)) * grid.scale).astype(np.float32))
 
     def _bounds(self, step: Step, grid: Grid) -> tuple[float, float]:
-        """Return the least and the largest integer behind a ReLU or a clip."""
+        """Return the least and the largest integer after a ReLU or a clip."""
         if step.clip is None:
             return grid.low, grid.high
         ends = self.model.plan.steps[step.clip].clips
@@ -169,5 +170,5 @@ class Integers(Steps):
 
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
-    """float32(a * b + c), rounded once: products of float32 are exact in float64."""
+    """float32(a * b + c), rounded once, because products of float32 are exact in float64."""
     return (a.astype(np.float64) * np.float64(b) + c.astype(np.float64)).astype(np.float32)

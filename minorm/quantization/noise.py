@@ -1,9 +1,9 @@
-"""Measures what rounding costs, layer by layer.
+"""Measures the error by rounding, layer by layer.
 
-noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB: of a weight, and of what a layer gives in the int8 model
-        beside the float one. 20 dB is an error of a tenth, 40 dB of a hundredth
-cost    how much of the score goes when this layer alone is rounded
-fold    how far BatchNorm with its running statistics, which are folded, is from BatchNorm with the batch's
+noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB; x is a weight, or a layer's output in the float model,
+        compared with the int8 model. 20 dB is an error of a tenth, 40 dB of a hundredth
+cost    the loss of score if only this layer is rounded
+fold    the relative difference between BatchNorm with running statistics (the folded form) and with the batch's
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LayerNoise:
 
 
 class _Powers:
-    """Sums, over batches, of the squares of a signal and of how far another one is from it."""
+    """Sums, over batches, the squares of a signal, and the squares of the difference of another signal from it."""
 
     def __init__(self) -> None:
         self.signal = self.noise = 0.0
@@ -63,7 +63,7 @@ class _Powers:
         self.noise += float(((x - y) ** 2).sum())
 
     def decibels(self) -> float:
-        """10 log10(signal / noise); infinite where nothing was lost."""
+        """10 log10(signal / noise); infinite if the noise is 0."""
         if self.noise == 0:
             return math.inf
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
@@ -78,7 +78,7 @@ class _Powers:
 def measure_noise(
     model: QATModel, batches: Sequence[Tensor], score: Callable[[list[Tensor]], float] | None = None
 ) -> list[LayerNoise]:
-    """Return a row for each convolution or linear layer, in the order in which they run.
+    """Return a LayerNoise for each convolution or linear layer, in the order in which the layers run.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -106,7 +106,7 @@ def measure_noise(
 
 
 def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
-    """Return the batches as a list, to run on more than once; ValueError if the list is empty."""
+    """Return the batches as a list, which several runs can use; raise ValueError if it is empty."""
     check(name, model, batches)
     found = list(batches)
     if not found:
@@ -115,17 +115,17 @@ def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
 
 
 def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
-    """Return the model's results while these FakeQuantize layers round; None: all of them."""
+    """Return the model's results while only the FakeQuantize layers in `keys` round; None: all of them."""
     with rounding(model, keys):
         return [model(batch) for batch in batches]
 
 
 def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> None:
-    """Run one batch in floats and rounded; add each activation's signal and noise to `outputs`."""
+    """Run one batch with and without rounding; add each activation's signal and noise to `outputs`."""
     floats: dict[str, Any] = {}
 
     def keep(key: str, _: Any, __: Any, result: Tensor) -> None:
-        floats[key] = result.array.copy()  # as the next operation may change it in place
+        floats[key] = result.array.copy()  # a copy, as the next operation may change the array in place
 
     def compare(key: str, _: Any, __: Any, result: Tensor) -> None:
         outputs[key].add(floats.pop(key), result.array)
@@ -138,11 +138,11 @@ def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> Non
 
 
 class _Gaps(Interception):
-    """Runs a float model with running statistics, and each folded BatchNorm once more with the batch's."""
+    """Runs a float model with running statistics, and each folded BatchNorm again with the batch's statistics."""
 
     def __init__(self, plan: Plan, gaps: dict[str, _Powers]) -> None:
         super().__init__(plan)
-        self.gaps = gaps  # by the path of the BatchNorm
+        self.gaps = gaps  # path of a BatchNorm -> its sums
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         result = trace.called(function, arguments)
@@ -162,9 +162,9 @@ def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 
-    folded is a * conv + b with the running statistics, which a device computes; unfolded is BatchNorm with the batch's,
-    which was trained until the freeze. So this is what the freeze changes: near 0 where the running statistics are
-    those of the data, and large where they lag behind, or batches are small.
+    `folded` is a * conv + b with the running statistics, as a device computes it. `unfolded` is BatchNorm with the
+    batch's statistics, as it was trained until the freeze. So this error is the change by the freeze. It is near 0 if
+    the running statistics fit the data, and large if they lag behind or batches are small.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))

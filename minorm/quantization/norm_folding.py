@@ -1,18 +1,19 @@
 """Folds a BatchNorm into the convolution before it.
 
-BatchNorm behind a convolution, with a = weight / sqrt(var + eps), is one more linear map of each channel:
+BatchNorm after a convolution is another linear map of each channel, with a = weight / sqrt(var + eps):
 
     a * (conv(x, W) + c - mean) + bias  ==  conv(x, a W) + (a (c - mean) + bias)
 
-A device computes the right side: one convolution, with folded weights. In training mean and var are the batch's, and a
-changes from batch to batch; from the freeze on they are the running ones (Krishnamoorthi 2018, arXiv:1806.08342).
+A device computes the right side: one convolution with folded weights. In training, mean and var are the batch's, so `a`
+changes from batch to batch; from the freeze on, mean and var are the running statistics (Krishnamoorthi 2018,
+arXiv:1806.08342).
 
-The weights' scales are one for each output channel. Then rounding and folding commute, |a| only multiplies the scale:
+The weights have one scale s for each output channel. Then rounding and folding commute, as |a| only multiplies s:
 
     round(a W / (|a| s)) == sign(a) round(W / s)
 
-So the integers are those of W itself, whatever the statistics are: a batch's variance makes no weight jump from one
-integer to the next, and training needs no second convolution to learn the batch's statistics.
+So the integers are the same as for W itself, whatever the statistics are. A batch's variance never makes a weight jump
+from one integer to the next, and training does not need a second convolution to learn the batch's statistics.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ARGUMENTS = {
 def slope_and_offset(
     mean: Tensor, var: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None, before: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """a and b with which a normalization of y + before is a * y + b."""
+    """Return a and b such that the normalization of y + before is a * y + b."""
     a = 1 / (var + eps).sqrt()
     a = a if weight is None else a * weight
     offset = -mean if before is None else before - mean
@@ -56,9 +57,9 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight a W and the bias a (c - mean) + bias of one layer that does what the two do. Gradients pass.
+    """Return the weight a W and the bias a (c - mean) + bias of one layer that equals the two. Gradients pass.
 
-    ValueError unless W has as many output channels as the normalization.
+    Raise ValueError if W and the normalization have different numbers of channels.
 
     Example:
         >>> conv, norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4).eval()
@@ -84,9 +85,9 @@ def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
 
 
 def least_bias_step(bias: Any) -> Any:
-    """Return the least steps, an array of float32, in which int32 holds these biases and a sum of products beside them.
+    """Return the least steps, an array of float32, with which int32 can hold these biases plus a sum of products.
 
-    A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale: in steps of that its bias would
-    be cut off.
+    A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale; in steps of this scale, int32
+    could not hold its bias.
     """
     return np.maximum(np.abs(bias) / np.float32(2**30), np.float32(1e-30))

@@ -1,17 +1,17 @@
-"""Observers remember the ends of what has passed, and find the scale and zero point that fit them.
+"""Observers record the least and the largest number of their inputs, and find scale and zero point from these ends.
 
     observer = MinMaxObserver()
-    observer(x)                                     # returns x, and remembers its ends
+    observer(x)                                     # returns x, and records its ends
     scale, zero_point = observer.calculate_qparams()
 
-q = round(x / scale) + zero_point holds every number between the ends. 0 is always one of them, since padding and ReLU
-make exact zeros:
+q = round(x / scale) + zero_point holds every number between the ends. 0 is always between them, because padding and
+ReLU make exact zeros:
 
     affine       scale = (high - low) / (quant_max - quant_min), zero_point = quant_min - round(low / scale)
     symmetric    scale = max(-low, high) / ((quant_max - quant_min) / 2), zero_point = 0 (128 for uint8)
 
-Min-max takes the ends as they are. One outlier then costs all others their precision; a moving average forgets it.
-histograms.py has observers that cut outliers off.
+Min-max takes the least and the largest number. Then one outlier costs all other numbers their precision; a moving
+average forgets the outlier. histograms.py has observers that cut off outliers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
-EPS = float(np.finfo(np.float32).eps)  # the least scale, as PyTorch's, so that a constant 0 has one too
+EPS = float(np.finfo(np.float32).eps)  # the least scale, as in PyTorch, so that a constant 0 has a scale too
 OPTIONS = {
     "dtype": "minorm.uint8 or minorm.int8",
     "symmetric": "True puts 0 in the middle of the integers",
@@ -42,7 +42,7 @@ OPTIONS = {
 
 @documented(OPTIONS)
 class ObserverBase(Module):
-    """Base of the observers: the range of the integers, and scale and zero point from two ends.
+    """Base of the observers: it has the range of the integers, and finds scale and zero point from two ends.
 
     A subclass writes `observe(array)`, which takes one batch.
 
@@ -84,7 +84,7 @@ class ObserverBase(Module):
         self.register_buffer("max_val", Tensor(np.array(-np.inf, np.float32)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Remember what x says of the ends; returns x."""
+        """Update the ends with x; return x."""
         if x.device != self.min_val.device:
             self.to(device=x.device)
         with no_grad():
@@ -99,7 +99,7 @@ class ObserverBase(Module):
         raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
 
     def _need_finite(self, array: Any) -> None:
-        """Raise ValueError for a NaN or an infinity, which would stay among the ends for ever."""
+        """Raise ValueError for a NaN or an infinity, because it would stay in the ends for ever."""
         if not is_finite(array):
             raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
 
@@ -113,16 +113,16 @@ class ObserverBase(Module):
 
     @property
     def has_seen(self) -> bool:
-        """Whether any batch has passed."""
+        """True if the observer has seen a batch."""
         with on_device_of(self.min_val.array):
             return bool((self.min_val.array <= self.max_val.array).all())
 
     def ends(self) -> tuple[Any, Any]:
-        """Return the ends that the integers span, arrays."""
+        """Return the ends of the range for the integers, as arrays."""
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """scale (float32) and zero_point (int32), numbers or one for each channel. Before any batch: 1 and 0."""
+        """Return scale (float32) and zero_point (int32), perhaps for each channel; before any batch (1, 0)."""
         if not self.has_seen:
             shape = self.min_val.shape
             return Tensor(np.ones(shape, np.float32)), Tensor(np.zeros(shape, np.int32))
@@ -139,12 +139,12 @@ class ObserverBase(Module):
 
 
 def is_finite(array: Any) -> bool:
-    """Return whether all numbers are finite: the least or the largest one would be NaN or infinite otherwise."""
+    """Return True if all numbers are finite; otherwise the least or the largest number is NaN or infinite."""
     return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
-    """Give buffers the shapes that a state has: how many channels there are, an observer learns from what it sees."""
+    """Give buffers the shapes in a state dict; a new observer does not know the number of channels yet."""
     for name, buffer in zip(names, buffers, strict=True):
         given = state_dict.get(prefix + name)
         if given is not None and tuple(given.shape) != buffer.shape and len(given.shape) <= 1:
@@ -154,7 +154,7 @@ def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tup
 def qparams(
     low: Any, high: Any, quant_min: int, quant_max: int, symmetric: bool, dtype: Any, eps: float = EPS
 ) -> tuple[Tensor, Tensor]:
-    """Return the scale and zero point with which quant_min to quant_max span low to high, and 0."""
+    """Return the scale and zero point with which quant_min to quant_max cover the range from low to high, and 0."""
     low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
     steps = np.float32(quant_max - quant_min)
     if symmetric:
@@ -173,7 +173,7 @@ def _tensor(value: Any, dtype: Any) -> Tensor:
 
 @documented(OPTIONS)
 class MinMaxObserver(ObserverBase):
-    """The least and the largest number of all batches. ValueError for a NaN or an infinity.
+    """Records the least and the largest number of all batches. Raises ValueError for a NaN or an infinity.
 
     Example:
         >>> observer = mn.quantization.MinMaxObserver()
@@ -190,9 +190,9 @@ class MinMaxObserver(ObserverBase):
 
 @documented(OPTIONS)
 class MovingAverageMinMaxObserver(ObserverBase):
-    """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's - ends).
+    """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's ends - ends).
 
-    A batch with a NaN or an infinity leaves them as they are: in training the loss reports it.
+    A batch with a NaN or an infinity does not change the ends; in training the loss shows such a batch.
 
     Example:
         >>> observer = mn.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)
@@ -245,9 +245,9 @@ class _PerChannel(ObserverBase):
 
 @documented(OPTIONS)
 class PerChannelMinMaxObserver(_PerChannel):
-    """The least and the largest number of each channel, of all batches: for weights, a scale a filter.
+    """Records the least and the largest number of each channel in all batches: for weights, one scale per filter.
 
-    ValueError for a NaN or an infinity.
+    Raises ValueError for a NaN or an infinity.
 
     Example:
         >>> observer = mn.quantization.PerChannelMinMaxObserver(dtype=mn.int8, symmetric=True, quant_min=-127)
@@ -282,7 +282,7 @@ class PerChannelMinMaxObserver(_PerChannel):
 
 @documented(OPTIONS)
 class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver, _PerChannel):
-    """Moving averages of the ends of each channel.
+    """Moving averages of each channel's least and largest number.
 
     Example:
         >>> observer = mn.quantization.MovingAveragePerChannelMinMaxObserver(ch_axis=1)

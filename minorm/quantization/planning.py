@@ -1,12 +1,12 @@
-"""Finds which operations of a model become integers, by running it once and watching them.
+"""Finds the operations of a model that become integers: runs the model once and watches its operations.
 
     weighted    convolutions and linear maps: int8 weights, int32 bias, and integers in and out
     joining     sums, concatenations, averages: integers in and out
-    passing     max pooling, reshaping and the like choose among numbers: integers in, integers out
-    others      norms by themselves, hardswish, softmax ...: floats, rounded where an operation on integers reads them
+    passing     max pooling, reshaping and the like, which only select or move numbers: integers in, integers out
+    others      separate norms, hardswish, softmax ...: floats; results that an operation on integers reads are rounded
 
-A BatchNorm behind a convolution is folded into it; a ReLU or ReLU6 behind either, or behind a sum, is part of it.
-Values inside such a chain are not rounded, only the result of its last operation.
+A BatchNorm after a convolution is folded into the convolution. A ReLU or ReLU6 after one of these, or after a sum,
+belongs to the same chain. Inside such a chain values are not rounded, only the result of its last operation.
 """
 
 from __future__ import annotations
@@ -37,29 +37,30 @@ PASSING = (
 )  # fmt: skip
 SHAPING = (shape.Reshape, shape.Permute, shape.Expand, indexing.GetItem)
 BESIDE = (elementwise.Add, elementwise.Sub, elementwise.Mul, elementwise.Div, shape.Cat)
-ATTRIBUTES = {"model", "plan", "ends"}  # of the int8 model, beside those of every module
+ATTRIBUTES = {"model", "plan", "ends"}  # attributes of the int8 model that other modules do not have
 
 
 @dataclass
 class Plan:
-    """The steps of a model, and which inputs are rounded."""
+    """The steps of a model, and the inputs that are rounded."""
 
     steps: list[Step] = field(default_factory=list)
     inputs: dict[int, Site] = field(default_factory=dict)
     weights: dict[str, str] = field(default_factory=dict)  # the key of a weight's fake quantization -> its name
-    floats: list[str] = field(default_factory=list)  # weights that have no int8 form, where that is no error
+    floats: list[str] = field(default_factory=list)  # weights without an int8 form, if allowed
 
     @property
     def sites(self) -> list[Site]:
-        """Every place where an activation is rounded."""
+        """Return every place at which an activation is rounded."""
         return [*self.inputs.values(), *(site for step in self.steps for site in step.outputs.values())]
 
 
 def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = (), strict: bool = True) -> Plan:
-    """Which steps of `model(*args)` become integers.
+    """Return the Plan of `model(*args)`: the steps that become integers.
 
-    exclude    paths of modules that stay float, with all below them
-    strict     ValueError for a weight that cannot become integers; else `floats` of the plan names it
+    exclude    paths of modules that stay float, with all modules below them
+    strict     True to raise ValueError for a weight that cannot become integers; False to list it in `floats` of the
+               plan
     """
     _check_paths(model, exclude)
     steps, returned = watch(model, args)
@@ -95,7 +96,7 @@ def bounds(step: Step) -> tuple[float | None, float | None]:
 
 
 def numbered(wish: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the name, or the first of name_2, name_3 ... that is not taken."""
+    """Return the name if it is free, else the first free name of name_2, name_3 ..."""
     names = itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(2)))
     return next(name for name in names if not is_taken(name))
 
@@ -121,7 +122,7 @@ class _Planner:
                 if step.changed or id(tensor) not in makers:
                     makers[id(tensor)] = i
         self.returned = {makers[id(tensor)] for tensor in returned if id(tensor) in makers}
-        self.keys = set(dir(ModuleDict()))  # those in use: the FakeQuantize layers will lie in one, by their keys
+        self.keys = set(dir(ModuleDict()))  # keys in use; a ModuleDict will hold the FakeQuantize layers
 
     def run(self) -> None:
         """Fill in the plan."""
@@ -156,7 +157,7 @@ class _Planner:
         return self._is_computed(step.arguments["x"], step)
 
     def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
-        """Return whether a tensor is an input or a computed result; a passing step's result counts as its argument."""
+        """Return True if a tensor is an input or a computed result; a passing step's result counts as its argument."""
         if id(tensor) not in reader.makers:
             return id(tensor) in self.inputs
         step = self.steps[reader.makers[id(tensor)]]
@@ -166,14 +167,14 @@ class _Planner:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
 
     def _joins(self, step: Step) -> bool:
-        """Return whether all arguments were computed: a sum with a Parameter is a bias."""
+        """Return True if all arguments were computed; a sum with a Parameter only adds a bias."""
         found = self._floats_of(step)
         made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """Return the step that reads the result of step i, if it is of the wanted kind and the only reader."""
+        """Return the only step that reads the result of step i, if it is of the wanted kind."""
         readers = self.readers.get(i, [])
         if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None
@@ -182,7 +183,8 @@ class _Planner:
     def _folds(self, step: Step) -> bool:
         """Return whether a step is a BatchNorm with running statistics over the output channels of its input.
 
-        They lie along axis 1 behind a convolution of a batch, and behind a linear layer of N x C alone.
+        The output channels are axis 1 after a convolution of a batch. After a linear layer they are axis 1 only if the
+        result is N x C.
         """
         if step.target is not F.batch_norm or step.arguments["training"] or step.arguments["running_mean"] is None:
             return False
@@ -191,7 +193,7 @@ class _Planner:
         return bool(x.ndim == weight.ndim)
 
     def _round(self, tensor: Tensor, reader: Step) -> Site | None:
-        """Mark a tensor for rounding, at the step where it got its numbers."""
+        """Mark a tensor for rounding, at the step that computed its numbers."""
         if id(tensor) not in reader.makers:
             number = self.inputs.get(id(tensor))
             if number is None:
@@ -207,7 +209,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """Return the site behind step i, at that Tensor of its result; a new one if it has none yet."""
+        """Return the site for Tensor `place` of the result of step i; make the site if it does not exist yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
@@ -217,14 +219,14 @@ class _Planner:
         return step.outputs[place]
 
     def _weight_key(self, name: str) -> str:
-        """Return the key of a weight: its name with _ for each dot, and another number where two names become one."""
+        """Return the key of a weight: its name with _ for each dot, and a number if two names give the same key."""
         known = next((key for key, other in self.plan.weights.items() if other == name), None)
         if known is not None:
             return known
         stem, suffix = name.replace(".", "_"), ""
         if stem.endswith("_weight"):
             stem, suffix = stem.removesuffix("_weight"), "_weight"
-        taken = self.keys | ATTRIBUTES  # as these are the names of the int8 model's buffers
+        taken = self.keys | ATTRIBUTES  # also attributes, because the keys are names of the int8 model's buffers
         key = numbered(stem, lambda key: not taken.isdisjoint((key + suffix, f"{key}_bias")))
         self.keys |= {key + suffix, f"{key}_bias"}
         self.plan.weights[key + suffix] = name
@@ -236,7 +238,7 @@ class _Planner:
         return key
 
     def left_out(self, strict: bool) -> list[str]:
-        """Matrices of weights that no operation on integers reads; strict: ValueError with the first of them."""
+        """Return weight matrices that no operation on integers reads; if `strict`, raise ValueError for the first."""
         weights = set(self.plan.weights.values())
         if not weights:
             raise ValueError(
@@ -263,9 +265,10 @@ class _Planner:
         return found
 
     def _is_beside(self, readers: list[int]) -> bool:
-        """Return whether steps only add a Parameter to activations, multiply them by it, or put it beside them.
+        """Return True if steps only add a Parameter to activations, multiply them by it, or concatenate both.
 
-        So do a layer's scale, positions and a class token, perhaps in another shape. Such numbers are few.
+        Such Parameters are a layer's scale, positions and a class token, perhaps in another shape. They have few
+        numbers.
         """
         for i in readers:
             target = self.steps[i].target

@@ -1,12 +1,13 @@
-"""Quantization-aware training: the model goes on training in floats that are rounded as the int8 model will round.
+"""Quantization-aware training: the model trains in floats that are rounded in the same way as in the int8 model.
 
-    qat = prepare_qat(model, example)       # a copy of the model, and a FakeQuantize wherever integers will be
+    qat = prepare_qat(model, example)       # a copy of the model, with a FakeQuantize at each place that becomes
+                                            integers
     ...                                     # train qat as the model was trained
-    freeze_bn_stats(qat)                    # for the last epochs: statistics stay, BatchNorm is what will be folded
+    freeze_bn_stats(qat)                    # for the last epochs: BatchNorm uses the statistics that will be folded
     int8 = convert(qat)                     # integers
     minorm.onnx.export(int8, example, "int8.onnx")
 
-The model's code is not changed, nor read: its operations are watched while it runs (planning.py).
+The model's code is neither changed nor read; we watch the model's operations while it runs (planning.py).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ INT32 = 2**31
 
 
 class Interception:
-    """Runs a model step by step along its plan; a subclass says what a step computes."""
+    """Runs a model step by step along its plan; a subclass decides how to compute a step."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.place = plan, 0
@@ -48,14 +49,14 @@ class Interception:
         return self.finish(self._next(function), result)
 
     def changed(self, tensor: Tensor) -> None:
-        """Do nothing for a change in place: the tensor has taken the rounded value."""
+        """Do nothing for a change in place, because the tensor has the rounded value already."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Compute the step's result before it is rounded."""
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """Return the step's result, rounded where the plan says so."""
+        """Return the step's result, and round the parts that the plan names."""
         return round_parts(result, step.outputs, self.rounded)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
@@ -76,16 +77,16 @@ class Interception:
 
 
 class Rounded(Interception):
-    """A step of training: weights and activations go through their FakeQuantize."""
+    """Runs a training step: weights and activations go through their FakeQuantize layers."""
 
     def __init__(self, model: QATModel) -> None:
         super().__init__(model.plan)
         self.fakes, self.running = model.fake_quant, not model.training or bool(model.bn_frozen.item())
-        # a folded BatchNorm's place -> the bias of its convolution, and the step of that bias as int32
+        # place of a folded BatchNorm -> the bias of its convolution, and the scale of this bias as int32
         self.waiting: dict[int, tuple[Tensor | None, Any]] = {}
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute convolutions with rounded weights, and folded BatchNorms."""
+        """Compute a step; convolutions have rounded weights, and folded BatchNorms a rounded bias."""
         if step.weight:
             return self._weighted(step, function, arguments)
         if step.folded and (self.running or not arguments["training"]):
@@ -93,14 +94,14 @@ class Rounded(Interception):
         return trace.called(function, arguments)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """x as its FakeQuantize makes it."""
+        """Return x after its FakeQuantize."""
         result: Tensor = self.fakes[key](x)
         return result
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         fake, bias = self.fakes[str(step.weight)], arguments["bias"]
         arguments = {**arguments, "weight": fake(arguments["weight"])}
-        if not self.running:  # a batch's statistics take the bias with them
+        if not self.running:  # the batch's mean contains the bias
             return trace.called(function, arguments)
         bias_step = None
         if step.source is not None and fake.fake_quant_enabled.item():
@@ -111,9 +112,9 @@ class Rounded(Interception):
         return trace.called(function, {**arguments, "bias": None if bias is None else rounded_bias(bias, bias_step)})
 
     def _folded(self, arguments: dict[str, Any]) -> Tensor:
-        """a * y + round(b), with the running statistics."""
+        """Return a * y + round(b), with a and b from the running statistics."""
         y: Tensor = arguments["x"]
-        before, bias_step = self.waiting.pop(self.place - 1, (None, None))  # none: the convolution has added it
+        before, bias_step = self.waiting.pop(self.place - 1, (None, None))  # None: the convolution has added the bias
         a, b = slope_and_offset(
             arguments["running_mean"], arguments["running_var"], arguments["eps"], arguments["weight"],
             arguments["bias"], before,
@@ -125,7 +126,7 @@ class Rounded(Interception):
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """Return a bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if needed."""
+    """Return a bias rounded as int32, in steps of input scale times weight scale, or in larger steps if needed."""
     if step is None:
         return bias
     scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)
@@ -141,11 +142,11 @@ def rounded_bias(bias: Tensor, step: Any) -> Tensor:
     example="the arguments that it was prepared with",
 )
 class QATModel(Module):
-    """The result of `prepare_qat`: the model, and a FakeQuantize for each weight and activation that becomes integers.
+    """The result of `prepare_qat`: the model, with a FakeQuantize for each weight and activation that becomes integers.
 
-    `model` is the model itself, whose parameters are trained; its state_dict is what it was. `fake_quant` holds the
-    FakeQuantize layers: a weight's is called as the weight is, an activation's as the layer behind which it is rounded,
-    with _ for each dot.
+    `model` is the model itself, whose parameters are trained; its state_dict has the same keys as before. `fake_quant`
+    holds the FakeQuantize layers. The one of a weight has the weight's name, the one of an activation has the name of
+    the layer after which it is rounded, with _ for each dot.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -162,7 +163,7 @@ class QATModel(Module):
         self.register_buffer("bn_frozen", Tensor(np.array(0, np.uint8)))
 
     def forward(self, *args: Any) -> Any:
-        """model(*args), rounded."""
+        """Return model(*args), with rounded weights and activations."""
         interception = Rounded(self)
         given = round_parts(args, self.plan.inputs, interception.rounded)
         with trace.intercepted(interception):
@@ -170,7 +171,7 @@ class QATModel(Module):
 
     @property
     def names(self) -> dict[str, str]:
-        """The key of a weight's FakeQuantize -> its name in the model."""
+        """Return the key of each weight's FakeQuantize -> the weight's name in the model."""
         return self.plan.weights
 
     def weight_of(self, step: Step) -> Parameter:
@@ -179,11 +180,11 @@ class QATModel(Module):
 
     @property
     def has_scales(self) -> bool:
-        """Whether every activation that becomes integers has been seen in training."""
+        """True if the observers have seen every activation that becomes integers."""
         return all(self.fake_quant[site.key].activation_post_process.has_seen for site in self.plan.sites)
 
     def freeze_observers(self) -> None:
-        """Keep the scales of activations from now on; those of weights follow the weights."""
+        """Keep the scales of activations from now on; the scales of weights still follow the weights."""
         for site in self.plan.sites:
             self.fake_quant[site.key].disable_observer()
 
@@ -207,10 +208,10 @@ def prepare_qat(
     inplace: bool = False,
     exclude: Sequence[str] = (),
 ) -> QATModel:
-    """Let the model round as its int8 form will: weights, and the inputs and outputs of convolutions and linear layers.
+    """Make a model that rounds like its int8 form: weights, and inputs and outputs of convolutions and linear layers.
 
-    Train what it returns as any model, in training mode; `convert` makes integers of it. ValueError for a layer that
-    has no int8 form, by its path, unless `exclude` names it.
+    Train the result like any model, in training mode; then `convert` makes the int8 model. Raise ValueError, which
+    names the path, for a layer without an int8 form, unless `exclude` has it.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
@@ -231,7 +232,7 @@ def prepared(
     exclude: tuple[str, ...],
     strict: bool = True,
 ) -> QATModel:
-    """`prepare_qat`; with strict=False, layers without an int8 form stay float, and `plan.floats` names them."""
+    """Do the work of `prepare_qat`; if not `strict`, layers without an int8 form stay float, see `plan.floats`."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
     if isinstance(model, QATModel):
@@ -249,7 +250,7 @@ def prepared(
     for key, name in plan.weights.items():
         fakes[key] = fake = weight_quantizer(qconfig)
         with no_grad():
-            fake.observe(own.get_parameter(name))  # so that it has the shape of its scales
+            fake.observe(own.get_parameter(name))  # so that the layer has the shape of its scales
     for site in plan.sites:
         fakes[site.key] = activation_quantizer(qconfig)
     example = tuple(a.detach() if isinstance(a, Tensor) else a for a in args)
@@ -259,9 +260,9 @@ def prepared(
 
 @documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
 def freeze_bn_stats(module: Module) -> None:
-    """Let folded BatchNorms normalize with their running statistics from now on, in training too, and keep them.
+    """From now on folded BatchNorms normalize with their running statistics, in training too, and do not update them.
 
-    Their weight and bias go on training. So the last epochs train what the device will compute.
+    The BatchNorms' weight and bias go on training. So the last epochs train the form that the device will compute.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -275,7 +276,7 @@ def freeze_bn_stats(module: Module) -> None:
 
 @documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
 def update_bn_stats(module: Module) -> None:
-    """Undo `freeze_bn_stats`: statistics are the batch's again in training.
+    """Undo `freeze_bn_stats`: in training, BatchNorm uses the batch's statistics again.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

@@ -1,4 +1,4 @@
-"""QConfig: which fake quantization weights get, and which activations."""
+"""QConfig: the kinds of fake quantization for weights and for activations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIVATION_TYPES = {"uint8": dtypes.uint8, "int8": dtypes.int8}
 
 
 class QConfig(NamedTuple):
-    """activation() and weight() make the FakeQuantize of an activation and of a weight.
+    """activation() makes the FakeQuantize of an activation, weight() the FakeQuantize of a weight.
 
     Example:
         >>> from functools import partial
@@ -23,15 +23,15 @@ class QConfig(NamedTuple):
         >>> qconfig = QConfig(partial(FakeQuantize, MSEObserver), get_default_qat_qconfig().weight)
     """
 
-    activation: Callable[[], FakeQuantize]  #: makes one for activations: one scale, uint8 or int8
-    weight: Callable[[], FakeQuantize]  #: makes one for weights: symmetric int8, a scale for each output channel
+    activation: Callable[[], FakeQuantize]  #: makes a FakeQuantize for activations: one scale, uint8 or int8
+    weight: Callable[[], FakeQuantize]  #: makes a FakeQuantize for weights: symmetric int8, a scale per output channel
 
 
 class WeightObserver(PerChannelMinMaxObserver):
-    """The ends of a weight as it is now: an earlier step's are forgotten, for the weights have moved."""
+    """Records the ends of a weight now, and forgets the ends of earlier steps, because the weights have changed."""
 
     def observe(self, array: Any) -> None:
-        """Take the weight."""
+        """Replace the ends by this weight's ends."""
         self._set(*self._ends_of(array))
 
 
@@ -41,9 +41,10 @@ class WeightObserver(PerChannelMinMaxObserver):
     learned="True: scales are Parameters (LSQ), which the optimizer changes",
 )
 def get_default_qat_qconfig(activation: str = "uint8", learned: bool = False) -> QConfig:
-    """Moving averages of the ends for activations; for weights symmetric int8 from -127, a scale an output channel.
+    """Return the default: moving averages for activations; for weights symmetric int8, one scale per output channel.
 
-    -128 is left out, so that a weight can change its sign: where BatchNorm's weight is negative, folding does that.
+    The integers of weights begin at -127, not -128, so that a weight can change its sign: folding changes it if
+    BatchNorm's weight is negative.
 
     Example:
         >>> mn.quantization.get_default_qat_qconfig("int8").weight()
@@ -65,7 +66,7 @@ default_qat_qconfig = get_default_qat_qconfig()
 
 
 def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
-    """Make the FakeQuantize of a weight; ValueError if its integers are not those that convolutions take."""
+    """Make the FakeQuantize of a weight; raise ValueError if convolutions cannot take its integers."""
     fake = qconfig.weight()
     symmetric = fake.activation_post_process.symmetric and fake.quant_min == -fake.quant_max
     if fake.dtype != dtypes.int8 or not symmetric or fake.ch_axis not in (None, 0):
@@ -77,7 +78,7 @@ def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
 
 
 def activation_quantizer(qconfig: QConfig) -> FakeQuantize:
-    """Make the FakeQuantize of an activation; ValueError if it has several scales."""
+    """Make the FakeQuantize of an activation; raise ValueError if it has several scales."""
     fake = qconfig.activation()
     if fake.ch_axis is not None:
         raise ValueError(f"prepare_qat: qconfig.activation() makes {_scales(fake)}; expected one scale")

@@ -1,4 +1,4 @@
-"""The int8 model: what `convert` makes of a model after quantization-aware training, and how it computes.
+"""The int8 model, which `convert` makes from a model after quantization-aware training.
 
 A convolution, its BatchNorm and its ReLU are one step of integers; integer_steps.py computes it.
 """
@@ -30,9 +30,9 @@ CPU = "cpu"
 
 @documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
 class QuantizedModel(Module):
-    """The result of `convert`: a model that computes in integers, in evaluation only.
+    """The result of `convert`: a model that computes in integers, only in evaluation mode.
 
-    Buffers are called as the layers are, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
+    Buffers are named after the layers, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
     `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.
 
     Example:
@@ -64,8 +64,8 @@ class QuantizedModel(Module):
         return Grid(np.float32(scale.item()), int(zero.item()), *self.ends[key])
 
     def add_weighted(self, place: int, key: str, weight: Any, scale: Any, bias: Any, bias_scale: Any) -> None:
-        """Store the integers of a convolution or a linear layer."""
-        key = numbered(key, lambda key: key in self.keys.values())  # one weight may be in several steps
+        """Store the integers and scales of a convolution or a linear layer."""
+        key = numbered(key, lambda key: key in self.keys.values())  # several steps may have the same weight
         self.keys[place] = key
         self.register_buffer(key, Tensor(weight))
         self.register_buffer(f"{key}_scale", Tensor(scale))
@@ -75,7 +75,7 @@ class QuantizedModel(Module):
         self.register_buffer(f"{key}_bias_scale", Tensor(bias_scale))
 
     def parts(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return weight, its scale, bias and its scale of a step."""
+        """Return weight, weight scale, bias and bias scale of a step."""
         key = self.keys[place]
         stem = key.removesuffix("_weight")
         names = key, f"{key}_scale", f"{stem}_bias", f"{stem}_bias_scale"
@@ -83,11 +83,11 @@ class QuantizedModel(Module):
         return weight, scale, bias, bias_scale
 
     def train(self, mode: bool = True) -> QuantizedModel:  # noqa: ARG002
-        """Stay in evaluation: integers have no gradient."""
+        """Stay in evaluation mode, because integers have no gradient."""
         return super().train(False)
 
     def forward(self, *args: Any) -> Any:
-        """model(*args), in integers, which are computed on the CPU; the result is where the images are."""
+        """Return model(*args), computed in integers on the CPU; the result is on the device of the images."""
         elsewhere = [x.device for x in tensors_of(args) if x.device != CPU]
         if elsewhere:
             return _moved(self(*_moved(args, CPU)), elsewhere[0])
@@ -102,12 +102,12 @@ class QuantizedModel(Module):
 
 
 def _moved(value: Any, device: Any) -> Any:
-    """Return a Tensor, or those in a tuple, list or dict, on another device."""
+    """Return a Tensor, or the Tensors in a tuple, list or dict, on another device."""
     return mapped(value, Tensor, lambda tensor: tensor.to(device))
 
 
 class _Folds(Interception):
-    """One run in evaluation that finds which numbers each BatchNorm folds into its layer."""
+    """A run in evaluation mode that finds the numbers that each BatchNorm folds into its layer."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -127,11 +127,11 @@ class _Folds(Interception):
 
 @documented({}, model="a model of `prepare_qat`, trained; it stays as it is")
 def convert(model: QATModel) -> QuantizedModel:
-    """Return the int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
+    """Return the int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers between its steps.
 
-    It computes in integers, equal to those of onnxruntime where that runs its integer kernels, and `minorm.onnx.export`
-    writes it with QuantizeLinear and DequantizeLinear. RuntimeError where no batch has passed in training, for
-    activations have no scale then.
+    It computes in integers, which are equal to onnxruntime's if onnxruntime uses its integer kernels.
+    `minorm.onnx.export` writes it with QuantizeLinear and DequantizeLinear. Raise RuntimeError if an observer has not
+    seen a batch, because its activation has no scale then.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

@@ -1,4 +1,4 @@
-"""Runs a model once, and writes down its operations: what planning.py reads."""
+"""Runs a model once, and records its operations for planning.py."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Step:
 
     target     the public function or the autograd Function
     path       the module that called it
-    arguments  by name, results: what it returned; forgotten after planning
+    arguments  by name; `results` has the returned Tensors. Both are dropped after planning
     """
 
     target: Any
     path: str
     arguments: dict[str, Any]
     results: list[Any]
-    changed: bool = False  # whether that is a Tensor from before, changed in place
+    changed: bool = False  # True if the result is an earlier Tensor, changed in place
     makers: dict[int, int] = field(default_factory=dict)  # id of an argument -> the step that it came from
-    outputs: dict[int, Site] = field(default_factory=dict)  # where its result is rounded: the Tensors in it by place
+    outputs: dict[int, Site] = field(default_factory=dict)  # place of a Tensor in the result -> its site
     weight: str | None = None  # the key of the weight's fake quantization
-    source: Site | None = None  # where the input of a weight was rounded
-    sources: list[Site] = field(default_factory=list)  # where all that a joining step reads was rounded
+    source: Site | None = None  # the site at which the weighted step's input was rounded
+    sources: list[Site] = field(default_factory=list)  # the sites at which the inputs of a joining step were rounded
     norm: int | None = None  # the step that is folded into this one
-    folded: bool = False  # a norm that is folded into the step before
+    folded: bool = False  # True for a norm that is folded into the step before
     clip: int | None = None  # the step that clips this one's result
     clips: tuple[float | None, float | None] = (None, None)  # the bounds of a step that clips
     last: int = -1  # the step whose result is rounded: this one, its norm or its clip
@@ -46,23 +46,23 @@ class Step:
 
     @property
     def output(self) -> Site | None:
-        """The site where the step's only result, or its first, is rounded."""
+        """The site at which the step's only or first result is rounded."""
         return self.outputs.get(0)
 
     def forget(self) -> None:
-        """Keep what running needs, and no tensor of the example."""
+        """Drop the tensors of the example; a run does not need them."""
         self.arguments, self.results, self.makers = {}, [], {}
 
 
 @dataclass
 class Site:
-    """A tensor that is rounded, by the key of its fake quantization."""
+    """The place of a tensor that is rounded; `key` is the key of its FakeQuantize."""
 
     key: str
 
 
 class _Watcher:
-    """Writes down the steps of one run."""
+    """Records the steps of one run."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -92,7 +92,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """Return a Tensor, or several, with those rounded whose places `sites` names, in the order of tensors_of."""
+    """Return a Tensor, or several, and round the Tensors at the places in `sites`, in the order of tensors_of."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, st
 
 
 def watch(model: Module, args: tuple[Any, ...]) -> tuple[list[Step], list[Tensor]]:
-    """Run the model in evaluation mode, and leave no mark on it; what it did, and the Tensors that it returned."""
+    """Run the model in evaluation mode, and leave it unchanged; return its steps and the Tensors that it returned."""
     watcher = _Watcher()
     with evaluating(model), _paths(model, watcher.paths), trace.intercepted(watcher):
         returned = model(*args)

@@ -1,8 +1,8 @@
 """Reads the entries of a zip file piece by piece. PyTorch's .pt and NumPy's .npz files are zip archives.
 
 Python's zipfile raises six kinds of errors for a damaged file, takes seconds for a directory of some megabytes, and
-reads entries that overlap, so that a small file seems to have more bytes than it could hold. This module checks the
-whole directory before it reads an entry; every fault is a ValueError, and no piece is larger than PIECE.
+reads overlapping entries, with which a small file can claim any number of bytes. This module checks the whole directory
+before it reads an entry; every fault is a ValueError, and no piece is larger than PIECE.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 PIECE = 1 << 20
-RATIO = 1032  # no deflate stream grows by a larger factor
+RATIO = 1032  # the largest factor by which a deflate stream can grow
 STORED, DEFLATED = 0, 8
 UNREADABLE = 0x1 | 0x20 | 0x40 | 0x2000  # flags: encrypted, a patch, strongly encrypted, a hidden directory
 UTF8 = 0x800
@@ -34,12 +34,12 @@ class Entry(NamedTuple):
     crc: int
     compressed: int
     size: int
-    start: int  # where its local header starts
-    end: int  # where the next entry or the directory starts
+    start: int  # the offset of its local header
+    end: int  # the offset of the next entry or the directory
 
 
 class Archive:
-    """A zip file's entries by name. ValueError for a damaged directory, or an entry that cannot be read."""
+    """A zip file's entries by name. Raises ValueError for a damaged directory, or an entry that cannot be read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -57,11 +57,11 @@ class Archive:
             self.entries[name] = entry._replace(end=end)
 
     def read(self, name: str) -> bytes:
-        """Return the whole entry; call it only for small ones."""
+        """Return the whole entry; call it only for small entries."""
         return b"".join(self.pieces(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield the entry in pieces; ValueError, at the latest after the last, if it differs from its description."""
+        """Yield the entry in pieces; raise ValueError, perhaps only at the end, if it differs from its description."""
         entry = self.entries[name]
         size = crc = 0
         for piece in self._inflated(entry) if entry.method == DEFLATED else self._stored(entry):
@@ -90,7 +90,7 @@ class Archive:
             raise ValueError(f"entry {entry.name[:60]!r} is damaged: {error}") from None
 
     def _stored(self, entry: Entry) -> Iterator[bytes]:
-        """Yield the bytes as they are in the file."""
+        """Yield the stored bytes of the entry, unchanged."""
         head = self._bytes(entry.start, 30)
         names, extra = struct.unpack("<2H", head[26:])
         at = entry.start + 30 + names + extra
@@ -166,7 +166,7 @@ def _entries(directory: bytes) -> Iterator[tuple[str, Entry]]:
 
 
 def _wide(extra: bytes, *numbers: int) -> list[int]:
-    """Return the numbers of a directory's entry; numbers beyond 32 bits come from zip64's extra field."""
+    """Return the numbers of a directory's entry; numbers beyond 32 bits are taken from zip64's extra field."""
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)

@@ -1,13 +1,13 @@
-"""Replaces a file in one step: whatever happens during the writing, it is either the old file or the new one.
+"""Replaces a file in one step: whatever happens during the writing, the path has either the old or the new file.
 
 The bytes go to a file without a name. Once they are on the disk (fsync), the file gets a temporary name,
-`.NAME.<random>.tmp`. `os.replace` renames it in one step, and an fsync of the folder makes that step last through a
-power cut. If the process is killed, the system removes a file without a name. Without O_TMPFILE in the system, the
-bytes go to the temporary name from the start.
+`.NAME.<random>.tmp`. `os.replace` renames it in one step, and an fsync of the folder makes sure that a power cut cannot
+undo the step. If the process is killed, the system removes a file without a name. On a system without O_TMPFILE, the
+bytes go to a file with the temporary name from the start.
 
-So a killed process can leave a file with a temporary name, in the instant between the two steps or on a system without
-O_TMPFILE. Its writer holds a lock on it (flock), which ends with the process: the next writer of NAME removes the
-temporary files without a lock.
+So a killed process can leave a file with a temporary name, if it is killed just between the two steps or on a system
+without O_TMPFILE. The writing process holds a lock on the file (flock), which ends with the process. The next writer of
+NAME removes temporary files without a lock.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _BY_DESCRIPTOR = "/proc/self/fd"  # the path to a file without a name
 
 @contextmanager
 def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
-    """Yield a binary file to write; it replaces `path` when the block ends without an error.
+    """Yield a binary file to write; the file replaces `path` when the block ends without an error.
 
-    On an error (a full disk, Ctrl-C) the old file stays as it was and nothing is left of the new one. The new file's
-    mode follows the umask. A symbolic link stays a link: the file it points at is replaced. Two processes may write the
-    same name at once: afterwards one of the two files is there, whole.
+    On an error (a full disk, Ctrl-C) the old file stays unchanged, and the new file is removed. The new file's mode
+    follows the umask. A symbolic link stays a link: the file at its end is replaced. If two processes write the same
+    name at once, one of the two files remains, complete.
 
-    Every OSError names the file. An OSError from the block that names another file passes through.
+    Every OSError names the file. If the block raises an OSError that names another file, that error passes through
+    unchanged.
     """
     target = destination(path, operation)
     folder, name = os.path.split(target)
@@ -68,7 +69,7 @@ def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
 
 @contextmanager
 def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Yield a temporary path beside `path`, and its open file to write; it is removed when the block ends."""
+    """Yield a temporary path beside `path`, and its open file to write; the file is removed when the block ends."""
     folder, name = os.path.split(destination(path, operation))
     with _errors_in_words(os.fsdecode(path), operation, folder, name):
         descriptor, temporary = _named(folder, name)
@@ -81,9 +82,9 @@ def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def destination(path: FilePath, operation: str = "save") -> str:
-    """Return the file that `replacing` writes: `path` without links. OSError, before any writing, if none can be there.
+    """Return the file that `replacing` writes: `path` without links. Raise OSError if a file cannot be there.
 
-    A name that ends in "/" means a folder, even if there is a file of that name.
+    The error comes before any writing. A name that ends in "/" means a folder, even if a file with that name exists.
     """
     given = os.fsdecode(path)
     folder, name = os.path.split(given)
@@ -106,7 +107,7 @@ def destination(path: FilePath, operation: str = "save") -> str:
 
 @contextmanager
 def making_folder(path: FilePath, operation: str) -> Iterator[None]:
-    """`make_folder` as a block: at its end, with or without an error, remove the new folders that are empty."""
+    """Run `make_folder`; at the end of the block, with or without an error, remove the new folders that are empty."""
     made = make_folder(path, operation)
     try:
         yield
@@ -138,14 +139,14 @@ def make_folder(path: FilePath, operation: str) -> list[str]:
 
 
 def remove_empty(folders: Sequence[str]) -> None:
-    """Remove the empty ones of these folders, the last one first."""
+    """Remove each of these folders that is empty, the last folder first."""
     for folder in reversed(folders):
         with suppress(OSError):
             os.rmdir(folder)
 
 
 def _missing(path: str) -> list[str]:
-    """Return the missing folders on the path, itself included, the outermost first."""
+    """Return the missing folders on the path, including the path itself, the outermost first."""
     found: list[str] = []
     while path and not os.path.lexists(path):
         found.insert(0, path)
@@ -161,8 +162,8 @@ def _unnamed(folder: str) -> tuple[int, str] | None:
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_BY_DESCRIPTOR):
         return None
     try:
-        descriptor = os.open(folder, _WRITE | os.O_TMPFILE, 0o666)  # less the umask, as for any new file
-    except OSError:  # the attempt with a name reports the same fault
+        descriptor = os.open(folder, _WRITE | os.O_TMPFILE, 0o666)  # minus the umask, as for any new file
+    except OSError:  # if so, the attempt with a name raises the same error
         return None
     _lock(descriptor)
     return descriptor, ""
@@ -195,7 +196,7 @@ def _give_name(descriptor: int, folder: str, name: str) -> str:
 
 
 def _copied(descriptor: int, source: str, folder: str, name: str) -> str:
-    """Copy the file to one with a temporary name, and return its path; `descriptor` becomes the copy's."""
+    """Copy the file to a file with a temporary name, and return its path; `descriptor` then belongs to the copy."""
     copy, temporary = _named(folder, name)
     try:
         with open(source, "rb") as old, open(copy, "wb", closefd=False) as new:
@@ -216,7 +217,7 @@ def _temporary(folder: str, name: str) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file for as long as it is open; False on a system without locks, BlockingIOError if it is locked."""
+    """Lock a file while it is open; return False on a system without locks; raise BlockingIOError if it is locked."""
     if not LOCKS:
         return False
     try:
@@ -229,7 +230,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _sweep(folder: str, name: str) -> None:
-    """Remove the temporary files for `name` that no living process holds. Errors are ignored."""
+    """Remove the temporary files for `name` that no running process holds. Errors are ignored."""
     pattern = re.compile(re.escape(f".{name[:40]}.") + "[0-9a-f]{12}\\.tmp")
     with suppress(OSError):
         for found in filter(pattern.fullmatch, os.listdir(folder)):
@@ -245,7 +246,7 @@ def _sweep(folder: str, name: str) -> None:
 
 @contextmanager
 def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iterator[None]:
-    """Name the file in an OSError of the system, unless the error is about another file that the block has opened."""
+    """Name the file in an OSError of the system, unless the error is about another file, which the block has opened."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,11 @@
-"""Reads and writes checkpoints as safetensors files: arrays by name, and one JSON text for all else. No pickle.
+"""Reads and writes checkpoints as safetensors files: arrays by name, and one JSON text for everything else; no pickle.
 
-`save` and `load` handle a `state_dict`. `save_training` and `load_training` handle everything that a training run
-needs to resume with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. Its arrays
-become entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`), the rest becomes one JSON text in
-the file's metadata, in which `{"$array": name}` stands for an array. Integers in it have no limit, so the 128-bit state
-of a random generator comes back exactly; a float is written with enough digits to read back the same bits.
+`save` and `load` handle a `state_dict`. `save_training` and `load_training` handle everything that a training run needs
+to resume with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. The arrays become
+entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`). Everything else becomes one JSON text in
+the file's metadata, in which `{"$array": name}` stands for an array. Integers in the text have no limit, so the 128-bit
+state of a random generator comes back exactly. A float is written with so many digits that it is read back with the
+same bits.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ ITEMS = "$items"  # the mark of a dict with keys that are not texts
 )
 @checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
-    """Write Tensors or arrays by name to a safetensors file; or a nest of them: {"net": state, "epoch": 3}.
+    """Write Tensors or arrays by name to a safetensors file; they may be nested: {"net": state, "epoch": 3}.
 
-    The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
-    error, it stays as it was. A symbolic link stays one: the file it points at is replaced. Tensors on a GPU are
-    written like Tensors on the CPU; the file does not record the device.
+    The file at `path` is replaced in one step when the new file is complete and on the disk; until then, and after any
+    error, the old file stays unchanged. A symbolic link stays a link: the file at its end is replaced. Tensors on a GPU
+    are written like Tensors on the CPU; the file does not record the device.
 
     Example:
         >>> import tempfile
@@ -96,8 +97,8 @@ def load(
     """Load the Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
 
     Nested values that `save` wrote come back nested. PyTorch's .pt files are read too, without running their code, if
-    they hold only tensors, numbers, texts and plain containers, as a state_dict does. ValueError for a file that is
-    damaged or of another kind.
+    they hold only tensors, numbers, texts and plain containers, as a state_dict does. Raise ValueError for a file that
+    is damaged or of another kind.
 
     Example:
         >>> import tempfile
@@ -124,7 +125,7 @@ def load(
 
 
 def _placed(value: Any, device: Any) -> Any:
-    """Return the nest with a Tensor for every array, on this device; None leaves Tensors where they are."""
+    """Return the nested value with a Tensor for every array, on this device; None leaves Tensors where they are."""
     if isinstance(value, (np.ndarray, Tensor)):
         tensor = Tensor(value) if isinstance(value, np.ndarray) else value
         return tensor if device is None else tensor.to(device)
@@ -151,21 +152,21 @@ def save_training(path: FilePath, /, **parts: Any) -> None:
         save_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
                       random=mn.random.get_state(), epoch=3)
 
-    A part is an object with `state_dict()`, or itself a nest of dicts, lists, tuples, None, bool, numbers, texts,
-    arrays and Tensors.
+    A part is an object with `state_dict()`, or a nest of dicts, lists, tuples, None, bool, numbers, texts, arrays and
+    Tensors.
     """
     _write_tree("save_training", path, parts)
 
 
 def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
-    """Read a file of `save_training`: each given object gets its part through `load_state_dict`; return the rest.
+    """Read a file of `save_training`: each given object gets its part by `load_state_dict`; return the other parts.
 
         rest = load_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
         mn.random.set_state(rest["random"])
 
-    The whole file is read and checked before the first object is changed. If an object refuses its part, or Ctrl-C is
-    pressed, all objects get their old state back. The other parts of the file come back as they were given; an object
-    comes back as its state dict.
+    The whole file is read and checked before the first object is changed. If an object refuses its part, or the user
+    presses Ctrl-C, all objects get their old state back. The other parts of the file are returned as they were saved;
+    for an object that is its state dict.
     """
     for name, part in parts.items():
         if not hasattr(part, "load_state_dict"):
@@ -184,7 +185,7 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
 
 
 def _load_all(parts: dict[str, Any], states: dict[str, Any]) -> None:
-    """Load every part's state; if one fails, restore the old state of all."""
+    """Load every part's state; if one part fails, restore the old state of all parts."""
     before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items() if hasattr(part, "state_dict")}
     begun = []
     try:
@@ -203,7 +204,7 @@ def _state_of(part: Any) -> Any:
 
 
 def _array_of(value: Any) -> Array | None:
-    """Return `value`, if it is an array, a Tensor or a NumPy scalar, as a NumPy array; else None."""
+    """Return an array, a Tensor or a NumPy scalar as a NumPy array; return None for other values."""
     if isinstance(value, Tensor):
         value = value.array
     if isinstance(value, np.generic):
@@ -212,7 +213,7 @@ def _array_of(value: Any) -> Array | None:
 
 
 def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> None:
-    """Write the parts as one file: arrays by dotted names, the rest as JSON."""
+    """Write the parts as one file: arrays under dotted names, everything else as JSON."""
     arrays: dict[str, Array] = {}
     try:
         tree: Any = {name: _pack(_state_of(part), str(name), arrays, MAX_DEPTH) for name, part in parts.items()}
@@ -233,7 +234,7 @@ def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> Non
 
 
 def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
-    """Return `value` in a form for JSON; put its arrays into `arrays` under dotted names."""
+    """Return `value` in a form for JSON, and put its arrays into `arrays` under dotted names."""
     if depth == 0:
         raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself")
     if value is None or isinstance(value, bool) or type(value) in (int, str):
@@ -285,7 +286,7 @@ def _check_keys(name: str, nest: Mapping[Any, Any]) -> None:
 
 
 def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
-    """Invert `_pack`. Lists and dicts are changed in place, because a second tree would take their memory again."""
+    """Invert `_pack`. Lists and dicts are changed in place, because a second tree would take as much memory again."""
     if depth == 0:
         raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):
@@ -322,5 +323,5 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_key(value: Any) -> bool:
-    """May a dict have this key? Integers beyond 61 bits share the hash of a smaller one: many of them take hours."""
+    """Return True if a dict may have this key. Integers beyond 61 bits share hashes, and many of them take hours."""
     return value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < (1 << 61) - 1)

@@ -1,7 +1,7 @@
-"""Limits the memory for reading a file, with one number for each format; docs/security.md has the table.
+"""Limits the memory for reading a file: one number for each format; docs/security.md has the table.
 
-A limit counts decoded bytes: those of the resulting arrays or pixels, not those of the file. A reader checks it before
-it allocates anything. `max_bytes` of the reader, or `--max-bytes` of a command, replaces it.
+A limit counts decoded bytes: the bytes of the resulting arrays or pixels, not of the file. A reader checks the limit
+before it allocates anything. `max_bytes` of the reader, or `--max-bytes` of a command, replaces the limit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 MIB = 1 << 20
 GIB = 1 << 30
 
-PT = 2 * GIB  # or the file's length, if that is more: a file of plain arrays is safe, however large
+PT = 2 * GIB  # or the file's length, if this is more, because a file of plain arrays is safe at any size
 NPZ = 2 * GIB  # or the file's length
 IDX = GIB
 IMAGE = 512 * MIB
@@ -20,7 +20,7 @@ LOG = 4 * MIB  # of a run's log.csv: 40,000 epochs
 HEADER = 100_000_000  # of a safetensors file; the safetensors library refuses more
 
 # Before a reader knows that a file is whole, it may take FACTOR times the file's length plus SPARE.
-# If decoding takes more, a first pass decodes piece by piece and keeps nothing.
+# If decoding takes more memory, a first pass decodes piece by piece and keeps nothing.
 FACTOR = 32
 SPARE = 32 * MIB
 
@@ -31,7 +31,7 @@ def spare(length: int) -> int:
 
 
 def too_large(what: str, decoded: int, most: int) -> str:
-    """Return the text of an error with the bytes needed, the limit, and the way to raise it."""
+    """Return an error's text, with the bytes needed, the limit, and how to raise the limit."""
     return f"{what} {decoded:,} bytes, more than max_bytes={most}; {raised(decoded)}"
 
 

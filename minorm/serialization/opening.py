@@ -1,8 +1,8 @@
-"""Opens a regular file for reading without waiting, or raises an error in words that names it.
+"""Opens a regular file for reading without waiting, or raises an error in words that names the file.
 
-Reading a pipe could wait for ever, and a device may have no end. So anything but a regular file is refused before it is
-opened, because a pipe or a tape reacts to the opening alone. The open file is checked again, so an attacker gains
-nothing by swapping the name in between.
+Reading a pipe could wait for ever, and a device may have no end. So we check that the path is a regular file before we
+open it, because a pipe or a tape reacts to the opening alone. We check the open file again, so an attacker gains
+nothing by replacing the file in between.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedRead
     """Open the regular file at `path` for reading.
 
     operation  the name of the caller, with which errors begin
-    follow     whether the path may be a symbolic link
+    follow     True if the path may be a symbolic link
 
-    FileNotFoundError, PermissionError and Irregular (an OSError) say in words what is wrong; `errno` is kept.
+    The errors FileNotFoundError, PermissionError and Irregular (an OSError) say in words what is wrong, and keep
+    `errno`.
     """
     descriptor, _ = _opened(path, operation, follow)
     return open(descriptor, "rb")
 
 
 def contents(path: FilePath, operation: str) -> bytes:
-    """Return all bytes of the regular file at `path`, with few system calls; errors as in `regular`."""
+    """Return all bytes of the regular file at `path`, with few system calls; it raises the errors of `regular`."""
     descriptor, size = _opened(path, operation)
     try:
         whole = os.read(descriptor, size + 1)
-        while len(whole) != size and (more := os.read(descriptor, size + 1)):  # it came in parts, or has grown
+        while len(whole) != size and (more := os.read(descriptor, size + 1)):  # partly read, or grown
             whole += more
     except OSError as error:
         raise in_words(error, f"{operation}: cannot read {quoted(os.fsdecode(path))}: {error.strerror}") from error
@@ -79,7 +80,7 @@ def _opened(path: FilePath, operation: str, follow: bool = True) -> tuple[int, i
 
 
 def exists(path: FilePath, operation: str) -> bool:
-    """Does `path` exist? OSError in words if the user has no permission to look."""
+    """Return True if `path` exists; raise an OSError in words if the user has no permission to look."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -105,7 +106,7 @@ def _flags(*names: str) -> int:
 
 
 def in_words(error: OSError, text: str) -> OSError:
-    """Return an error with this text, the same errno, and the class that Python has for that errno."""
+    """Return an error with this text and the same errno, of the class that Python uses for that errno."""
     new = type(OSError(error.errno, ""))(text)
     new.errno = error.errno
     return new

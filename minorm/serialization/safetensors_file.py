@@ -1,13 +1,13 @@
-"""Reads and writes safetensors files: a JSON table of contents, then the arrays' bytes; the reader checks all of it.
+"""Reads and writes safetensors files: a JSON table of contents, then the arrays' bytes. The reader checks everything.
 
     8 bytes    N, the length of the header, an unsigned little-endian integer
     N bytes    the header: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
                "__metadata__": {"key": "text"}}, filled up with spaces so that the data starts on a multiple of 8
-    the rest   the arrays, C order, little-endian, one after the other without a hole
+    the rest   the arrays in C order, little-endian, one after the other without gaps
 
-The writer sorts the data by falling item size, so that every array is aligned; the header keeps the caller's order.
-The reader compares the header with the size of the file and with itself before it allocates anything, so a file
-never costs more memory than its own length. Format: https://github.com/huggingface/safetensors
+The writer sorts the data by item size, the largest first, so that every array is aligned; the header keeps the caller's
+order. Before the reader allocates anything, it compares the header's entries with the size of the file and with each
+other. So a file never takes more memory than its own length. Format: https://github.com/huggingface/safetensors
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ DTYPES = {name: dtype for dtype, name in NAMES.items()}
 def write(arrays: Mapping[str, Array], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
     """Write `arrays` and `metadata` to `path`, all or nothing (minorm.serialization.atomic).
 
-    Any memory order and byte order will do: an array that is not contiguous and little-endian is copied, one at a time.
+    An array may have any memory order and byte order; arrays that are not contiguous and little-endian are copied, one
+    at a time.
     """
     header: dict[str, Any] = {} if not metadata else {METADATA: _checked_metadata(metadata)}
     for name, array in arrays.items():
@@ -104,7 +105,7 @@ def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _little_endian_bytes(array: Array) -> memoryview[Any]:
-    """Return the array's bytes in the file's order, without a copy if they are in that order."""
+    """Return the array's bytes in the file's order; if they have this order already, nothing is copied."""
     swap = array.dtype.itemsize > 1 and not _is_little_endian(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if swap:
@@ -119,9 +120,9 @@ def _is_little_endian(dtype: np.dtype[Any]) -> bool:
 def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
     """Return the arrays (in the header's order) and the metadata of the file at `path`.
 
-    ValueError for any fault, with the file, the entry, the value found and the value expected: a truncated file, a
-    wrong byte count, holes, overlaps, bytes after the end, an unknown dtype, a repeated name. FileNotFoundError,
-    PermissionError, or an OSError for a path that is not a regular file.
+    Raise ValueError for any fault: a truncated file, a wrong byte count, gaps, overlaps, bytes after the end, an
+    unknown dtype, a repeated name. It names the file, the entry, the value found and the value expected. Raise
+    FileNotFoundError, PermissionError, or an OSError for a path that is not a regular file.
     """
     name = os.fsdecode(path)
     with regular(path, "load") as file:
@@ -132,13 +133,13 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def _other_format(file: BufferedReader) -> str:
-    """Return a text that names another common format of weights and says what to do; "" if it is not recognised.
+    """If the file has another common format of weights, return a text that names it and says what to do; else "".
 
-    Only names and first bytes are read. A pickle is a program, and nothing here ever runs it.
+    Only the names of entries and the first bytes are read. A pickle is a program, and nothing here ever runs it.
     """
     file.seek(0)
     start = file.read(len(_PYTORCH_BEFORE_1_6))
-    if start[8:9] == b"{":  # a broken safetensors file: its length may look like a pickle's beginning
+    if start[8:9] == b"{":  # a broken safetensors file, whose length may look like the beginning of a pickle
         return ""
     if start.startswith(b"PK\x03\x04"):
         try:
@@ -221,7 +222,7 @@ def _no_constant(word: str) -> Any:
 
 
 def _checked_entry(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    """Return (dtype, shape, start, end) of an entry; ValueError unless they agree with each other."""
+    """Return (dtype, shape, start, end) of an entry; raise ValueError if they contradict each other."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"entry {name!r} is {short(entry)}; expected an object with dtype, shape and data_offsets")
     try:
@@ -251,7 +252,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) -> None:
-    """Check that the entries tile the data: each starts where the one before ends, and the last ends with the file."""
+    """Check that each entry starts where the entry before ends, and that the last entry ends with the file."""
     at = 0
     for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if start != at:
@@ -266,7 +267,7 @@ def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) 
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxlong = 60
-short = _repr.repr  # text from a file, shortened: it may be very long or deep
+short = _repr.repr  # shortens a value from a file, which may be very long or deep
 
 
 def _listed(names: Mapping[np.dtype[Any], str]) -> str:

@@ -1,7 +1,7 @@
 """Reads PyTorch's .pt files without running code in them.
 
 The file is a zip with `data.pkl`, a pickle of the structure, and with `data/0`, `data/1` ..., the tensors' bytes. The
-pickle is interpreted first (unpickling.py), with descriptions in place of tensors. If all of them fit into the file and
+pickle is interpreted first (unpickling.py), with descriptions in place of tensors. If all descriptions fit the file and
 together stay below the limit, the tensors are made.
 """
 
@@ -24,7 +24,7 @@ MAX_PARTS = 1_000_000  # or the number of the pickle's bytes, if that is more
 
 
 def is_one(file: BinaryIO) -> bool:
-    """Is this a zip with a data.pkl in it? Afterwards the file's position is at its beginning."""
+    """Return True for a zip that contains a data.pkl. Afterwards the file's position is at its beginning."""
     zipped = file.read(4) == b"PK\x03\x04"
     file.seek(0)
     if not zipped:
@@ -40,9 +40,10 @@ def is_one(file: BinaryIO) -> bool:
 def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array], Any]) -> Any:
     """Return the saved value: `made` of each array, in the saved dicts, lists, tuples, texts and numbers.
 
-    max_bytes  the memory that all tensors may take; None is limits.PT, or the file's length if that is more
+    max_bytes  the memory that all tensors may take; None for limits.PT, or the file's length if this is more
 
-    ValueError for a file that is damaged, big-endian, or holds anything else: a whole model, an object of a class.
+    Raise ValueError for a file that is damaged or big-endian, or holds anything else: a whole model, an object of a
+    class.
     """
     try:
         archive = Archive(file)
@@ -76,13 +77,13 @@ def _run(archive: Archive, place: str) -> tuple[Any, int]:
 
 
 def _tensors(value: Any, most: int) -> list[Tensor]:
-    """Return each tensor in the value once; ValueError for a value that no state_dict holds.
+    """Return each tensor in the value once; raise ValueError for a value that a state_dict cannot hold.
 
-    In a pickle of a few bytes a list can hold another list twice, and that one a third: a program that visits every
-    part never ends. So parts are counted as often as they are reached, but visited once.
+    In a pickle of a few bytes, a list can hold another list twice, this list a third list twice, and so on; a program
+    that visits every part never ends. So each part is counted as often as it is reached, but visited only once.
     """
     found: list[Tensor] = []
-    seen: dict[int, tuple[int, int]] = {}  # number of its parts, and their depth; (0, 0) during its visit
+    seen: dict[int, tuple[int, int]] = {}  # id -> the number of its parts, and their depth; (0, 0) during its visit
 
     def visit(value: Any, depth: int) -> tuple[int, int]:
         kind = type(value)
@@ -124,8 +125,8 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
 def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
     """Return the tensors of each storage.
 
-    ValueError if two storages have the same key, because each would be unpacked separately. PyTorch writes such keys
-    only for storages without numbers.
+    Raise ValueError if two storages have the same key, because each would be unpacked separately. PyTorch writes equal
+    keys only for storages without numbers.
     """
     found: dict[Storage, list[Tensor]] = {}
     by_key: dict[str, Storage] = {}
@@ -141,7 +142,7 @@ def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
 
 
 def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]], max_bytes: int) -> None:
-    """Raise ValueError unless every storage is in the file, whole, and the tensors stay below the limit."""
+    """Raise ValueError if a storage is missing or incomplete in the file, or the tensors exceed the limit."""
     sizes, stored = {}, 0
     for storage, views in by_storage.items():
         width, name = np.dtype(STORAGES[storage.kind]).itemsize, f"{folder}data/{storage.key}"
@@ -161,7 +162,7 @@ def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]
 
 
 def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True) -> Array:
-    """Return the numbers of a storage, in one axis; without `keep`, only test that they can be read."""
+    """Return the numbers of a storage as a vector; if `keep` is False, only test that they can be read."""
     dtype, name = np.dtype(STORAGES[storage.kind]), f"{folder}data/{storage.key}"
     room = storage.numbers * dtype.itemsize
     numbers = np.empty(room if keep else 0, np.uint8)

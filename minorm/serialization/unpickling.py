@@ -1,11 +1,11 @@
-"""Interprets a pickle, which is a program for a stack machine; this machine knows only what a state_dict needs.
+"""Interprets a pickle, a program for a stack machine; this machine knows only the words that a state_dict needs.
 
 It makes dicts, lists, tuples, texts and numbers. It computes the results of three known functions itself, and refuses
-every other name, so nothing that the file names is ever called. It describes a tensor and does not make it: `Tensor`
-gives the place of its numbers, and the reader compares all descriptions with the file before it makes a tensor.
+every other name, so no function that the file names is ever called. It only describes a tensor: `Tensor` gives the
+place of the tensor's numbers. The reader compares all descriptions with the file before it makes a tensor.
 
-The machine counts the bytes that each instruction takes, plus some for the instruction itself, which takes time. It
-refuses a pickle before the pickle takes far more memory than its length justifies.
+The machine counts the bytes of memory that each instruction takes, and some more because each instruction takes time.
+It refuses a pickle before the pickle takes far more memory than its length justifies.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ORDERED = "collections OrderedDict"
 EXPECTED = "expected a state_dict: dicts, lists, numbers, tensors"
 MAX_MARKS = 1000  # open at a time
 MAX_AXES = 64  # NumPy's limit
-MAX_KEY = (1 << 61) - 1  # integers beyond it have the hash of a smaller one, and a dict of such keys is slow
+MAX_KEY = (1 << 61) - 1  # larger integers have the hash of a smaller integer, and a dict of such keys is slow
 
-# The most bytes that a word takes besides its text: for the value it makes, and for its places on stack and memory
+# The most bytes that a word takes besides its text: for its value, and for the places on the stack and in the memory
 DICT, LIST, TUPLE, VALUE, MEMORY, STORAGE, TENSOR, PLACE = 400, 256, 200, 48, 112, 256, 512, 16
-WORD = 32  # counted for every word: some make nothing, but millions of them take seconds
+WORD = 32  # counted for every word; some words make nothing, but millions of them take seconds
 
 
 class Storage(NamedTuple):
@@ -50,7 +50,7 @@ class Tensor(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    negative: bool = False  # the numbers are stored without their sign: PyTorch's lazy negation
+    negative: bool = False  # True if the numbers are stored with the opposite sign: PyTorch's lazy negation
 
 
 class Name(str):
@@ -62,7 +62,7 @@ class Name(str):
 def run(pickle: bytes, room: int) -> Any:
     """Return the pickle's value, made in at most `room` bytes of memory.
 
-    ValueError for every word, name and value that a state_dict does not need.
+    Raise ValueError for every word, name and value that a state_dict does not need.
     """
     machine = _Machine(pickle, room)
     try:
@@ -168,12 +168,12 @@ class _Machine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def build(self) -> None:
-        """Drop an object's attributes: a state_dict has some, which are not needed here."""
+        """Drop an object's attributes; a state_dict has attributes, but we do not need them."""
         if type(self.pop()) is not dict or type(self.stack[-1]) is not dict:
             raise ValueError(f"it holds an object of a class; {EXPECTED}")
 
     def known(self, name: str) -> None:
-        """Push a name if it is a known one; else raise ValueError."""
+        """Push a name if the machine knows it; else raise ValueError."""
         module, _, kind = name.partition(" ")
         if name not in (REBUILD, PARAMETER, ORDERED) and not (module == "torch" and kind in STORAGES):
             raise ValueError(f"it asks for {name[:80].replace(' ', '.')}, which is not called; expected a state_dict: "
@@ -224,7 +224,7 @@ class _Machine:
 
 
 def _check_key(key: Any) -> None:
-    """Raise ValueError for a key that no state_dict has; tuples hash slowly, and many may share one hash."""
+    """Raise ValueError for a key that no state_dict has; tuples are hashed slowly, and many may share a hash."""
     if type(key) not in (str, int, float, bool, type(None)):
         raise ValueError("a dict in it has a key that is neither a text nor a number")
     if type(key) is int and abs(key) >= MAX_KEY:
@@ -232,12 +232,12 @@ def _check_key(key: Any) -> None:
 
 
 def _are_sizes(values: Any) -> bool:
-    """Is this a tuple of non-negative integers that NumPy can hold?"""
+    """Return True for a tuple of non-negative integers that NumPy can hold."""
     return type(values) is tuple and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
-    """Return a tensor within its storage; the last argument says how PyTorch changes the numbers when it reads them."""
+    """Return a tensor within its storage; the last argument tells how PyTorch changes the numbers on reading."""
     storage, offset, shape, strides = (*arguments[:4], None, None, None, None)[:4]
     metadata = arguments[6] if len(arguments) > 6 else None
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):

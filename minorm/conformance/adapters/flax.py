@@ -16,7 +16,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def forward(case: Case, x: Any, *parameters: Any, **more: Any) -> list[Any]:
-    """Return y, and the statistics that a batch norm keeps; `more` goes to the layer's call."""
+    """Return y, and for a batch norm its running statistics; `more` has arguments of the layer's call."""
     import jax
     from flax import nnx
 

@@ -12,11 +12,11 @@ from minorm.devices.dtypes import bfloat16, float32
 
 
 def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Callable[..., Any]:
-    """Return the framework's layer for a case; NotImplementedError if it has no such layer, or not in this form."""
+    """Return the framework's layer for a case; raise NotImplementedError if it has no layer for this form."""
     if case.operator not in layers:
         raise NotImplementedError(f"{who} has no {case.operator}")
     x, *parameters = case.inputs
-    scale = parameters[0] if parameters else x  # LpNormalization and similar operators have none
+    scale = parameters[0] if parameters else x  # LpNormalization and similar operators have no scale
     if case.operator == "BatchNormalization":
         if scale.ndim > 1:
             raise NotImplementedError(f"{who} has no statistics of every position")
@@ -41,7 +41,7 @@ def axes_of(case: Case) -> tuple[int, ...]:
 
 
 def to_tensor(make: Callable[[Any, str], Any], array: Any) -> Any:
-    """Call `make(array, type)`; pass bfloat16, which frameworks do not take from NumPy, as float32."""
+    """Call `make(array, type)`; a bfloat16 array is passed as float32, as frameworks do not take it from NumPy."""
     return make(array.astype(float32) if array.dtype == bfloat16 else array, str(array.dtype))
 
 
@@ -64,7 +64,7 @@ def fetched(case: Case, results: Sequence[Any], wide: Any = "float32") -> list[A
 
 
 def to_array(value: Any, wide: Any = "float32") -> Any:
-    """Turn a framework's array into a NumPy array; bfloat16 into minorm's, by way of the framework's float32."""
+    """Turn a framework's array into a NumPy array; bfloat16 becomes minorm's type, by way of float32."""
     if not str(value.dtype).endswith("bfloat16"):
         return np.array(value)
     return np.array(value.astype(wide)).astype(bfloat16)

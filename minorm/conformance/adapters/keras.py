@@ -18,7 +18,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def forward(case: Case, x: Any, *parameters: Any, axis: int = 1, **more: Any) -> list[Any]:
-    """Return y, and a batch norm's statistics. axis: the channel axis; more: for the layer's call."""
+    """Return y, and for a batch norm its statistics; `axis` is the channel axis, `more` goes to the layer's call."""
     import keras
 
     make = layers.find(LAYERS, case, "Keras")

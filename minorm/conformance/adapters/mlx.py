@@ -1,4 +1,4 @@
-"""Ask MLX's layers on the CPU. Translated: channels are its last axis; its running variance divides by N - 1."""
+"""Ask MLX's layers on the CPU. We translate: MLX has channels last, and its running variance divides by N - 1."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_array(array: Any, kind: str) -> Any:
 
 
 def forward(case: Case, x: Any, *parameters: Any) -> list[Any]:
-    """Return y, and the statistics that a batch norm keeps."""
+    """Return y, and for a batch norm its running statistics."""
     import mlx.core as mx
     import mlx.nn as nn
 

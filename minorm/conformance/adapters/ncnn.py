@@ -1,4 +1,4 @@
-"""Ask ncnn, by its converter pnnx. It has no batch axis, so samples run one at a time, as its users run them."""
+"""Ask ncnn, by its converter pnnx. ncnn has no batch axis, so we run one sample at a time, as its users do."""
 
 from __future__ import annotations
 

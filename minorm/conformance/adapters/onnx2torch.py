@@ -40,7 +40,7 @@ def _converted(case: Case) -> tuple[Any, Any]:
 
 
 def _package() -> Any:
-    """Import onnx2torch, with a stand-in for torchvision if this is absent: only rules for boxes need it."""
+    """Import onnx2torch; if torchvision is absent, use a stand-in for it, because only rules for boxes need it."""
     try:
         import torchvision.ops  # noqa: F401
     except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch

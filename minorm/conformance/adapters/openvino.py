@@ -1,4 +1,4 @@
-"""Ask OpenVINO on the CPU, in accuracy mode: by default it computes in bfloat16 if that is faster."""
+"""Ask OpenVINO on the CPU, in accuracy mode, because by default it computes in bfloat16 if that is faster."""
 
 from __future__ import annotations
 

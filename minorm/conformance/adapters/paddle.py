@@ -1,4 +1,4 @@
-"""Ask PaddlePaddle's functions. Translated: scale and bias of layer_norm are flat."""
+"""Ask PaddlePaddle's functions. We translate: scale and bias of its layer_norm are vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_tensor(array: Any, kind: str) -> Any:
 
 
 def forward(case: Case, *given: Any) -> list[Any]:
-    """Return y, and the statistics that a batch norm keeps."""
+    """Return y, and for a batch norm its running statistics."""
     from paddle.nn import functional
 
     return layers.find(CALLS, case, "PaddlePaddle")(functional, case, case.get("epsilon", 1e-5), *given)

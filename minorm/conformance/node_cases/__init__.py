@@ -3,6 +3,7 @@
     python -m minorm.conformance.node_cases DIR
 
 makes DIR/node/test_NAME and DIR/simple/test_NAME (model.onnx and test_data_set_0, as onnx's backend tests read them),
-DIR/case with the Python sources they come from, and a README. sources/ has these sources: they import onnx and NumPy
-alone, as files of onnx/backend/test/case do, and compute what is expected in float64. collecting.py runs them.
+DIR/case with the Python sources of the cases, and a README. The sources are in sources/: like files of
+onnx/backend/test/case, they import only onnx and NumPy, and they compute the expected outputs in float64. collecting.py
+runs them.
 """

@@ -1,4 +1,4 @@
-"""Run the sources with an `expect` that keeps each case; onnx's own would add the case to the package's."""
+"""Run the sources with an `expect` that keeps each case; onnx's own would add the case to the package's cases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {"node": "onnx.backend.test.case.node", "simple": "onnx.backend.test.cas
 
 @dataclass(frozen=True)
 class NodeCase:
-    """Holds a model with its inputs and expected outputs. kind: "node", or "simple" for a model of several nodes."""
+    """Holds a model, its inputs and expected outputs. `kind` is "node", or "simple" for a model of several nodes."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ def collect() -> list[NodeCase]:
 
     def of_node(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], name: str, opset_imports: Any) -> None:
         given = zip((key for key in node.input if key), inputs, strict=True)
-        results = zip((key for key in node.output if key), outputs, strict=False)  # further ones are not wanted
+        results = zip((key for key in node.output if key), outputs, strict=False)  # other outputs are not wanted
         graph = helper.make_graph([node], name, [_info(*each) for each in given], [_info(*each) for each in results])
         model = helper.make_model_gen_version(graph, producer_name="backend-test", opset_imports=opset_imports)
         found.append(NodeCase("node", name, model, list(inputs), list(outputs)))
@@ -86,7 +86,7 @@ def _replaced(kind: str, expect: Any) -> Iterator[None]:
 
 @contextmanager
 def _seeds_kept() -> Iterator[None]:
-    """Restore NumPy's old generator at the end: onnx's Base seeds it before each export."""
+    """Restore NumPy's old generator at the end, because onnx's Base seeds it before each export."""
     before = np.random.get_state()  # noqa: NPY002  the sources draw from this generator
     try:
         yield

@@ -1,4 +1,4 @@
-"""Name the cases that onnx.reference gets wrong or refuses, by patterns, and say why."""
+"""Name, by patterns, the cases that onnx.reference computes wrongly or refuses, and say why."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Find BatchNorm that is gone from a file: an exporter folded it into the convolution before it, or into two numbers.
+"""Find a BatchNorm that a file no longer has, because an exporter folded it into a convolution or into two numbers.
 
-The exporter multiplied its scale and statistics into the weights, so the file computes the same, but the norm can no
-longer train. Without a convolution, tf2onnx and Keras write a product and a sum with constants, and keep the layer's
-name. Exporters leave a mark. PyTorch's older exporter calls weight and bias of such a convolution `onnx::Conv_193` and
-`onnx::Conv_194`; in other convolutions at least the bias keeps the module's name. The newer exporter leaves the call of
-batch_norm in the convolution's metadata. tf2onnx marks it in the names.
+The exporter multiplied the weights of the convolution before the norm by the norm's scale and statistics. So the file
+computes the same, but the norm can no longer train. If there is no convolution, tf2onnx and Keras write a product and a
+sum with constants, and keep the layer's name. Exporters leave traces. PyTorch's older exporter calls weight and bias of
+such a convolution `onnx::Conv_193` and `onnx::Conv_194`; in other convolutions at least the bias keeps the module's
+name. The newer exporter leaves the call of batch_norm in the convolution's metadata. tf2onnx leaves a mark in the
+names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def folded(proto: Any) -> list[str]:
     """Return the names of the convolutions that contain a folded BatchNorm."""
     names = [str(tensor.name) for tensor in proto.graph.initializer]
     named = any("." in name and "::" not in name for name in names)
-    numbers = proto.producer_name == "pytorch" and named  # such names are numbers, while others have dots
+    numbers = proto.producer_name == "pytorch" and named  # then folded weights have numbers as names
     return [
         str(node.name or next(iter(node.output), node.op_type))
         for node in proto.graph.node
@@ -36,7 +37,7 @@ def folded(proto: Any) -> list[str]:
 
 
 def written_out(proto: Any) -> list[str]:
-    """Return the names of Keras's BatchNorms that are only a product and a sum: statistics and mode are gone."""
+    """Return the names of Keras's BatchNorms that the file has only as a product and a sum, without their mode."""
     held = {tensor.name for tensor in proto.graph.initializer}
     held |= {node.output[0] for node in proto.graph.node if node.op_type == "Constant" and node.output}
     found: dict[str, None] = {}
@@ -51,7 +52,7 @@ def written_out(proto: Any) -> list[str]:
 
 
 def quantized(proto: Any) -> int:
-    """Count the weights of a quantized model that are small integers; 0 for any other model."""
+    """Count the weights of a quantized model that are small integers; return 0 for any other model."""
     operators = {node.op_type for node in proto.graph.node}
     if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0

@@ -1,6 +1,6 @@
-"""Compare the lengths that a file declares with the real ones, because onnxruntime plans its memory by them.
+"""Compare the lengths that a file declares with the real lengths, because onnxruntime plans memory by declarations.
 
-A number must be the length, and a name must mean the same length everywhere, also in the inputs.
+A declared number must be the real length. A declared name must mean the same length everywhere, also in the inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARK = "/shape of "
 
 
 def bare(model: Any) -> Any:
-    """Copy the model without its declarations of computed values, which need not be true."""
+    """Copy the model without its declarations of computed values, because these may be wrong."""
     encoding.reserve(3 * model.ByteSize(), "verify: a copy of the model")
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -32,7 +32,7 @@ def bare(model: Any) -> Any:
 
 
 def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> list[Shapes]:
-    """Return, for each size, the shapes in onnxruntime of values with declared lengths; {} without an answer."""
+    """Return, for each size, the real shapes in onnxruntime of the values with declared lengths; {} if it fails."""
     entries = (*model.graph.value_info, *model.graph.output)
     declared = {entry.name for entry in entries if entry.type.tensor_type.HasField("shape")}
     made = [name for node in model.graph.node for name in node.output if name in declared]
@@ -49,7 +49,7 @@ def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> l
 
 
 def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield the values with a false declaration, in the order of the graph, and the error in it.
+    """Yield (value, error) for each value with a false declaration, in the order of the graph.
 
     bound    the free lengths of the inputs, by name
     """

@@ -1,4 +1,4 @@
-"""Inspect a file: its nodes, whether minorm runs and trains each, their parameters, and the normalizations.
+"""Inspect a file: its nodes, whether minorm runs and trains each node, their parameters, and the normalizations.
 
 It also inspects files that `load` refuses, and gives the reason for each node.
 """
@@ -44,7 +44,7 @@ class Row:
     operator: str
     since: int
     runs: bool
-    trains: bool  # whether gradient flows through it, to its parameters or to earlier nodes
+    trains: bool  # True if gradient flows through it, to its parameters or to earlier nodes
     parameters: int  # the count of numbers in parameters that no earlier node reads
     why: str = ""
     values: tuple[str, ...] = ()  # the names of its results
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Weight:
-    """Describes a Parameter that `load` makes: its name and shape, its readers' operators, its count of numbers."""
+    """Describes a Parameter that `load` makes: its name and shape, the operators that read it, its count of numbers."""
 
     name: str
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Judged:
-    """Describes a tensor of the file: its role in `load`, a Parameter, a buffer or a constant, and the reason."""
+    """Describes a tensor of the file: its role in `load` (a Parameter, a buffer or a constant), and the reason."""
 
     name: str
     role: str
@@ -80,11 +80,11 @@ class Inspection:
     proto: onnx.ModelProto
     inputs: list[Input]  # empty, if some are not tensors of minorm's types
     module: GraphModule | None
-    error: str = ""  # why load refused it
+    error: str = ""  # the reason why `load` refused the file
     unsupported: list[Row] = field(default_factory=list)
-    cuts: tuple[str, ...] = ()  # values in front of unsupported nodes, for `load(outputs=[...])`
+    cuts: tuple[str, ...] = ()  # values at which `load(outputs=[...])` can cut, in front of unsupported nodes
     weights: list[Weight] = field(default_factory=list)  # tensors that would train
-    tensors: list[Judged] = field(default_factory=list)  # all tensors, first those that train
+    tensors: list[Judged] = field(default_factory=list)  # all tensors; the ones that train come first
     folded: list[str] = field(default_factory=list)  # convolutions with a folded BatchNorm
     written_out: list[str] = field(default_factory=list)  # BatchNorms written as a product and a sum
     quantized: int = 0  # the count of integer weights, if there are no others
@@ -93,7 +93,7 @@ class Inspection:
     nodes: list[Node] = field(default_factory=list)  # the nodes of `rows`
 
     def layers(self, seen: Seen) -> list[LayerRow]:
-        """Return the layers of the model. `seen`: the results of a run (profiling.py), or empty."""
+        """Return the layers of the model. `seen` has the results of a run (profiling.py), or is empty."""
         if self.module is not None:
             held = layers.sizes(self.module)
         else:
@@ -107,7 +107,7 @@ class Inspection:
 def inspect(
     path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None, operation: str = "check"
 ) -> Inspection:
-    """Inspect an ONNX file; LoadError for any other file. external_root: as for `load`; operation: for errors."""
+    """Inspect an ONNX file; raise LoadError for other files. `external_root` as in `load`; errors name `operation`."""
     proto, folder = _read(path, max_bytes, operation), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:
@@ -141,7 +141,7 @@ def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.
 
 
 def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
-    """Return the nodes as `load` sees them, with functions and branches flattened; unchanged if that fails."""
+    """Return the nodes as `load` sees them, with functions and branches flattened; if that fails, the file's nodes."""
     try:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
         nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
@@ -163,7 +163,7 @@ def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
 
 
 class _Arrays:
-    """Finds the array of a value that the file fixes: an initializer, a Constant, or either by another name."""
+    """Finds the array of a value that the file fixes: an initializer, a Constant, or an Identity of one."""
 
     def __init__(self, proto: onnx.ModelProto, nodes: Sequence[Node], folder: str, max_bytes: int) -> None:
         self.tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
@@ -203,7 +203,7 @@ def _rows(
         trains = not why and any(name in active and place not in fixed for place, name in enumerate(node.inputs))
         if trains:
             active.update(filter(None, node.outputs))
-        if node.enters:  # the Loop itself comes at the end of its body
+        if node.enters:  # the end of the body stands for the Loop
             continue
         own = [name for name in dict.fromkeys(node.inputs) if name in parameters and name not in counted]
         counted.update(own)
@@ -216,7 +216,7 @@ def _rows(
 
 
 def _text(name: Any) -> str:
-    """Return a name of the file as text; protobuf gives bytes if it is not UTF-8."""
+    """Return a name of the file as text; protobuf gives bytes for a name that is not UTF-8."""
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
 
 
@@ -248,7 +248,7 @@ def _is_float(kind: int) -> bool:
 
 
 def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
-    """Return why minorm cannot run this node, as far as the node alone tells."""
+    """Return why minorm cannot run this node, if the node alone shows it; else ""."""
     why = registry.why_not(node.operator, node.domain, node.opset)
     if why or not refused:
         return why
@@ -257,7 +257,7 @@ def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
         registry.READERS[node.operator, node.since].rule(node)
     except Unsupported as error:
         return str(error)
-    except Exception:  # noqa: BLE001  the node is damaged, or needs more than is known here: load says what
+    except Exception:  # noqa: BLE001  damaged, or it needs more than we know here: load's error says it
         return ""
     return ""
 

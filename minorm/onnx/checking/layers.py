@@ -1,9 +1,9 @@
 """Show a model as people think of it: layers in the order in which they run, with their results, weights and costs.
 
-A layer is a run of consecutive nodes from one module (graph/paths.py); a node without a known module is a layer by
-itself. Nodes that do not depend on an input (constants, weights that are transposed first) and arithmetic with shapes
-are left out; their weights count in the layer that uses them. In a coarser view, `folded`, neighbours below one module
-are one layer.
+A layer is a series of consecutive nodes from one module (graph/paths.py); a node without a known module is a separate
+layer. Nodes that do not depend on an input (constants, a transposition of weights) and arithmetic with shapes are left
+out; their weights count in the layer that uses the result. In a coarser view, `folded`, neighbours below one module are
+one layer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.graph_module import GraphModule
 
-DEEPEST = 16  # the most names of a path for folding
+DEEPEST = 16  # the most names of a path by which we fold
 SIZES = frozenset(("Shape", "Size"))
 
 
@@ -28,11 +28,11 @@ SIZES = frozenset(("Shape", "Size"))
 class LayerRow:
     """Describes a layer. A number counts once, in the first layer that reads it.
 
-    path               the path of its module, as far as the file says it
+    path               the path of its module, if the file says it
     parameters         the count of numbers that train; `frozen` of them are frozen
-    statistics         the count of running statistics; fixed: that of other floats, which do not train
-    shape              the shape of its result; multiplications: see profiling.py. None without a run
-    reads, gives       the values of the graph that it reads, and those that it computes
+    statistics         the count of running statistics; `fixed` is the count of other floats, which do not train
+    shape              the shape of its result; `multiplications` counts as profiling.py does. None without a run
+    reads, gives       the values of the graph that it reads, and the values that it computes
     """
 
     path: str
@@ -49,17 +49,17 @@ class LayerRow:
 
     @property
     def trains(self) -> str:
-        """Return if its parameters train: "yes", "partly" or "frozen"; "no" for fixed numbers, "" without numbers."""
+        """Say if its parameters train: "yes", "partly", "frozen"; "no" if all numbers are fixed, "" without numbers."""
         if not self.parameters:
             return "no" if self.fixed else ""
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"
 
 
-Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> its role, its count of numbers, whether it trains
+Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> its role, its count of numbers, True if it trains
 
 
 def sizes(module: GraphModule) -> dict[str, tuple[str, int, bool]]:
-    """List the float tensors of a loaded graph: parameters, statistics, fixed numbers, but not single ones (an eps)."""
+    """List the float tensors of a loaded graph: parameters, statistics, and fixed tensors of at least two numbers."""
     found = {n: ("fixed", c.array.size, False) for n, c in module.constants.items() if dtypes.is_float(c.dtype)}
     found = {name: entry for name, entry in found.items() if entry[1] > 1}
     found |= {name: ("statistics", b.array.size, False) for name, b in module.named_buffers()}
@@ -70,8 +70,8 @@ def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) ->
     """Return the layers of a file.
 
     inputs    the inputs of the graph
-    held      its tensors, as `sizes` gives them
-    seen      the results and costs of its nodes in a run; empty without a run
+    held      the tensors of the graph, as `sizes` gives them
+    seen      the results and costs of the nodes in a run; empty without a run
     """
     live = set(inputs)
     weights = _Weights(held)
@@ -81,7 +81,7 @@ def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) ->
             weights.made.update((name, node) for name in node.outputs if name)
         else:
             live.update(filter(None, node.outputs))
-            if not node.enters:  # the Loop itself comes at the end of its body
+            if not node.enters:  # the end of the body stands for the Loop
                 rows.append((_path(node, held), node))
     layers = groupby(enumerate(rows), key=lambda entry: entry[1][0] or entry[0])
     return [_row([node for _, (_, node) in group], path, weights, live, seen) for path, group in layers]
@@ -97,7 +97,7 @@ def folded(rows: Sequence[LayerRow], depth: int) -> list[LayerRow]:
 
 
 def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
-    """Fold to the deepest depth that gives at most `most` layers; else return the coarsest view."""
+    """Fold only as much as needed to get at most `most` layers; if that is impossible, return the coarsest view."""
     best = rows
     for depth in range(min(DEEPEST, max((row.path.count(".") for row in rows), default=0)), 0, -1):
         if len(best) <= most:
@@ -107,7 +107,7 @@ def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
 
 
 def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
-    """Return pairs of layers, as places in `rows`: the second reads a result of the first."""
+    """Return pairs of layers, as places in `rows`; the second layer reads a result of the first."""
     maker = {name: place for place, row in enumerate(rows) for name in row.gives}
     return sorted(
         {(maker[n], place) for place, row in enumerate(rows) for n in row.reads if maker.get(n, place) != place}
@@ -115,11 +115,11 @@ def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
 
 
 class _Weights:
-    """Counts the tensors that a node reads, each once, also through nodes that compute from constants alone."""
+    """Counts the tensors that a node reads, directly or through nodes that compute from constants alone, each once."""
 
     def __init__(self, held: Sizes) -> None:
         self.held = held
-        self.made: dict[str, Node] = {}  # value that depends on no input -> the node that computes it
+        self.made: dict[str, Node] = {}  # value that does not depend on an input -> the node that computes it
         self.counted: set[str] = set()
 
     def take(self, names: Iterable[str]) -> Counter[str]:
@@ -146,7 +146,7 @@ def _path(node: Node, held: Sizes) -> str:
 
 
 def _open(node: Node) -> list[str]:
-    """Return the inputs through which gradient can flow: no bounds, no scales of a Resize."""
+    """Return the inputs through which gradient can flow; bounds and a Resize's scales are not among them."""
     known = not node.domain and (node.operator, node.since) in registry.READERS
     fixed = validation.fixed_inputs(node) if known else ()
     return [name for place, name in enumerate(node.inputs) if place not in fixed]

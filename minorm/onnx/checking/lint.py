@@ -1,4 +1,4 @@
-"""Find oddities of normalizations in a file, which their author may not know, and which later surprise users.
+"""Find oddities of normalizations in a file that its author may not know and that may surprise users later.
 
 These are not errors: the file is valid, and minorm computes what it says.
 """
@@ -20,12 +20,12 @@ from minorm.onnx.operators.norm import batch_norm
 
 TINY = float(np.finfo(np.float16).smallest_subnormal) / 2  # float16 rounds this and smaller numbers to 0
 
-Find = Callable[[str], Any]  # the array of a value that the file fixes, else None
+Find = Callable[[str], Any]  # returns the array of a value that the file fixes, else None
 
 
 @dataclass(frozen=True)
 class Norm:
-    """Describes a normalization as the file has it; `odd` holds sentences."""
+    """Describes a normalization as the file has it; `odd` has a sentence for each oddity."""
 
     node: str
     operator: str
@@ -45,8 +45,8 @@ OPERATORS = {
 def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]], outputs: set[str]) -> Norm:
     """Describe a normalization and its oddities.
 
-    find       returns the array of a value, None if the file does not fix it
-    readers    the operators that read a value; outputs: the outputs of the graph
+    find       a function that returns the array of a value, or None if the file does not fix it
+    readers    value -> the operators that read it; `outputs` are the outputs of the graph
     """
     has_mode = node.operator == "BatchNormalization"
     mode = ("training" if batch_norm.trains(node) else "inference") if has_mode else ""
@@ -61,7 +61,7 @@ def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]]
 
 
 def written(module: Module) -> list[Norm]:
-    """Return the normalizations that a file writes in other operators, as `load` reads them, under their places."""
+    """Return the normalizations that a file writes in other operators, with the places at which `load` puts them."""
     found = []
     for path, layer in module.named_modules():
         if isinstance(layer, NormLayer):

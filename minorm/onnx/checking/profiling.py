@@ -1,7 +1,7 @@
 """Record the shape of each node's result, and its count of multiplications, while a loaded graph runs.
 
 We count the multiplications of convolutions, matrix products and recurrent layers, as papers do: one for each weight at
-each of its places. Elementwise operations, pooling and normalizations do not count.
+each position that uses it. Elementwise operations, pooling and normalizations do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Ran:
     multiplications: int
 
 
-Seen = Mapping[str, Ran]  # under the names of the nodes' outputs
+Seen = Mapping[str, Ran]  # name of a node's output -> what was recorded for it
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Find the random values of a model: they differ between runs, so only their shapes can be compared."""
+"""Find the random values of a model. They differ between runs, so only their shapes can be compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRAWING = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 def drawn(model: Any, training: bool = False) -> set[str]:
     """Return the values of the graph that depend on a random number.
 
-    training    whether a Dropout before opset 12, which has no mode, may drop
+    training    True if a Dropout before opset 12 may drop; it has no mode in the file
     """
     silent = training and any(entry.version < 12 for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     functions = {(f.domain, f.name): f for f in model.functions}
@@ -31,7 +31,7 @@ def drawn(model: Any, training: bool = False) -> set[str]:
 
 
 def _nodes(node: Any, functions: dict[tuple[str, str], Any]) -> Iterator[Any]:
-    """Yield a node, the nodes of graphs in it, and those of the function that it calls."""
+    """Yield a node, the nodes of the graphs in it, and the nodes of the function that it calls."""
     pending, seen = [node], set()
     while pending:
         node = pending.pop()
@@ -46,7 +46,7 @@ def _nodes(node: Any, functions: dict[tuple[str, str], Any]) -> Iterator[Any]:
 
 
 def _drops(node: Any, known: dict[str, Any], silent: bool) -> bool:
-    """Return whether a Dropout may drop: its mode is not known to be false, or it has no mode and `silent` is set."""
+    """Return True if a Dropout may drop: its mode may be true, or it has no mode and `silent` is True."""
     if node.op_type != "Dropout" or len(node.input) < 3 or not node.input[2]:
         return silent and node.op_type == "Dropout"
     mode = known.get(node.input[2])

@@ -1,8 +1,8 @@
 """Find lengths of free axes that weights fix: the 1575 of an input that a matrix of (1575, 12) multiplies.
 
-A file may declare an axis free that can have only one length. So we trace each value's axes to the axes of the inputs,
-as far as operators keep them, and take the length from the weight. We look only at the model's own graph, and compute
-nothing. The lengths that we find are proposals to try.
+A file may declare an axis free although only one length is possible. So we trace each value's axes back to the axes of
+the inputs, if operators keep the axes, and take the length from the weight. We look only at the model's own graph, and
+compute nothing. The lengths that we find are only proposals to try.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.onnx.graph.lengths import declared_of
 from minorm.onnx.graph.tensors import Budget
 
 Axis = tuple[str, int]  # an input, and one of its axes
-Length = Axis | int | None  # the length of a value's axis: that of an input's axis, a number, or unknown
+Length = Axis | int | None  # the length of a value's axis: an input's axis with this length, a number, or unknown
 SMALL = 64  # the most elements of a tensor that is read: shapes and axes
 MAX_RANK = 16
 
@@ -57,7 +57,7 @@ class Required:
             self._follow(node)
 
     def lengths(self, labels: Mapping[str, Sequence[int | str]]) -> dict[str, list[int | str]]:
-        """Return the lengths of the inputs, with required lengths in place of free ones; equal axes get one name.
+        """Return the lengths of the inputs, with required lengths in place of free lengths; equal axes get one name.
 
         labels    for each axis a number, or the name of a free length
         """

@@ -1,7 +1,7 @@
 """Run onnxruntime and the onnx checker in a separate process, with a limit on memory and a time-out.
 
-They are C++ code that reads foreign files. Such a file can crash them, make them divide by zero, keep them busy for
-ever, or make them ask for a terabyte. Then the answer is a sentence, and this process continues.
+These libraries are C++ code that reads foreign files. Such a file can crash them, make them divide by zero, keep them
+busy for ever, or make them ask for a terabyte. Then the answer is an error in words, and this process continues.
 
     answer = ask("model.onnx", {"x": array})
     answer["checker"].passed, answer["run"].text, answer.outputs
@@ -32,7 +32,7 @@ from minorm.support.safe_names import quoted
 SECONDS = 300.0
 MEMORY = 4 << 30  # bytes of address space, in addition to the needs of model and inputs
 WORKER = (sys.executable, "-P", os.path.join(os.path.dirname(__file__), "sandbox_worker.py"))
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy would start a thread pool, which takes longer than its work there
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # without this, NumPy starts threads; that takes longer than its work
 _NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory",
               "failed to map segment")  # fmt: skip
 _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR version")
@@ -40,7 +40,7 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR
 
 @dataclass(frozen=True)
 class Stage:
-    """Says how one stage ended: passed, failed, or absent, if onnxruntime lacks what the model needs."""
+    """Says how one stage ended: passed, failed, or absent (onnxruntime is missing or lacks something in the model)."""
 
     state: str
     text: str = ""
@@ -60,12 +60,12 @@ class Answer:
     outputs: tuple[Any, ...] | None = None
 
     def __getitem__(self, stage: str) -> Stage:
-        """Return how a stage ended; absent if it never began."""
+        """Return how a stage ended; a stage that never began is absent."""
         return self.stages.get(stage, Stage("absent", "was not run"))
 
     @property
     def failure(self) -> tuple[str, Stage] | None:
-        """Return the stage that failed, if one did."""
+        """Return the name and the Stage of the failed stage, or None."""
         return next(((name, stage) for name, stage in self.stages.items() if stage.state == "failed"), None)
 
 
@@ -79,9 +79,9 @@ def ask(
     memory: int | None = None,
     worker: Sequence[str] = WORKER,
 ) -> Answer:
-    """Check the model and run it on `feeds` (arrays by name; None: only load it) in another process.
+    """Check the model and run it on `feeds` (arrays by name) in another process; with None, only load it.
 
-    checker    "full", "plain" (without shape inference) or "" (not at all)
+    checker    "full", "plain" (without shape inference) or "" (no check)
     seconds    the time limit for everything together
     memory     bytes that the process may take; by default 4 GiB more than model and inputs need
     """
@@ -106,7 +106,7 @@ def ask(
 def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
     """Infer element types and lengths of the values of each graph by onnx's shape inference; {} if it fails.
 
-    model    its large tensors may be empty: only lengths and types matter
+    model    the model; its large tensors may be empty, since only lengths and types matter
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         _request(folder, model, MEMORY, seconds, infer=True)
@@ -120,7 +120,7 @@ def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Trial:
-    """Holds the place of the first inputs that the model took, the outputs, and the errors for those before."""
+    """Holds the place of the first inputs that the model took, its outputs, and the errors for the inputs before."""
 
     taken: int | None
     errors: list[str]
@@ -134,14 +134,14 @@ def try_all(
     checker: str = "",
     seconds: float = SECONDS,
 ) -> list[Trial] | Stage:
-    """Run the model in onnxruntime, in one process, on the first size in each group that it takes.
+    """Run the model in onnxruntime, in a separate process, on the first size that it takes in each group.
 
-    groups    sizes: {"arrays": {name: array}}, or, for the worker to draw random inputs,
+    groups    lists of sizes. A size is {"arrays": {name: array}}, or, if the worker draws random inputs,
               {"inputs": {name: (element type, shape)}, "high": the bound for integers}
     weights   the folder with a ModelProto's external data
     checker   as in `ask`
 
-    Return a Stage if nothing runs: absent, if onnxruntime lacks what the model needs.
+    If nothing runs, return a Stage instead; its state is absent if onnxruntime lacks something in the model.
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         size = _size(os.path.abspath(model)) if isinstance(model, str) else model.ByteSize()
@@ -208,7 +208,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _stored(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a size in the form of the request; its arrays go to a separate file."""
+    """Return a size in the form that the request needs; the arrays of the size go to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]
@@ -237,7 +237,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
-    """Run the worker and say in words how it was stopped; "" if it ended by itself."""
+    """Run the worker; return in words how it was stopped, or "" if it ended by itself."""
     code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"
@@ -252,7 +252,7 @@ def _start(command: Sequence[str], errors: str, seconds: float) -> str:
 
 
 def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
-    """Read the stages that the worker recorded; a stage that it did not finish failed."""
+    """Read the stages that the worker recorded; a stage that it began and did not finish is a failed stage."""
     stages: dict[str, Stage] = {}
     begun = first
     for line in subprocesses.written(path):
@@ -271,7 +271,7 @@ def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
 
 
 def failed(name: str, why: str, memory: int = MEMORY) -> Stage:
-    """Turn an exception of a stage into a Stage."""
+    """Return a Stage for the exception `why` of the stage `name`."""
     if any(mark in why for mark in _NO_MEMORY):
         return Stage("failed", f"{_who(name)} needs more than the {memory / 2**30:.3g} GiB of memory it may take")
     if "No module named 'onnxruntime'" in why:

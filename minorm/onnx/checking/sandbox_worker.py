@@ -1,10 +1,10 @@
-"""Check and run one model as the other process of `sandbox.py`, and record the progress.
+"""Check and run a model, and record the progress; this is the separate process that `sandbox.py` starts.
 
     python sandbox_worker.py FOLDER
 
 FOLDER/request.json says what to do, FOLDER/feeds.npz holds the inputs. A line goes to FOLDER/progress before and after
 each stage, so that the parent process knows in which stage the worker died. The results go to FOLDER/results.npz. The
-worker imports nothing of minorm, so that it starts quickly. bfloat16 arrays travel as their bits.
+worker imports nothing of minorm, so that it starts quickly. bfloat16 arrays are passed as their bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_RANK = 64  # NumPy's limit: a shape in the file may claim millions of axes
 
 
 def main(folder: str) -> None:
-    """Run the stages of the request, until one fails."""
+    """Run the stages of the request until a stage fails."""
     with open(os.path.join(folder, "request.json"), encoding="utf-8") as file:
         request = json.load(file)
     limit_resources(request["memory"], request["seconds"])
@@ -65,7 +65,7 @@ def main(folder: str) -> None:
 
 
 def limit_resources(memory: int, seconds: float) -> None:
-    """Limit the address space of this process, and its processor time to slightly more than the time-out."""
+    """Limit this process to `memory` bytes of address space, and its processor time to a bit more than `seconds`."""
     try:
         import resource
     except ImportError:  # Windows
@@ -80,7 +80,7 @@ def limit_resources(memory: int, seconds: float) -> None:
 
 
 def is_utf8(path: str) -> bool:
-    """Return whether a path is UTF-8: the C++ libraries take nothing else, but a file name may be any bytes."""
+    """Return True if a path is UTF-8. The C++ libraries take only UTF-8, but a file name may be any bytes."""
     return not any("\udc80" <= c <= "\udcff" for c in path)
 
 
@@ -101,7 +101,7 @@ def check(path: str, full: bool) -> None:
 
 
 def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
-    """Start a session for a file, and count the file's own outputs in it. folder: where its weights lie."""
+    """Start a session for a file; return it and the number of the file's own outputs. `folder` has its weights."""
     here = os.path.dirname(path) or os.curdir
     beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
     data, more = _with_running_outputs(path)
@@ -111,7 +111,7 @@ def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
 
 
 def _has(path: str, name: bytes) -> bool:
-    """Return whether the file has a node of this operator, or something else with that name."""
+    """Return True if the bytes of the file contain this operator's name, in a node or elsewhere."""
     if not os.path.getsize(path):
         return False
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
@@ -121,13 +121,13 @@ def _has(path: str, name: bytes) -> bool:
 def start(model: str | bytes, folder: str | None = None, exact: bool = False) -> Any:
     """Start an onnxruntime session for a file, or for a model's bytes.
 
-    folder    where its weights lie
-    exact     turns off optimizations that change results: with dequantized weights they would multiply integers
+    folder    the folder of its external weights
+    exact     True to turn off optimizations that change results: they multiply integers if weights are dequantized
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # the exception has what it would log about the model
+    options.log_severity_level = 4  # no log: the exception has the same text about the model
     options.intra_op_num_threads = 1  # no thread pool: a check does not need speed
     if exact:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -145,8 +145,8 @@ def _with_running_outputs(path: str) -> tuple[bytes, int]:
     """Add the running statistics of training BatchNormalizations to the model's outputs; return the model and their
     count.
 
-    If they are not fetched, onnxruntime updates the statistics in place. It may have merged these initializers with an
-    equal scale or bias, and then y is wrong.
+    If these outputs are not fetched, onnxruntime updates the statistics in place. It may have merged the statistics
+    with an equal scale or bias, and then y is wrong.
     """
     if os.path.getsize(path) > 1 << 30 or not _has(path, b"BatchNormalization"):
         return b"", 0
@@ -204,7 +204,7 @@ DTYPES = {
 
 
 def drawn(elem: int, shape: list[int], high: int) -> Any:
-    """Draw random numbers, always the same: normal floats, and integers from 0 to below `high`."""
+    """Draw random numbers, the same in each call: normal floats, and integers from 0 to below `high`."""
     random = np.random.default_rng(0)
     if elem not in (1, 10, 11, BFLOAT16):
         return random.integers(0, high, shape).astype(DTYPES[elem])
@@ -225,9 +225,9 @@ def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]
 
 
 def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Run the first size in each group that the model takes; report which one it took, and its errors.
+    """Run the first size in each group that the model takes; report which size it took, and the errors before.
 
-    own    how many of the session's outputs to keep
+    own    the number of the session's outputs to keep
     """
     report = []
     for number, group in enumerate(groups):
@@ -251,7 +251,7 @@ Known = dict[str, tuple[int, list[Any] | None]]  # value -> element type, length
 
 
 def infer(path: str) -> dict[str, Known]:
-    """Infer the shapes of each graph, under its path, `/3.then_branch`, and of each function, under its name."""
+    """Return the shapes in each graph, by its path such as `/3.then_branch`, and in each function, by its name."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)

@@ -1,8 +1,7 @@
-"""Compare a new file with the correct results at several sizes, to find nodes that only fit one example's lengths.
+"""Compare a new file with the correct results at several sizes, to find nodes that fit only one example's lengths.
 
 A source gives the correct results: the old file in onnxruntime, or the model that was written. If the source refuses a
-size, that is not a difference: we take another size. We also compare the lengths that the file declares with those of
-the results.
+size, we take another size. We also compare the lengths that the file declares with the lengths of the results.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class Source(Protocol):
     """Gives the correct results."""
 
     name: str  # in messages: "the old model", "the model"
-    training: bool  # whether it may be in training mode, where Dropout drops
-    looks_inside: bool  # whether to ask `where` even if results are random and cannot be compared
+    training: bool  # True if it may be in training mode, in which Dropout drops
+    looks_inside: bool  # True to ask `where` even if results are random and cannot be compared
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial] | Stage:
-        """Run the first size in each group that is taken; return a Stage if nothing can run."""
+        """Run the first size in each group that the source takes; return a Stage if nothing can run."""
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
         """Return the first node of the new model with a wrong result, as the end of a sentence; "" if unknown."""
@@ -61,7 +60,7 @@ class Run:
 class Comparison:
     """Holds the correct results, and compares a new file with them.
 
-    groups       groups of sizes; the first size in each that the source takes counts
+    groups       groups of sizes; in each group, the first size that the source takes is used
     operation    the caller, for messages
     """
 
@@ -88,9 +87,9 @@ class Comparison:
         warnings.warn(f"{self.operation}: {message}", stacklevel=5)
 
     def correct(self, new: Any, folder: str | None = None) -> None:
-        """Free the lengths of outputs that the file declares wrongly.
+        """Make the lengths of outputs free if the file declares them wrongly.
 
-        Also drop its wrong declarations of inner values.
+        Also drop the file's wrong declarations of inner values.
         """
         for place, entry in enumerate(new.graph.output):
             found = [(run.size, run.outputs[place]) for run in self.runs if place < len(run.outputs)]
@@ -132,7 +131,7 @@ class Comparison:
                     dim.Clear()
 
     def _untrue(self, new: Any, folder: str | None) -> Iterator[tuple[Run, str, str]]:
-        """Yield values with wrong declared lengths; the real lengths do not depend on the declarations."""
+        """Yield the values with wrong declared lengths; we find the real lengths without the declarations."""
         if new is not self._seen[0]:
             self._seen = new, declared.shapes_of(new, [run.size for run in self.runs], folder)
         for run, shapes in zip(self.runs, self._seen[1], strict=True):
@@ -140,7 +139,7 @@ class Comparison:
                 yield run, name, why
 
     def check(self, new: Any) -> Report:
-        """Run the new model, a ModelProto or its path; VerifyError if it fails or computes something else."""
+        """Run the new model, a ModelProto or its path; raise VerifyError if it fails or its results differ."""
         folder = os.path.dirname(os.path.abspath(new)) if isinstance(new, str) else None
         proto = encoding.read(new, self.operation) if isinstance(new, str) else new
         described = all(entry.type.tensor_type.HasField("shape") for entry in proto.graph.output)
@@ -169,7 +168,7 @@ class Comparison:
         return Report(checked(how), self.note)
 
     def _compare(self, proto: Any, run: Run, trial: Trial, folder: str | None) -> tuple[float, float]:
-        """Return the largest difference at a size, and that over max(1, max |expected|)."""
+        """Return the largest difference at a size, and this difference / max(1, max |expected|)."""
         if trial.taken is None:
             why = f"the file fails where {self.source.name} runs: {trial.errors[0]}"
             raise VerifyError(f"{self.operation}: with {run} {why}{self.source.where(proto, run.size, folder)}")
@@ -202,7 +201,7 @@ def _difference(got: Any, want: Any) -> tuple[float, float]:
 def first_difference(
     model: Any, size: Size, right: Mapping[str, Any], folder: str | None, training: bool = False
 ) -> str:
-    """Return the first node with a wrong result, as the end of a sentence; "" if all are right.
+    """Return the first node with a wrong result, as the end of a sentence; "" if all results are right.
 
     right    correct values by name, perhaps not all
     """

@@ -1,7 +1,8 @@
-"""Choose the sizes at which a model is tried: three lengths of every free axis, one of them no multiple of a stride.
+"""Choose the sizes at which we try a model: three lengths of every free axis; one is not a multiple of a stride.
 
-Sizes come in groups; the first size in each group that the model takes counts. With an example, the first size is that
-of the example, and the others lie around it. Their values come from the example, so that an index stays a valid index.
+Sizes come in groups; we use the first size in each group that the model takes. With an example, the first size is the
+example's size, and the others are similar. Their values are taken from the example, so that an index stays a valid
+index.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Size:
     inputs    element type and shape by name
     bound     the free lengths, by name
     high      the bound below which integers are drawn
-    example   arrays from which values come; None: they are drawn
-    exact     whether the inputs are the example itself
+    example   arrays from which the values are taken; None to draw random values
+    exact     True if the inputs are the example itself
     """
 
     inputs: dict[str, tuple[int, list[int]]]
@@ -48,7 +49,7 @@ class Size:
         return ", ".join(f"{name} {tuple(shape)}" for name, (_, shape) in self.inputs.items())
 
     def arrays(self) -> dict[str, Any]:
-        """Return the inputs, always the same for the same size."""
+        """Return the inputs; the same size always gives the same inputs."""
         if self.example is None:
             drawn = {n: sandbox_worker.drawn(elem, shape, self.high) for n, (elem, shape) in self.inputs.items()}
             halves = {n for n, (elem, _) in self.inputs.items() if elem == sandbox_worker.BFLOAT16}
@@ -66,7 +67,7 @@ class Size:
 
 
 def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
-    """Take values of `array` for another shape; floats become smaller or stay, and all zeros become random numbers."""
+    """Take values of `array` for another shape; scale floats by 0.5 to 1, or draw them if all are 0."""
     for axis, n in enumerate(shape):
         if n != array.shape[axis]:
             array = np.take(array, rng.integers(0, max(1, array.shape[axis]), n), axis)
@@ -78,7 +79,7 @@ def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
 
 
 def usual(labels: Labels, elems: Mapping[str, int]) -> list[list[Size]]:
-    """Return groups of sizes for inputs without an example: one group if no length is free."""
+    """Return groups of sizes for inputs without an example; it is one group if no length is free."""
     free = any(isinstance(n, str) for lengths in labels.values() for n in lengths)
     return [list(_drawn(labels, elems, tries)) for tries in ((USUAL, EVEN, ODD) if free else (USUAL[:1],))]
 
@@ -109,9 +110,9 @@ def _inputs(labels: Labels, elems: Mapping[str, int], bound: Mapping[Any, int]) 
 
 
 def around(labels: Labels, elems: Mapping[str, int], example: Mapping[str, Any], least: int = 1) -> list[list[Size]]:
-    """Return groups of sizes: the example's, one with other even lengths, one with primes.
+    """Return groups of sizes: the example's size, sizes with other even lengths, and sizes with prime lengths.
 
-    least    the smallest batch; training may have no statistics for a single image
+    least    the smallest batch; in training, a single image may have no statistics
     """
     own = {
         str(n): array.shape[axis]
@@ -161,7 +162,7 @@ PRIMES = (Way(times=3, over=4, prime=True), Way(11, prime=True), Way(1, prime=Tr
 
 
 def _near(even: bool, least: int) -> Iterator[tuple[tuple[int, ...], Way]]:
-    """Yield batches, of which the first that differs counts, and the way to other lengths, the likeliest first."""
+    """Yield pairs, the likeliest first: batches, of which the first new one is used, and the Way to other lengths."""
     batches = tuple(n for n in ((1, 2, 4, 8) if even else (3, 5, 7)) if n >= least)
     for start in range(len(batches) - 1):
         for way in MULTIPLES if even else PRIMES:

@@ -1,4 +1,4 @@
-"""Verify that a file computes the same as the model, with the onnx checker and onnxruntime: `verify`."""
+"""`verify` checks with the onnx checker and onnxruntime that a file computes the same as the model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def compared(self) -> bool:
-        """Return whether a runtime computed outputs that were compared."""
+        """Return True if a runtime computed outputs, so that there was a comparison."""
         return bool(self.outputs)
 
     def __str__(self) -> str:
@@ -79,9 +79,9 @@ def verify(
 ) -> Report:
     """Check `model`, run it, and compare its first outputs: max |onnxruntime(inputs) - expected| within tolerance.
 
-    Raise VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory, and,
-    with the largest difference, if outputs differ. If onnxruntime is missing, or lacks an operator, the report says so
-    and nothing is compared.
+    Raise VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory. Raise
+    VerifyError, with the largest difference, if outputs differ. If onnxruntime is missing, or lacks an operator, the
+    report says so and nothing is compared.
 
     Example:
         >>> model, x = nn.Linear(2, 3), mn.randn(4, 2)
@@ -110,14 +110,14 @@ def verify(
 
 
 def _array(value: Any) -> Any:
-    """Return a Tensor, on any device, or a value as a NumPy array."""
+    """Return a Tensor on any device, or any other value, as a NumPy array."""
     return value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
 
 
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """Return the largest difference, and that over max(1, max |expected|); VerifyError if it is too large."""
+    """Return the largest difference, plain and over max(1, max |expected|); raise VerifyError if it is too large."""
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
@@ -141,7 +141,7 @@ def compare(
 
 
 def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
-    """Return the outputs that onnxruntime computes wrongly: saved_var of BatchNormalization 7 and 9, as 1 / std."""
+    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9, which is 1 / std."""
     return {
         node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
     } - {""}
@@ -165,16 +165,16 @@ def how_to_check(proto: onnx.ModelProto) -> str:
     """Return the sound form of the onnx checker for this model: "full", "plain" (no shape inference), or "" (none)."""
     operators = {node.op_type for node in proto.graph.node}
     if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
-        return ""  # its schema is marked deprecated, so the checker refuses it though runtimes run it
+        return ""  # its schema is marked deprecated, so the checker refuses it, although runtimes run it
     return "plain" if "MeanVarianceNormalization" in operators else "full"
 
 
 def checked(how: str) -> str:
-    """Return the report's words for a checker that ran in this form and found nothing."""
+    """Return the report's words for a checker that ran in this form and found no error."""
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 
-# The same without another process: for minorm's own models, many at a time
+# Verification without another process, for many of minorm's own models
 
 
 def check(proto: onnx.ModelProto) -> str:

@@ -1,8 +1,9 @@
 """Convert a model to another opset: rewrite its nodes one by one.
 
-It runs and guesses nothing, so free lengths stay free, and nodes that need no change stay as they are. It copies
-operators that minorm does not know. `rewriting.py` walks the graph, `steps.py` takes a node from version to version,
-the rules of operators stand beside their readers and writers, and `equivalence.py` compares the old with the new file.
+Conversion runs nothing and guesses nothing. So free lengths stay free, nodes that need no change stay unchanged, and
+operators that minorm does not know are copied. `rewriting.py` walks the graph. `steps.py` takes a node from version to
+version; an operator's rules are beside its readers and writers. `equivalence.py` compares the old file with the new
+one.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ def convert(
 ) -> onnx.ModelProto:
     """Convert the model in `source` to another opset, write it to `path`, and return the onnx.ModelProto.
 
-    It copies a node if its operator has the same version at both opsets, and changes the others in place. If the opset
+    A node is copied if its operator has the same version at both opsets, and otherwise changed in place. If the opset
     lacks an operator, its node becomes several. Names, order, metadata, functions and the mode of each layer stay.
-    Raise LoadError for a damaged file, ExportError, which names all nodes without a form at the opset, and VerifyError,
-    which names the size and the node at which old and new differ.
+    Raise LoadError for a damaged file. Raise ExportError if nodes have no form at the opset; it names them all. Raise
+    VerifyError if old and new model differ; it names the input size and the node.
 
     Example:
         >>> written = mn.onnx.export(nn.GELU(), mn.ones(1, 2), opset_version=20)
@@ -109,9 +110,9 @@ def convert(
 
 
 def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
-    """Rewrite the model to another opset, in place; return a function that gives the types and lengths of its values.
+    """Rewrite the model in place to another opset; return a function that gives the types and lengths of its values.
 
-    Large tensors need no contents yet.
+    Large tensors may still be without contents.
     """
     bare = describing.skeleton(model)
     fixed = functools.cache(functools.partial(folded, bare))
@@ -125,7 +126,7 @@ def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
 
 
 def _weights(model: Any, path: Path, folder: str | None, asked: bool | None, budget: Budget) -> Weights:
-    """Read weights from other files, and collect those for the new file beside `path`."""
+    """Read weights from other files, and collect the weights for the new file beside `path`."""
     name = path if isinstance(path, (str, os.PathLike)) else None
     if asked is None and name is not None:
         asked = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer) or None

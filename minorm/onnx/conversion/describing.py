@@ -21,7 +21,7 @@ SMALL = 1 << 16  # the most elements of a tensor whose contents shape inference,
 
 
 def tried(graph: Any, sizes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Return the shapes of the inputs with these lengths, to run the model at; the graph stays as it is."""
+    """Return the shapes of the inputs with these lengths, for a run of the model; the graph stays unchanged."""
     return _settled(inputs_of(graph), sizes) if sizes else {}
 
 
@@ -34,7 +34,7 @@ def _settled(inputs: Iterable[Any], shapes: Shapes) -> dict[str, tuple[int | str
 
 
 def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Fix these lengths in the inputs, and everywhere under their names; return the inputs' shapes."""
+    """Fix these lengths in the inputs, and wherever the graph uses their names; return the inputs' shapes."""
     if not shapes:
         return {}
     inputs = {entry.name: entry for entry in inputs_of(graph)}
@@ -58,7 +58,7 @@ def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
 def describe_anew(model: Any, ranks: bool = False) -> None:
     """Infer the lengths of the outputs and inner values again from the lengths of the inputs.
 
-    ranks    whether outputs may have another number of axes than declared
+    ranks    True if outputs may have another number of axes than declared
     """
     del model.graph.value_info[:]
     made = {name for node in model.graph.node for name in node.output}
@@ -128,7 +128,7 @@ def skeleton(model: Any) -> Any:
 
 
 def _free(graph: Any) -> None:
-    """Free axes that the file declares as -1: the shape inference of onnx would add that to other lengths."""
+    """Free axes that the file declares as -1, because onnx's shape inference would add -1 to other lengths."""
     for entry in (*graph.input, *graph.value_info, *graph.output):
         for dim in entry.type.tensor_type.shape.dim:
             if length_of(dim) == "":
@@ -139,6 +139,6 @@ def _free(graph: Any) -> None:
 
 
 def ir_version(model: Any, opset: int) -> int:
-    """Return the least IR version for the opset, and for the model's functions, if it has some."""
+    """Return the least IR version for the opset and for the model's functions."""
     least = 10 if any(f.overload for f in model.functions) else 8 if model.functions else 4
     return max(versions.ir_version(opset), least)

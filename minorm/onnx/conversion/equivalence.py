@@ -1,4 +1,4 @@
-"""Compare the old with the new file in onnxruntime; the old file gives the correct results."""
+"""Compare the results of the old file and the new file in onnxruntime; the old file's results are correct."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def inputs_of(graph: Any) -> list[Any]:
 
 
 class OldFile:
-    """Computes the correct results with the model in a file. folder: where its weights may lie."""
+    """Computes the correct results with the model in a file; `folder` has its external weights."""
 
     name = "the old model"
     training = False
@@ -42,7 +42,7 @@ class OldFile:
         return sandbox.try_all(self.model, [[size.request() for size in group] for group in groups], self.folder)
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Find the first node with a result that both models have, and that differs."""
+        """Find the first node whose result exists in both models and differs."""
         kept = {name for node in new.graph.node for name in node.output if name}
         names = [name for node in self.model.graph.node for name in node.output if name in kept]
         copy = declared.bare(self.model)
@@ -55,7 +55,7 @@ class OldFile:
 
 
 def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
-    """Return a Comparison with the old model at its usual sizes. shapes: given shapes of inputs; others are guessed."""
+    """Return a Comparison with the old model at usual sizes; `shapes` has input shapes, other shapes are guessed."""
     labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
     required = Required(old.graph).lengths(labels)
@@ -73,7 +73,7 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
 
 
 def labels_of(entry: Any, shapes: Lengths, operation: str = "convert") -> list[int | str]:
-    """Return the lengths of an input: numbers, or names that equal lengths share."""
+    """Return the lengths of an input: numbers, or names; axes of equal length have the same name."""
     lengths = shapes.get(entry.name, declared_of(entry))
     if lengths is None:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Rewrite the graph of a model for another opset, node by node; it runs nothing, and other nodes stay as they are.
+"""Rewrite the graph of a model for another opset, node by node, without running it; unaffected nodes stay unchanged.
 
-A node whose operator has the same version at both opsets is copied. The others go through the steps of their operator
-(steps.py). It rewrites graphs inside nodes in the same way, and the bodies of the model's functions, each from the
+A node whose operator has the same version at both opsets is copied. Other nodes go through the steps of their operator
+(steps.py). Graphs inside nodes are rewritten in the same way. So are the bodies of the model's functions, each from the
 opset that the function declares. Nodes of other domains are copied.
 """
 
@@ -36,8 +36,8 @@ class Rewriter:
     """Rewrites a ModelProto for another opset, in place.
 
     opset    the target
-    kinds    called if a rule asks for the type or the shape of a value that the graph itself does not declare
-    folded   called if a rule asks for the contents of a value that a node computes
+    kinds    a function, called if a rule asks for a type or shape that the graph itself does not declare
+    folded   a function, called if a rule asks for the contents of a value that a node computes
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Rewriter:
         self.changed = 0  # nodes that needed a step
 
     def rewrite(self) -> None:
-        """Rewrite all graphs and functions; ExportError names every node without a form at the target."""
+        """Rewrite all graphs and functions; raise ExportError, which names every node without a form at the target."""
         self._graph(self.model.graph, opset_table(self.model.opset_import, "the model"), "", None, 0)
         for function in self.model.functions:
             self._function(function)
@@ -93,7 +93,7 @@ class Rewriter:
         drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
 
     def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
-        """Remove the nodes whose results became attributes; return the names that nothing reads any more."""
+        """Remove the nodes whose results became attributes; return the names that no node reads any more."""
         dead = values.absorbed
         if not dead:
             return set()
@@ -150,11 +150,11 @@ class Rewriter:
         return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
 
     def draft(self, node: Any, since: int, values: Values) -> NodeRewriter:
-        """Wrap a node for the rules; the nodes that they emit have this rewriter's opset."""
+        """Wrap a node for the rules; the nodes that these emit are converted to this rewriter's opset."""
         return NodeRewriter(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
 
     def _emitted(self, node: Any, values: Values) -> list[Any]:
-        """Rewrite a node that a rule emits at opset LANGUAGE for the target."""
+        """Rewrite a node that a rule has emitted, from the opset LANGUAGE to the target."""
         since = steps.since(node.op_type, LANGUAGE)
         return [node] if since == steps.since(node.op_type, self.opset) else self._walk(node, since, values)
 
@@ -187,7 +187,7 @@ def _set_opset(imports: Any, opset: int) -> None:
 
 
 def check_node(node: Any, schema: Any) -> None:
-    """Check the numbers of inputs and outputs, and that attributes are known, typed and unique; LoadError otherwise."""
+    """Raise LoadError unless the numbers of inputs and outputs fit, and attributes are known, typed and unique."""
     what = in_words(node)
     names = [attribute.name for attribute in node.attribute]
     if why := schemas.misfit(schema, node.input, node.output, names):

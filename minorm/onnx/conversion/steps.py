@@ -1,8 +1,9 @@
-"""Take a node from one version of its operator to the next: by the operator's rule, or the general one by schema.
+"""Take a node from one version of its operator to the next, by the operator's rule or by the general rule.
 
-Most steps between neighbouring versions add element types or clearer words. The general rule handles these, and steps
-that add attributes whose default is the older behaviour: going up needs no change, and going down needs the attribute
-to be absent or to have the default. An operator that kept its signature but changed its meaning has a rule.
+Most steps between neighbouring versions add element types or clearer words. The general rule compares the schemas. It
+handles such steps, and steps that add attributes whose default is the older behaviour. Then a step up needs no change;
+a step down is possible if the attribute is absent or has the default. An operator that kept its signature but changed
+its meaning has a rule.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from minorm.onnx.operators import rules  # noqa: F401  registers the rules
 OPTIONAL = OpSchema.FormalParameterOption.Optional
 VARIADIC = OpSchema.FormalParameterOption.Variadic
 
-# Attributes without a meaning for versions that lack them: a hint for old runtimes; the rounding of 8-bit floats, which
-# those versions do not take; the order of indices, which MaxPool 1 does not give.
+# Attributes that mean nothing at versions that lack them: a hint for old runtimes; the rounding of 8-bit floats (those
+# versions do not take 8-bit floats); the order of indices (MaxPool 1 does not return indices).
 MEANINGLESS = {"consumed_inputs", "saturate", "round_mode", "storage_order"}
 
-# Operator -> the attribute with an axis that may be negative since version 11, and not before.
+# Operator -> the attribute with axes; these may be negative from version 11 on, and not before.
 _REDUCE = [f"Reduce{x}" for x in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")]
 NEGATIVE = {
     **dict.fromkeys(("ArgMax", "ArgMin", "Concat", "Flatten", "Hardmax", "LogSoftmax", "Softmax", "Split"), "axis"),
@@ -63,7 +64,7 @@ def since(operator: str, opset: int) -> int:
 
 
 def walk(d: NodeRewriter) -> None:
-    """Take a node to its target, step by step; RuleNotApplicable if a step is not possible."""
+    """Take a node to its target, step by step; raise RuleNotApplicable if a step is not possible."""
     start, given = (d.node.op_type, d.since), list(d.node.input)
     while d.node.input and not d.node.input[-1]:
         d.node.input.pop()  # an empty name at the end is an absent input
@@ -182,7 +183,7 @@ def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
 
 
 def fit_types(d: NodeRewriter) -> None:
-    """Cast 16-bit floats that the version does not take to float32 and back; RuleNotApplicable for other types."""
+    """Cast 16-bit floats that the version does not take to float32, and results back; RuleNotApplicable otherwise."""
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:
         return
@@ -205,7 +206,7 @@ def fit_types(d: NodeRewriter) -> None:
 
 
 def _misfits(d: NodeRewriter, names: Any, formal: Any) -> list[tuple[str, int]]:
-    """Return values with a type that the version does not take, or that differs from one that must be the same."""
+    """Return values with a type that the version does not take, or that differs from a type that must be equal."""
     bound: dict[str, int] = {}
     found = []
     for place, name in enumerate(names):

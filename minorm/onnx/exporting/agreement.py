@@ -1,8 +1,8 @@
-"""Merge several runs of a model into one: check where they agree, and find the lengths in which they differ.
+"""Merge several runs of a model into one: check that they agree, and find the lengths in which they differ.
 
-The first runs differ in the lengths of free axes; the graph's symbols name one run for each length. A run with other
-values may follow, in which nothing else may differ. A last run may follow, the follower, at lengths that no other run
-had. It decides nothing; we note where it differs from what the other runs predict.
+The first runs differ in the lengths of free axes; the graph's symbols name one run for each length. Next may be a run
+with other values, in which nothing else may differ. The last run may be the follower, at lengths that no other run had.
+The follower decides nothing; we record where it differs from the prediction of the other runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BEHIND = (
 class Agreement:
     """Compares the runs; `values[r]` below is the value in run r.
 
-    probe      whether there is a run with other values
+    probe      True if there is a run with other values
     follower   the lengths of the free axes in the follower, None without one
     """
 
@@ -36,10 +36,10 @@ class Agreement:
         self.probe = self.sized if probe else None
         self.follower = self.sized + probe if follower is not None else None
         self._lengths = follower or {}
-        self.notes: list[str] = []  # where the follower differs
+        self.notes: list[str] = []  # the differences of the follower
 
     def agree(self, what: str, values: Sequence[Any]) -> None:
-        """Raise if the runs differ: with other values nothing may differ, at other lengths only lengths may."""
+        """Raise an error if `values` differ: ExportError in the run with other input values, Unstable in other runs."""
         if all(value == values[0] for value in values):
             return
         where = f" in {self.graph.scope}" if self.graph.scope else ""
@@ -64,7 +64,7 @@ class Agreement:
         return tuple(self.length(own, f"axis {axis} {what}") for axis, own in enumerate(lengths))
 
     def length(self, values: Sequence[int], what: str) -> Length:
-        """Return a length: a plain int, or a Size that follows a free axis."""
+        """Return a length: a plain int, or a Size that depends on a free axis."""
         if self.probe is not None and values[self.probe] != values[0]:
             self.agree(what, values)
         length = size_of(values[: self.sized])
@@ -85,7 +85,7 @@ class Agreement:
         return first
 
     def constant(self, arrays: Sequence[Any], what: str) -> bool:
-        """Return whether an array is the same at all lengths; raise if it depends on the values."""
+        """Return True if an array is the same at all lengths; raise ExportError if it depends on the input's values."""
         if self.probe is not None and not same(arrays[0], arrays[self.probe]):
             raise ExportError(f"export: {what} of shape {arrays[0].shape} {BEHIND}")
         if not all(same(arrays[0], array) for array in arrays[: self.sized]):
@@ -99,6 +99,6 @@ class Agreement:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether shapes, types and contents are equal, NaN equal to NaN."""
+    """Return True if shapes, types and contents are equal; a NaN equals a NaN with the same bits."""
     a, b = np.asarray(a), np.asarray(b)
     return a.shape == b.shape and a.dtype == b.dtype and (a is b or a.tobytes() == b.tobytes())

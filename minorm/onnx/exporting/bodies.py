@@ -1,4 +1,4 @@
-"""Locate the values of a loaded graph's flat list in its ModelProto: in the graph, a branch, or a function's body."""
+"""Find values of a loaded graph's flat list in its ModelProto: in the graph, a branch, or a function's body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Bodies:
         self.paths = {id(holder): path for path, holder in self.holders.items()}
         self.calls = set(layout.labels.values())
         self.written_out: set[str] = set()
-        self._last: dict[int, int] = {}  # for each graph, where nodes were put last
+        self._last: dict[int, int] = {}  # id of a graph -> the place where we last put nodes
         self._literal: dict[str, Any] = {}
         self._makers: dict[int, dict[str, Any]] = {}
 
@@ -64,7 +64,7 @@ class Bodies:
         return self._makers[id(holder)].get(name)
 
     def place(self, holder: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
-        """Put nodes around a node, or in its place."""
+        """Put nodes around a node; if `stays` is False, in its place."""
         nodes, start = holder.node, self._last.get(id(holder), 0)
         index = next(i for i in chain(range(start, len(nodes)), range(start)) if nodes[i] is node)
         self._last[id(holder)] = index

@@ -1,9 +1,9 @@
-"""Choose the opset of a file, if the caller does not: the lowest at which no normalization is split.
+"""Choose the opset of a file, if the caller does not: the lowest opset at which no normalization is split.
 
 Older runtimes run older opsets, so lower is better. But LayerNormalization came with opset 17, GroupNormalization with
 one scale per channel with 21, and RMSNormalization with 23. Before that, the same layer takes several nodes. We first
 write the model at the newest opset that export may choose. Then we take the lowest opset that writes every
-normalization in as few nodes, and all other operations too. The model runs only once for all of this.
+normalization in as few nodes and can write all other operations. The model runs only once for all these attempts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPERATORS = {
 class Pieces:
     """Counts the nodes that each normalization takes in a graph that is being written.
 
-    least    id of a call -> how many nodes it takes at another opset. More nodes raise Split
+    least    id of a call -> the number of nodes that it takes at another opset. More nodes raise Split
     """
 
     def __init__(self, least: Mapping[int, int] | None = None) -> None:
@@ -42,7 +42,7 @@ class Pieces:
         self.counts: dict[int, int] = {}
 
     def count(self, call: Call, nodes: Sequence[Node], what: str) -> None:
-        """Count the nodes of a call, except those that only prepare its weights: runtimes compute these ahead."""
+        """Count the nodes of a call, without nodes that only prepare its weights, as runtimes compute these once."""
         fixed = {id(v) for node in nodes for v in node.inputs if v is not None and v.array is not None}
         pieces = 0
         for node in nodes:
@@ -68,7 +68,7 @@ Walk = TypeVar("Walk")
 
 @dataclass
 class Choice(Generic[Walk]):
-    """Holds the opset, the walk's result at this opset, and in words why the opset below did not do."""
+    """Holds the opset, the walk's result at this opset, and in words why the opset below is not enough."""
 
     opset: int
     found: Walk
@@ -76,9 +76,9 @@ class Choice(Generic[Walk]):
 
 
 def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
-    """Write the model at the lowest opset that will do. `newest`: the newest opset of the onnx package.
+    """Write the model at the lowest opset that is enough; `newest` is the newest opset of the onnx package.
 
-    walk    writes the model at an opset, and counts the pieces of its normalizations
+    walk    a function that writes the model at an opset, and counts the pieces of its normalizations
     """
     top = min(versions.DEFAULTS[-1], newest)
     pieces = Pieces()
@@ -94,6 +94,6 @@ def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
 
 
 def reason(why: str) -> str:
-    """Say in words why export chose an opset. `why`: the reason against the opset below."""
+    """Say in words why export chose an opset; `why` is the reason against the opset below."""
     text = f"the lowest from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
     return f"{text} ({why})" if why else text

@@ -1,7 +1,7 @@
-"""Write a loaded graph inside a traced module as its file has it, not as it ran.
+"""Write a loaded graph inside a traced module with the nodes of its file, instead of the operations of the run.
 
-During the walk through the trace, one node stands for it (`stand_in`); its inputs are the graph's inputs and
-initializers. In the finished model, the graph's nodes replace this node (`unfold`), under new names.
+During the walk through the trace, one node stands for the loaded graph (`stand_in`); its inputs are the loaded graph's
+inputs and initializers. In the finished model, the graph's nodes replace this node (`unfold`), under new names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DOMAIN, OPERATOR = "minorm", "Embedded"
 
 
 def piece(target: Embedded, training: bool | None, opset: int) -> tuple[Any, dict[str, Any]] | None:
-    """Return the graph at this opset, and its initializers' arrays; None if only a trace can tell what it computes."""
+    """Return the graph at this opset, and its initializers' arrays; None if only a trace can express the graph."""
     if target.module.layers_put_in:
         return None
     try:
@@ -46,7 +46,7 @@ def stand_in(
     types: Sequence[Any],
     value_of: Callable[..., Any],
 ) -> list[Value]:
-    """Add one node for the whole graph; return its results, without the new values of its buffers.
+    """Add one node for the whole loaded graph; return the results, without the new values of buffers.
 
     types       the types of the module's results, whatever its file says about them
     value_of    makes the Value of a Tensor of the module
@@ -74,7 +74,7 @@ def stand_in(
 
 
 def unfold(model: Any, pieces: list[tuple[Any, list[str]]]) -> None:
-    """Replace the nodes that stand for the pieces by the pieces' nodes."""
+    """Replace the stand-in node of each piece by the piece's nodes."""
     for index in range(len(model.graph.node) - 1, -1, -1):
         node = model.graph.node[index]
         if node.domain != DOMAIN or node.op_type != OPERATOR:
@@ -101,7 +101,7 @@ def _nodes(node: Any, part: Any, formal: list[str]) -> list[Any]:
 
 
 def bring_functions(model: Any, part: Any) -> None:
-    """Add the functions of a part; a function gets a new name if the model has another one under its name."""
+    """Add the functions of a part; a function gets a new name if the model has a different function with its name."""
     known = {(f.domain, f.name, f.overload): f for f in model.functions}
     for function in part.functions:
         key = (function.domain, function.name, function.overload)

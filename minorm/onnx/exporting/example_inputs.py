@@ -1,7 +1,7 @@
-"""Read the example with which a model is exported: which arguments are inputs, their names, and their free axes.
+"""Read the example with which a model is exported: the arguments that are inputs, their names, their free axes.
 
-We make the other examples on which the model runs from this one: one with other values, and others in which a free axis
-has another length; `trace_lengths.py` chooses the lengths.
+The model also runs on other examples, which we make from this one: one has other values, and in others a free axis has
+another length. `trace_lengths.py` chooses the lengths.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Inputs:
     names: list[str]
     symbols: Symbols = field(default_factory=Symbols)
     axes: list[dict[int, int]] = field(default_factory=list)
-    leading: frozenset[int] = frozenset()  # free axes that are axis 0 in every input: batches
+    leading: frozenset[int] = frozenset()  # free axes that are only ever axis 0 of inputs: batches
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -88,7 +88,7 @@ def inputs_of(
     places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
     if not places:
         raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
-    # New Tensors, because a caller may pass the same one twice, or a parameter of the model.
+    # New Tensors, because a caller may pass the same Tensor twice, or a parameter of the model.
     args = tuple(Tensor(arg.array.copy()) if isinstance(arg, Tensor) else arg for arg in args)
     if names is not None and len(names) != len(places):
         raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")
@@ -117,7 +117,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
-    """Return the names of forward's parameters, except `*args`; a loaded graph has its own names."""
+    """Return the input names: those of forward's parameters, except `*args`, or a loaded graph's own names."""
     if isinstance(model, GraphModule) and len(model.input_names) == len(places):
         return list(model.input_names)
     parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())
@@ -131,7 +131,7 @@ def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
 
 
 def _batch_axes(tensors: Sequence[Tensor]) -> list[dict[int, str]]:
-    """Label axis 0 as the batch in every input where it is as long as in the first one."""
+    """Label axis 0 as the batch in every input whose axis 0 is as long as that of the first input."""
     batch = next((tensor.shape[0] for tensor in tensors if tensor.ndim), 0)
     return [{0: "batch"} if tensor.ndim and tensor.shape[0] == batch > 0 else {} for tensor in tensors]
 
@@ -154,7 +154,7 @@ def _labels(name: str, tensor: Tensor, asked: Mapping[int, str] | Sequence[int])
 
 
 def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
-    """Make one free axis for each label, which several inputs may share."""
+    """Make one free axis for each label; several inputs may share it."""
     lengths: dict[str, int] = {}
     for name, tensor, own in zip(inputs.names, inputs.tensors, labels, strict=True):
         for axis, label in own.items():
@@ -179,6 +179,6 @@ def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
 
 
 def disturbed(tensor: Tensor) -> Tensor:
-    """Return other plausible values: the same in reverse order, floats times 0.9."""
+    """Return other plausible values: the same values in reverse order, and floats times 0.9."""
     array = np.ascontiguousarray(np.flip(tensor.array)).reshape(tensor.shape)
     return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)

@@ -20,13 +20,13 @@ from minorm.tensor.tensor import Tensor
 
 MOST = 1 << 26  # the most elements of an input
 
-# Lengths to try for free axes: for the first axis, and for others (height, width, positions of a sequence).
+# Pairs of lengths to try for free axes: of the first axis, and of others (height, width, positions in a sequence).
 LENGTHS = ((2, 8), (2, 32), (2, 64), (2, 224), (1, 32), (1, 224), (2, 299), (1, 1), (1, 8), (1, 16), (2, 128), (1, 512),
            (1, 1024), (1, 4096), (1, 16000))  # fmt: skip
 
 
 def with_lengths(inputs: Sequence[Input], shapes: Shapes) -> list[Input]:
-    """Return the inputs with the lengths in `shapes`; ValueError if these do not fit the file's."""
+    """Return the inputs with the lengths in `shapes`; raise ValueError if these do not fit the file's lengths."""
     settled = settle({entry.name: entry.shape for entry in inputs}, shapes)
     return [replace(entry, shape=settled[entry.name]) for entry in inputs]
 
@@ -34,7 +34,7 @@ def with_lengths(inputs: Sequence[Input], shapes: Shapes) -> list[Input]:
 def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
     """Return input -> axis -> the name of its length, for free axes.
 
-    An axis without a name is `batch` if it is the first; else its name comes from the input.
+    A first axis without a name is called `batch`; another axis without a name is named after its input.
     """
     return {
         entry.name: {
@@ -52,7 +52,7 @@ class Guess:
 
     shapes      lengths of inputs, or of free axes by name, if guessing fails
     values      the values of inputs: a number for all elements, or an array or lists
-    required    replaces the inputs' free lengths by those that the model's weights require
+    required    a function that replaces free lengths of the inputs by the lengths that the model's weights require
     """
 
     shapes: Shapes = field(default_factory=dict)
@@ -61,10 +61,11 @@ class Guess:
 
 
 def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, ...]:
-    """Return inputs on which the model runs; ValueError if none of the usual lengths of its free axes fit.
+    """Return inputs on which the model runs; raise ValueError if no usual lengths of its free axes fit.
 
-    Floats come from a normal distribution, always the same numbers. Integers are 0, which is a valid index and class
-    everywhere, or 1 if 0 fails. shapes: lengths of inputs, or of free axes by name, if guessing fails.
+    Floats come from a normal distribution; they are the same numbers in each call. Integers are 0, which is a valid
+    index and class everywhere, or 1 if 0 fails. `shapes` has lengths of inputs, or of free axes by name, if guessing
+    fails.
     """
     first: Exception | None = None
     dtype = model.converted_to()
@@ -89,7 +90,7 @@ def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
 
 
 def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...]]:
-    """Yield inputs to try, the likeliest first; ValueError if an input has no shape, or a guess does not fit."""
+    """Yield inputs to try, the likeliest first; raise ValueError if an input has no shape or a guess does not fit."""
     filled = {name: np.asarray(value) for name, value in guess.values.items()}
     given = settled(inputs, guess)
     for entry in given:
@@ -118,7 +119,7 @@ def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...
 
 
 def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
-    """Return the inputs with the lengths of the guess's shapes and values; ValueError if these do not fit the file."""
+    """Return the inputs with the lengths of the guess's shapes and values; raise ValueError if these do not fit."""
     names = {entry.name: entry.shape for entry in inputs}
     shapes = dict(guess.shapes)
     for name, value in guess.values.items():
@@ -136,7 +137,7 @@ def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
 
 
 def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
-    """Return whether something must be guessed: lengths, or integers, which may have to differ from 0."""
+    """Return True if something must be guessed: lengths, or integers, because 0 may be wrong."""
     given = settled(inputs, guess)
     return any(
         entry.name not in guess.values
@@ -163,7 +164,7 @@ def _filled(entry: Input, shape: tuple[int, ...], value: Any, number: int) -> Te
 
 
 def exact(inputs: Sequence[Input], guess: Guess) -> Any:
-    """Return inputs in the declared or given shapes; None if an axis is free, or an input has too many elements."""
+    """Return inputs in the declared or given shapes; None if an axis is free or an input has too many elements."""
     given = settled(inputs, guess)
     if any(entry.shape is None for entry in given) or any(free_axes(given).values()):
         return None

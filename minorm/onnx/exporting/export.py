@@ -25,12 +25,12 @@ from minorm.support.argument_errors import AnyCallable, checked
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-# Arguments of torch.onnx.export that have no effect here: how it finds the graph, and what it prints.
+# Arguments of torch.onnx.export that have no effect here: they say how PyTorch finds the graph and what it prints.
 _TAKEN = {
     "artifacts_dir", "autograd_inlining", "do_constant_folding", "dump_exported_program", "dynamo", "fallback",
     "operator_export_type", "optimize", "profile", "report", "verbose",
 }  # fmt: skip
-# Arguments whose other values would change the file: the value that we take, and what to write instead of another.
+# Arguments that change the file: the only value that we accept, and what to write instead of another value.
 _ONLY = {
     "export_params": (True, "the parameters are in the file"),
     "keep_initializers_as_inputs": (False, "parameters are no inputs"),
@@ -114,7 +114,8 @@ def export(
     """Write `model(*args)` as ONNX to `path`, and return the onnx.ModelProto.
 
     Parameters and buffers are initializers under their state_dict keys. A BatchNormalization is never folded into a
-    convolution. ExportError lists everything that cannot be written; VerifyError names the size and the node.
+    convolution. An ExportError lists everything that cannot be written. A VerifyError names the input size and the node
+    at which file and model differ.
 
     A call written for torch.onnx.export works unchanged: `f` is the path, and arguments that tell PyTorch how to find
     the graph, such as `dynamo` and `do_constant_folding`, have no effect.
@@ -178,7 +179,7 @@ def _write_back(
     said: Mapping[str, Any],
     **options: Any,
 ) -> onnx.ModelProto:
-    """Write a loaded graph back; weights that lay in other files go there again."""
+    """Write a loaded graph back; weights that were in other files are written to another file again."""
     assert model.original is not None
     if external_data is None and model.original.outside and isinstance(path, (str, os.PathLike)):
         external_data = True
@@ -198,7 +199,7 @@ def _write_back(
 
 
 def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
-    """Copy the metadata of a loaded graph to the traced model around it, if there is just one such graph."""
+    """Copy the metadata of a loaded graph to the traced model around it, if the model has exactly one such graph."""
     graphs = [part for part in model.modules() if isinstance(part, GraphModule)] if isinstance(model, Module) else []
     if len(graphs) == 1:
         set_entries(proto, {**entries_of(proto), **graphs[0].metadata})
@@ -206,7 +207,7 @@ def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
 
 
 def _add_metadata(proto: onnx.ModelProto, said: Mapping[str, Any]) -> None:
-    """Add the caller's metadata; ValueError for class names that do not fit the output."""
+    """Add the caller's metadata; raise ValueError for class names that do not fit the output."""
     if not said:
         return
     set_entries(proto, {**entries_of(proto), **said})
@@ -221,7 +222,7 @@ def _drop_stale_classes(proto: onnx.ModelProto) -> None:
 
 @contextmanager
 def _on_the_cpu(model: Any) -> Iterator[None]:
-    """Keep the module's GPU tensors on the CPU inside this context."""
+    """Hold the module's GPU tensors on the CPU inside this context."""
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
     there = [(tensor, tensor.array) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:

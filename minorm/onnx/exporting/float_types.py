@@ -1,7 +1,7 @@
 """Find the float types in which a node reads its inputs and makes its outputs, if the network uses one float type.
 
-The schema of the node's version decides. Inputs and outputs under one letter, T, share one type: the wanted one, or
-float32, with Casts around the node, if the version does not take the wanted one. A type such as tensor(float) is
+The schema of the node's version decides. Inputs and outputs under one letter, T, share one type. It is the wanted type;
+if the version does not take this type, it is float32, with Casts around the node. A type such as tensor(float) is
 prescribed. Attributes name types too: the `to` of Cast, the `dtype` of RandomNormal, the value of ConstantOfShape.
 """
 
@@ -37,8 +37,8 @@ NAMED: dict[str, tuple[str, int, int | None]] = {
     ),
 }
 
-# Operators that onnxruntime (1.32, on a CPU) computes only in float32, though ONNX has other types, and the first
-# version with the type; onnxruntime casts 16-bit floats itself.
+# Operators that onnxruntime (1.32, on a CPU) computes only in float32 although ONNX has other types -> the first
+# version with the other type. onnxruntime casts 16-bit floats itself.
 NEVER = 1 << 30
 _NO_DOUBLE = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Clip", "Col2Im", "Conv", "ConvTranspose", "Cosh",
@@ -59,19 +59,19 @@ ONNXRUNTIME_LACKS: dict[int, Mapping[str, int]] = {
 # Operators that compute in the type of their attribute stash_type and give results in the type of their inputs.
 STASHING = ("GroupNormalization", "RMSNormalization")
 
-# Their inputs under another letter than the first keep their type: they are parameters, not data.
+# Operators whose inputs under another letter than the first keep their type, since they are parameters, not data.
 EXACT = ("Dropout", "Resize")
 
 
 class Given(NamedTuple):
-    """Describes an input: its element type, 0 if unknown, and whether it is a sequence."""
+    """Describes an input: its element type (0 if unknown); `sequence` is True for a sequence."""
 
     elem: int = 0
     sequence: bool = False
 
 
 class Made(NamedTuple):
-    """Describes an output. rounded: it is wider than the wanted float type, which the node cannot make."""
+    """Describes an output. `rounded` is True if its type is wider than the wanted one, which the node cannot make."""
 
     elem: int = 0
     sequence: bool = False
@@ -79,7 +79,7 @@ class Made(NamedTuple):
 
 
 class Types(NamedTuple):
-    """Holds a node's types. reads: of each input, 0 to leave it as it is; names: the type to write in the attribute."""
+    """A node's types: `reads` has each input's type (0 to leave it); `names` is the type to write in the attribute."""
 
     reads: list[int]
     makes: list[Made]
@@ -90,10 +90,10 @@ class Signature:
     """Finds the types of one node.
 
     given      the types of its inputs
-    wanted     the type for all floats; 0 leaves them as they are
+    wanted     the type for all floats; 0 to leave their types unchanged
     named      the type that its attribute names
-    guess      returns the type of an output for which the schema has no answer
-    lacking    operators that must compute in another type than the wanted one, before these versions
+    guess      a function that returns the type of an output that the schema does not fix
+    lacking    operator -> version; before this version the operator cannot compute in the wanted type
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Signature:
         self.bound: dict[str, int] = {}
 
     def _is_plain(self) -> bool:
-        """Return whether a Scatter puts elements in without a reduction."""
+        """Return True if a Scatter stores elements without a reduction."""
         return all(attribute.name != "reduction" or attribute.s == b"none" for attribute in self.node.attribute)
 
     def types(self) -> Types:
@@ -130,7 +130,7 @@ class Signature:
         return Types(reads, [self._output(place, names) for place in range(len(self.node.output))], names)
 
     def _formal(self, formal: Any, place: int) -> tuple[str, set[int]]:
-        """Return the letter of an input or output, and the element types for which it stands."""
+        """Return the type letter of an input or output, and the element types that this letter allows."""
         own = formal[min(place, len(formal) - 1)]
         allowed = {ELEMENTS[inner] for name in own.types if (inner := element_of(name)) in ELEMENTS}
         if self.sequences and allowed & set(FLOATS):
@@ -154,11 +154,11 @@ class Signature:
         return self.bound[letter]
 
     def _substitute(self, allowed: set[int]) -> int:
-        """Return the type in place of the wanted one; the wanted one itself if the schema allows no floats."""
+        """Return the type to use instead of the wanted type; the wanted type itself if the schema allows no floats."""
         return next((elem for elem in SUBSTITUTES if elem in allowed), self.wanted)
 
     def _named(self, reads: Sequence[int]) -> int:
-        """Return the type that the node's attribute must name; 0 if it stays as it is or does not exist."""
+        """Return the type that the node's attribute must name; 0 if the attribute stays unchanged or does not exist."""
         name, default, like = NAMED.get(self.node.op_type, ("", 0, None))
         if name not in self.schema.attributes:
             return 0
@@ -197,7 +197,7 @@ class Signature:
         return self.named or default
 
     def _stash(self) -> int:
-        """Return the stash_type, in which LayerNormalization gives mean and deviation; 0 without the attribute."""
+        """Return the stash_type, LayerNormalization's type for mean and deviation; 0 without the attribute."""
         found = next((a for a in self.node.attribute if a.name == "stash_type"), None)
         return 0 if "stash_type" not in self.schema.attributes else TensorProto.FLOAT if found is None else found.i
 
@@ -219,7 +219,7 @@ def element_of(name: str) -> str:
 def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
     """Return the element type that a node's attribute names; None without the attribute.
 
-    passed    the attributes in the call of the function around
+    passed    the attributes in the call of the surrounding function
     """
     name = NAMED.get(node.op_type, ("",))[0]
     found = next((a for a in node.attribute if a.name == name), None)
@@ -246,7 +246,7 @@ def constant_type(node: Any, passed: Mapping[str, Any]) -> int:
 
 
 def compute_in_double(node: Any, schema: Any) -> None:
-    """Let a node with float64 data compute in float64 too."""
+    """Make a node with float64 data also compute in float64: set its stash_type."""
     if node.op_type in STASHING and "stash_type" in schema.attributes:
         for attribute in [a for a in node.attribute if a.name == "stash_type"]:
             node.attribute.remove(attribute)
@@ -277,7 +277,7 @@ def nameable(schema: Any) -> frozenset[int]:
 
 
 def retype_tensor(tensor: Any, elem: int) -> None:
-    """Convert a tensor to another float type; numbers too large for it become infinite."""
+    """Convert a tensor to another float type; numbers that are too large for this type become infinite."""
     array = read(tensor, f"tensor {tensor.name!r}", None, Budget(1 << 62))
     with np.errstate(over="ignore"):
         array = array.astype(DTYPES[elem])

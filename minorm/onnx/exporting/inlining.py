@@ -1,7 +1,7 @@
 """Inline calls of a model's functions: put their nodes in the graph, under the names of the flat list.
 
-Functions have no state: two calls of one share its Constants and the modes of its nodes. If these differ in a loaded
-module, we write each call out. `loading/flattening.py` has the rules for the names.
+Functions have no state: two calls of a function share its Constants and the modes of its nodes. If a loaded module
+needs different ones for the two calls, we inline each call. `loading/flattening.py` has the rules for the names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Names = Callable[[str], str]  # a value's name in a body -> its name outside
 
 
 def write_out(model: Any, layout: Layout, calls: Container[str]) -> None:
-    """Inline these calls, given by their labels. A call inside another is inlined only together with that one."""
+    """Inline these calls, given by their labels. A call inside another call is inlined only if the outer call is."""
     _Inliner(model, layout, calls).graph(model.graph.node, "")
 
 
@@ -55,7 +55,7 @@ class _Inliner:
         return body + [helper.make_node("Identity", [source], [actual], label) for source, actual in passed]
 
     def _import(self, function: Any) -> None:
-        """Import a function's domains into the model; ExportError if its nodes would mean something else there."""
+        """Import a function's domains into the model; raise ExportError if the model has them at another opset."""
         known = {domain_of(entry.domain): entry.version for entry in self.model.opset_import}
         for entry in function.opset_import:
             if known.setdefault(domain_of(entry.domain), entry.version) != entry.version:
@@ -82,10 +82,10 @@ def renamed(
     given: Mapping[str, Any] | None = None,
     labels: Mapping[tuple[str, int], str] | None = None,
 ) -> list[Any]:
-    """Copy nodes, and the graphs inside them, under names of another graph.
+    """Copy nodes, and the graphs inside them, with the names of another graph.
 
-    given     for a function: the call's values of its attributes
-    labels    context and index of a node with graphs inside -> its label
+    given     for a function: the values that the call gives to its attributes
+    labels    (context, index) of a node with graphs inside -> its label
     """
     found: list[Any] = []
     for index, old in enumerate(nodes):
@@ -112,7 +112,7 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """Return a function that renames values: an unknown name belongs to the graph around, or gets a new name."""
+    """Return a function that renames values; an unknown name belongs to the outer graph, or gets a new name."""
 
     def rename(name: str) -> str:
         if not name or name in known:
@@ -129,7 +129,7 @@ def _rename(names: Any, rename: Names) -> None:
 
 
 def _refer(node: Any, given: Mapping[str, Any]) -> None:
-    """Replace references to the function's attributes by the call's attributes, or drop them."""
+    """Replace references to the function's attributes by the attributes in `given`; drop other references."""
     for index in range(len(node.attribute) - 1, -1, -1):
         name, reference = node.attribute[index].name, node.attribute[index].ref_attr_name
         if reference in given:

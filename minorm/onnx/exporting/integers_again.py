@@ -1,4 +1,4 @@
-"""Turn the weights of a loaded int8 model, which quantized/integer_weights.py made floats, back into integers."""
+"""Turn a loaded int8 model's weights back into integers; quantized/integer_weights.py has turned them into floats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.onnx.loading.quantized.integer_weights import axis_of, refill_nodes,
 
 
 def store(graph: Any, contents: dict[str, Any]) -> None:
-    """Replace the tensors that QuantizeLinear reads by integers.
+    """Replace by integers the tensors that QuantizeLinear reads.
 
     contents    the elements of tensors that are not written yet, by name
     """

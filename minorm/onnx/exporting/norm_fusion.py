@@ -4,8 +4,8 @@
     LayerNorm    LayerNormalization    from opset 17 on
     RMSNorm      RMSNormalization      from opset 23 on
 
-The norms are those that `load` recognises (loading/patterns.py). A layer can check shapes when it runs; here they must
-follow from onnx's shape inference. If they do not, the nodes stay.
+The norms are those that `load` recognises (loading/patterns.py). A layer can check shapes when it runs, but here onnx's
+shape inference must give them. If it does not, the nodes stay.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from minorm.onnx.loading.wiring import SMALL, Held, Wiring
 
 @dataclass
 class Fusion:
-    """Holds the result. made: the nodes that are norms now. left: the last node of an unchanged norm -> the reason."""
+    """Holds the result. `made`: the nodes that are norms now. `left`: last node of an unchanged norm -> the reason."""
 
     made: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
 
 
 def fuse(model: onnx.ModelProto) -> None:
-    """Fuse the norms for `export`, and warn about those that stay."""
+    """Fuse the norms for `export`, and warn about norms that stay."""
     left = fuse_norms(model).left
     if left:
         lines = "".join(f"\n  {name}: {why}" for name, why in left.items())
@@ -55,10 +55,10 @@ def fuse(model: onnx.ModelProto) -> None:
 
 
 def fuse_norms(model: onnx.ModelProto) -> Fusion:
-    """Write every recognised norm of the model's graph as one node, in place; functions and branches stay as they are.
+    """Write every recognised norm of the model's graph as one node, in place; functions and branches stay unchanged.
 
-    Initializers keep their names and elements; one with a shape like (C, 1, 1) for channels becomes a vector. An
-    initializer without elements counts as a weight of unknown contents.
+    Initializers keep their names and elements; an initializer with a shape such as (C, 1, 1) becomes a vector. An
+    initializer without elements counts as a weight with unknown contents.
     """
     graph, found = model.graph, Fusion()
     opset = opset_table(model.opset_import, "the model").get("", 0)
@@ -127,7 +127,7 @@ CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_dat
 
 
 def _array(tensor: Any) -> Any:
-    """Return the array of a small initializer, NaNs of type and shape for other floats, and None for the rest."""
+    """Return a small initializer's array; for other floats NaNs of that type and shape; None for all other tensors."""
     filled = tensor.HasField("raw_data") or any(len(getattr(tensor, field)) for field in CONTENTS)
     if math.prod(tensor.dims) <= SMALL and filled and tensor.data_location != TensorProto.EXTERNAL:
         return tensors.read(tensor, f"initializer {tensor.name!r}", None, Budget())
@@ -147,7 +147,7 @@ class _Fuser:
         self.fixed = {entry.name for entry in model.graph.input}  # a caller of the model may set these
 
     def write(self, norm: Norm, last: Any) -> list[Any]:
-        """Return the nodes in place of a norm; RuleNotApplicable if they might not compute the same."""
+        """Return the nodes in place of a norm; raise RuleNotApplicable if they might compute something else."""
         operator, since = recognition.OPERATORS[norm.kind]
         if self.opset < since:
             raise RuleNotApplicable(
@@ -188,7 +188,7 @@ class _Fuser:
         return kind
 
     def _channels(self, norm: Norm, shape: Sequence[Any]) -> int:
-        """Return the number of channels of x, if the nodes reshape its own axes into groups and back."""
+        """Return the number of channels of x, if the nodes reshape its channels into groups and back to x's shape."""
         target = shape if norm.shape is None else norm.shape
         size = shape[1] if len(shape) > 2 else None
         same = len(target) == len(shape) and all(
@@ -217,7 +217,7 @@ class _Fuser:
         return size
 
     def _tail(self, norm: Norm, shape: Sequence[Any]) -> tuple[int, ...]:
-        """Return the lengths of the last axes, which the nodes must normalize and the weight must have."""
+        """Return the last axes' lengths; the nodes must normalize these axes, and the weight must have this shape."""
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):
@@ -231,7 +231,7 @@ class _Fuser:
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:
-        """Return the name of a weight or bias in this shape; without one, that of a new Constant of ones or zeros."""
+        """Return the name of a weight or bias in this shape, or of a new Constant of ones or zeros if it is absent."""
         if held is None:
             array = (np.ones if absent == "ones" else np.zeros)(shape, tensors.DTYPES[elem])
             name = self._fresh(absent)
@@ -266,7 +266,7 @@ def _replace(graph: Any, put: Mapping[int, list[Any]]) -> None:
 
 
 def _prune(graph: Any, before: set[str]) -> None:
-    """Remove nodes and initializers that only removed nodes read, and descriptions of values that are gone."""
+    """Remove nodes and initializers that only removed nodes read, and descriptions of removed values."""
     ends = {entry.name for entry in graph.output}
     readers = Counter(ends)
     for node in graph.node:

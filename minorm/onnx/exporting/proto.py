@@ -15,11 +15,11 @@ from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.external import Weights
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Node, Value
 
-NODE_BYTES = 8192  # of memory: more than a node takes with its names and shapes
+NODE_BYTES = 8192  # bytes of memory; a node with its names and shapes takes less
 
 
 class Names:
-    """Gives each name once: a second `Relu` becomes `Relu_1`."""
+    """Hands out each name only once: a second `Relu` becomes `Relu_1`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -44,9 +44,9 @@ def build(
     fixed: Sequence[str] = (),
     weights: Weights | None = None,
 ) -> onnx.ModelProto:
-    """Build the model from `outputs`, (name, value) pairs; a clash with a name in `fixed`, which was asked for, raises.
+    """Build the model from `outputs`, (name, value) pairs; raise an error if a name in `fixed` is taken.
 
-    weights    takes the contents of large initializers, if these go to a separate file
+    weights    collects the contents of large initializers, if these go to a separate file
     """
     results = _separate(graph, outputs)
     nodes = _needed(graph.nodes, results)
@@ -60,7 +60,7 @@ def build(
     held = [v for v in initializers if id(v) not in unchanging]
     weights = weights or Weights(None)
     weights.decide([value.array for value in initializers])
-    # Large arrays go into their places in the model at the end, so that each is copied once.
+    # Large arrays are put into the model at the end, so that each is copied only once.
     large = sorted(held, key=lambda value: value.home is None)
     encoding.reserve(NODE_BYTES * len(nodes), "export: the graph")
     proto = helper.make_graph(

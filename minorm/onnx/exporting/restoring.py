@@ -1,7 +1,7 @@
 """Turn a loaded module back into the graph of its file: the same nodes and names, with its current tensors and modes.
 
-It runs nothing, so it needs no example and free axes stay free. It changes only what the user changed: contents, the
-form of nodes that have a mode, and the outputs of the graph. If the calls of a function differ, it inlines them.
+Nothing runs, so no example is necessary and free axes stay free. Only the user's changes change the file: contents, the
+form of nodes that have a mode, and the outputs of the graph. If the calls of a function differ, they are inlined.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from minorm.onnx.loading.updates import ENDING
 
 
 class NeedsExample(ExportError):
-    """Says that the file's own nodes cannot express the module; tracing can, which runs it on an example."""
+    """Says that the file's own nodes cannot express the module; tracing can, but it must run it on an example."""
 
 
 class Restorer:
-    """Writes a module back. `model` is the result, without the elements in `state.contents`: large initializers by
-    name.
+    """Writes a module back. `model` is the result, without the elements of large initializers; these are in
+    `state.contents`, by name.
 
-    kinds       called for the type or shape of a value that the graph itself does not declare
-    embedded    whether the new values of all buffers are outputs, in any mode of the module
+    kinds       a function, called for a type or shape that the graph itself does not declare
+    embedded    True if the new values of all buffers are outputs, in any mode of the module
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Restorer:
         return all(name not in node.output for node in self.graph.node)
 
     def _changes(self, placed: Placed) -> bool:
-        """Return whether the layer's mode gives the node another form than in the file."""
+        """Return True if the layer's mode gives the node a different form from that in the file."""
         if placed.operator not in MODES:
             return False
         holder, _ = self.bodies.find(placed.value)
@@ -98,7 +98,7 @@ class Restorer:
         return (layer.training if self.training is None else self.training) and not layer.frozen
 
     def _apply(self, placed: Placed, node: Any, holder: Any) -> tuple[Any, tuple[str, ...]]:
-        """Give the node its form; return the draft, and the names of its new statistics if these become outputs."""
+        """Give the node the form of its mode; return the draft, and the names of new statistics that become outputs."""
         opsets = opset_table(getattr(holder, "opset_import", self.model.opset_import), "the model")
         since = versions.resolve(node.op_type, opsets[""])
         draft = self.rewriter.draft(node, since, self._values(holder))
@@ -167,7 +167,7 @@ class Restorer:
             self._return(buffer, value, makers[value], value in read)
 
     def _return(self, buffer: str, value: str, node: Any, read: bool) -> None:
-        """Make the new value of a buffer, which this node computes, an output with the buffer's name."""
+        """Make the new value of a buffer, which this node computes, an output that is named after the buffer."""
         name = f"{buffer}{ENDING}"
         if name in self.file_outputs:
             return
@@ -183,7 +183,7 @@ class Restorer:
     # Outputs
 
     def _set_outputs(self) -> None:
-        """Set the outputs: the module's results, then the new values of its buffers; drop nodes that nothing needs."""
+        """Set the outputs: the module's results, then the new values of its buffers; drop unneeded nodes."""
         asked = list(self.module.output_names)
         file = {entry.name: entry for entry in self.graph.output}
         updates = {f"{name}{ENDING}" for name in self.state.arrays} - set(asked)
@@ -206,7 +206,7 @@ class Restorer:
         drop_descriptions(self.graph, [*given, *(t.name for t in self.graph.initializer)])
 
     def _is_kept(self, layers: Sequence[Placed]) -> bool:
-        """Return whether a buffer's next value stays an output: its layers, if it has any, all train."""
+        """Return True if a buffer's next value stays an output: all its layers train, or it has none and may train."""
         return all(map(self._trains, layers)) if layers else self.training is not False
 
     def _prune(self, inputs_too: bool) -> None:

@@ -1,7 +1,7 @@
 """Retype the functions of a model whose floats become another type: one body for each kind of call.
 
-A call with data and a call with values computed from shapes need different bodies. So do calls that name different
-types in their attributes. Equal bodies become one function; the first keeps its name.
+A call with data and a call with values computed from shapes need different bodies. Calls that name different types in
+their attributes need different bodies too. Equal bodies become one function; the first function keeps its name.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Variant:
 
     name: str
     reads: tuple[int, ...]
-    makes: tuple[tuple[Made, bool], ...]  # each with whether it is silent
+    makes: tuple[tuple[Made, bool], ...]  # each output, and True if it is silent
 
 
 class Functions:
     """Holds the functions of a model, and the variants that its calls need.
 
-    walk     visits the nodes of a body
-    opset    returns the opset of ONNX's own operators for some imports
+    walk     a function that visits the nodes of a body
+    opset    a function that returns the opset of ONNX's own operators for a list of imports
     taken    the names of existing values
     """
 
@@ -47,9 +47,9 @@ class Functions:
         for domain, name, _ in self.originals:
             self.titles.setdefault(domain, set()).add(name)
         self.variants: dict[Any, Variant] = {}
-        self.bodies: dict[Key, dict[bytes, Any]] = {}  # for each function, by contents
+        self.bodies: dict[Key, dict[bytes, Any]] = {}  # function -> contents of a body -> that body
         self.stack: list[Key] = []
-        self.copied = 0  # nodes
+        self.copied = 0  # the number of copied nodes
 
     def __contains__(self, key: Key) -> bool:
         return key in self.originals
@@ -57,7 +57,7 @@ class Functions:
     def variant(
         self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], conditional: bool
     ) -> Variant:
-        """Return the function for calls with such values and attributes; write it if it does not exist yet."""
+        """Return the function for calls with such values and attributes; if it does not exist yet, write it."""
         passed = {a.name: a for a in self.originals[key].attribute_proto} | dict(passed)
         says = tuple(sorted((name, a.type, a.i, a.t.data_type) for name, a in passed.items()))
         kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, conditional)
@@ -99,7 +99,7 @@ class Functions:
         return Variant(self._filed(key, function), reads, tuple(makes))
 
     def _filed(self, key: Key, function: Any) -> str:
-        """Return the name for this body: that of an equal body, else the function's own, else a new one."""
+        """Return this body's name: an equal body's name, the function's name for its first body, or a new name."""
         bodies = self.bodies.setdefault(key, {})
         contents = function.SerializeToString(deterministic=True)
         if contents not in bodies:
@@ -109,7 +109,7 @@ class Functions:
         return str(bodies[contents].name)
 
     def write(self) -> None:
-        """Put the bodies into the model; functions without a call stay as they are."""
+        """Put the bodies into the model; functions without a call stay unchanged."""
         for key, bodies in self.bodies.items():
             first, *others = bodies.values()
             self.originals[key].CopyFrom(first)

@@ -1,8 +1,8 @@
-"""Track a graph's values while its floats become another type: in which types each is made and read.
+"""Track a graph's values while its floats become another type: in which types each value is made and read.
 
 Nodes of data read a value in one type, and shape arithmetic perhaps in another. Some makers can give any type: an
-initializer, a Constant, a Cast of integers. These give the type that is read, and a copy gives a second type. Any other
-value gets a Cast behind the node that makes it.
+initializer, a Constant, a Cast of integers. These give the type that is read; if a second type is read, a copy gives
+it. Any other value gets a Cast after the node that makes it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Value:
     """Describes one value.
 
     elem      its element type; for a `free` value, the type in the file
-    silent    computed from shapes and constants alone
-    place     the place of the node that makes it, -1 for inputs and initializers; `output` is which of its outputs
+    silent    True if it is computed from shapes and constants alone
+    place     the place of the node that makes it, -1 for inputs and initializers; `output` is the output's number
     free      a TensorProto or NodeProto that can also make it in other types; True for an input of a function
     may       the float types in which it can be made
     rounded   the wider type in which the node makes it, if it cannot make the narrower one
@@ -64,8 +64,8 @@ class Value:
 class Scope:
     """Holds one graph, or the body of a function, and the values that its nodes make.
 
-    conditional  whether data decides if it runs
-    passed       the attributes in the call of the function around
+    conditional  True if data decides whether it runs
+    passed       the attributes in the call of the surrounding function
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Scope:
         self.passed = passed or {}
         self.values: dict[str, Value] = {}
         self.inner: list[Scope] = []
-        self.reads: list[tuple[Any, int, Value, int]] = []  # names and place of the reader, the value, and the type
-        self.behind: dict[int, list[NodeProto]] = {}  # nodes to put behind others, by the places of these
+        self.reads: list[tuple[Any, int, Value, int]] = []  # a reader's names, the place in them, the value, the type
+        self.behind: dict[int, list[NodeProto]] = {}  # place of a node -> the nodes to put after it
         if around is not None:
             around.inner.append(self)
 
     def find(self, name: str) -> Value | None:
-        """Return the value of this name, here or in a graph around; None for an absent input."""
+        """Return the value with this name, here or in a surrounding graph; None for an absent input."""
         scope: Scope | None = self
         while scope is not None and name:
             if name in scope.values:
@@ -101,7 +101,7 @@ class Scope:
         return self.values[name]
 
     def read(self, names: Any, place: int, value: Value, elem: int = 0) -> None:
-        """Record that `names[place]` reads the value in this type; 0: in the type in which it is made."""
+        """Record that `names[place]` reads the value in the type `elem`; 0 means the type in which it is made."""
         value.used = True
         if elem:
             value.wanted.add(elem)
@@ -126,7 +126,7 @@ class Scope:
             scope._write()
 
     def _all(self) -> Iterator[Scope]:
-        """Yield this scope, then those inside."""
+        """Yield this scope, then the scopes inside it."""
         pending = [self]
         while pending:
             scope = pending.pop()
@@ -200,7 +200,7 @@ class Scope:
 
 
 def make_in(maker: Any, elem: int) -> None:
-    """Make a tensor, a Constant or another node that names its type give this type."""
+    """Change a tensor, a Constant or another node that names its result's type, so that it gives this type."""
     if isinstance(maker, TensorProto):
         retype_tensor(maker, elem)
     elif maker.op_type == "Constant":
@@ -215,13 +215,13 @@ def make_in(maker: Any, elem: int) -> None:
 
 
 def describe(entry: Any, elem: int) -> None:
-    """Set this type in the description of a float, if it declares one."""
+    """Set this type in the description of a value, if the type is a float type and the description has a type."""
     if elem in FLOATS and entry.type.WhichOneof("value"):
         tensor_type(entry).elem_type = elem
 
 
 def tensor_type(entry: Any) -> Any:
-    """Return the innermost type of a description: of a tensor, or of the elements of a sequence."""
+    """Return the innermost type of a description: the tensor's type, or the type of a sequence's elements."""
     kind = entry.type
     while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
         kind = getattr(kind, kind.WhichOneof("value")).elem_type

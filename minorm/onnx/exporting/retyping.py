@@ -2,8 +2,8 @@
 
 Every float that nodes of data read or make gets that type: inputs, outputs, tensors, and the types that Casts and other
 nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot count to
-2049; a node of data reads them through a Cast. A Cast also gives the types back that ONNX prescribes. `float_types.py`
-finds the types that a node needs, and `retyped_values.py` provides a value in two types.
+2049; a node of data reads them through a Cast. If ONNX prescribes a type for an input, a Cast restores that type.
+`float_types.py` finds the types that a node needs, and `retyped_values.py` provides a value in two types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from minorm.onnx.loading.signatures import opset_table
 
 MEASURES = ("Shape", "Size")
 _NOTHING: Mapping[str, Value] = {}
-LAYERS = ("BatchNormalization", "Dropout", "Bernoulli", "Multinomial")  # and Random...: their results are always data
+LAYERS = ("BatchNormalization", "Dropout", "Bernoulli", "Multinomial")  # results of these and Random... are always data
 
 
 def retype(
@@ -50,13 +50,13 @@ def retype(
 ) -> list[str]:
     """Convert all floats of the network to `dtype`, in place; return the nodes that compute in float32 despite float64.
 
-    kinds    the kinds of the values of each graph by shape inference; used only if the nodes do not say a type
-    held     tensors of the graph, initializers and Constants, that are Parameters or buffers: their contents come from
-             elsewhere, already in the new type (tensors of the new type inside functions and branches count as held
-             too). The others are constants, and nodes that read only these compute as before
-    runnable whether a float64 model gets Casts to float32 around operators that onnxruntime has only in float32, such
-             as Conv: it then runs there, with the precision of float32. Otherwise it is exactly the module, and minorm
-             runs it
+    kinds    the kinds of the values of each graph by shape inference; used only if the nodes do not tell a type
+    held     the initializers and Constants of the graph that are Parameters or buffers: their contents come from
+             elsewhere, already in the new type. Tensors of the new type inside functions and branches count as held
+             too. Other tensors are constants, and nodes that read only constants compute as before runnable True to put
+             Casts to float32 into a float64 model, around operators that onnxruntime has only in float32, such as Conv.
+             Then the model runs in onnxruntime, with the precision of float32. If False, the file is exactly the
+             module, and minorm runs it
 
     Raise ExportError, which names all nodes without a form in this type.
     """
@@ -66,7 +66,7 @@ def retype(
 
 
 class Retyper:
-    """Walks the model once to see which node reads which value in which type; then Scope.finish changes it."""
+    """Walks the model once to see which node reads which value in which type; then Scope.finish changes the model."""
 
     def __init__(self, model: Any, goal: int, kinds: Kinds, held: Collection[str], runnable: bool) -> None:
         self.model, self.goal, self.kinds, self.held = model, goal, kinds, held
@@ -96,7 +96,7 @@ class Retyper:
         return opset
 
     def _float(self, elem: int) -> int:
-        """Return the type that data of this type gets; 0 if it is not a float."""
+        """Return the new type for data of this type; 0 if it is not a float type."""
         return self.goal if elem in FLOATS else 0
 
     # Graphs
@@ -107,7 +107,7 @@ class Retyper:
         """Record the initial values of a graph: its inputs and initializers.
 
         given     the values of the inputs when the graph begins, if known
-        silent    whether these are computed from shapes and constants alone; if not, floats have the type `data`
+        silent    True if these are computed from shapes and constants alone; if False, floats have the type `data`
         """
         own = {tensor.name for tensor in scope.holder.initializer}
         for entry in scope.holder.input:
@@ -126,11 +126,11 @@ class Retyper:
                 scope.make(tensor.name, tensor.data_type, silent=True, free=free)
 
     def _is_state(self, scope: Scope, elem: int) -> bool:
-        """Return whether a tensor inside a node or function is state: then it has the new type already."""
+        """Return True if a tensor inside a node or function is state; such a tensor has the new type already."""
         return bool(scope.path) and elem == self.goal
 
     def _end(self, scope: Scope, place: int, entry: Any) -> None:
-        """Record an output of the model: a float gets the wanted type, under its own name."""
+        """Record an output of the model; a float output gets the wanted type and keeps its name."""
         value = scope.find(entry.name) or scope.make(entry.name, 0)
         value.end = self._float(value.elem)
         scope.read(scope.holder.output, place, value, value.end)
@@ -164,7 +164,7 @@ class Retyper:
             self._plain(scope, place, node)
 
     def _layer(self, scope: Scope, place: int, node: Any) -> None:
-        """Record a layer that was put in: its floats have the module's type."""
+        """Record an inserted layer; its floats have the module's type."""
         for i, name in enumerate(node.input):
             value = scope.find(name)
             if value is not None:
@@ -217,7 +217,7 @@ class Retyper:
                 )  # fmt: skip
 
     def _is_free(self, node: Any, named: int | None, given: Sequence[Given]) -> Any:
-        """Return the node if it can make its float result in any type; a Cast of floats must round as in the file."""
+        """Return the node if it can make its float result in any type; a Cast of floats cannot, as it must round."""
         name, default, like = NAMED.get(node.op_type, ("", 0, None))
         if not name or like is not None or (named or default) not in FLOATS or any(g.elem in FLOATS for g in given):
             return None
@@ -226,7 +226,7 @@ class Retyper:
     # Graphs inside nodes
 
     def _holder(self, scope: Scope, place: int, node: Any) -> None:
-        """Record an If, Loop or Scan: silent if it reads only silent values, inside too; else its floats are data."""
+        """Record an If, Loop or Scan: silent if it and its graphs read only silent values; else its floats are data."""
         inputs = [scope.find(name) for name in node.input]
         graphs = list(graphs_of(node))
         branches = node.op_type == "If"
@@ -289,7 +289,7 @@ class Retyper:
 
 
 def _own(graph: Any) -> set[str]:
-    """Return the names that a graph gives to values, also inside its nodes."""
+    """Return the names that a graph, and the graphs inside its nodes, give to values."""
     found = {entry.name for entry in (*graph.input, *graph.initializer)}
     for node in graph.node:
         found.update(node.output)

@@ -1,8 +1,9 @@
 """Run the model several times to see what it computes, and leave it unchanged.
 
-One run gives the operations. A run in which a free axis (the batch) has another length shows which lengths and numbers
-follow that axis. A run with other values shows what the model computed from the input outside minorm, by `x.numpy()` or
-`x.item()`; it would silently become a constant. Afterwards we restore modes, buffers and the random generator.
+One run gives the operations. A run in which a free axis (the batch, say) has another length shows which lengths and
+numbers depend on that axis. A run with other values shows which numbers the model computed from the input outside
+minorm, by `x.numpy()` or `x.item()`; otherwise such numbers would silently become constants. Afterwards we restore
+modes, buffers and the random generator.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Run:
     calls: list[Call]
     result: Any
     buffers: dict[str, Tensor]
-    originals: dict[int, tuple[Any, Any]]  # by id: arrays that calls changed in place, and their old contents
+    originals: dict[int, tuple[Any, Any]]  # id -> an array that calls changed in place, and its old contents
 
 
 def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
@@ -65,12 +66,12 @@ _CHANGED = (
 
 
 def _unseen(tensor: Tensor) -> int:
-    """Return how many changes of the tensor no trace has recorded, because they went directly to its array."""
+    """Return the number of changes of the tensor that no trace has recorded: direct changes of its array."""
     return tensor.version.count - tensor.version.traced
 
 
 def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignored: set[int]) -> None:
-    """Refuse changes without a call: they still raise the version of the tensor."""
+    """Raise ExportError for changes that are not in a call; we find them because they raise a tensor's version."""
     for call in calls:
         for tensor in tensors_of(call.result):
             if _unseen(tensor) != before.get(id(tensor.version), (0, 0))[1] and id(tensor.version) not in ignored:
@@ -79,7 +80,7 @@ def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignor
 
 
 def _part_views(calls: list[Call]) -> None:
-    """Detach recorded views from their buffers, because the next run changes the buffers and would change the views."""
+    """Detach recorded views from their buffers, because the next run changes the buffers, and with them the views."""
     for call in calls:
         if not call.changed:
             for tensor in tensors_of(call.result):
@@ -106,7 +107,7 @@ def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) -> Callable[..., Any]:
-    """Wrap a forward in a call of its scope. file: stands for a loaded graph, unless an interceptor is active."""
+    """Wrap a forward in a call of its scope, or, for a loaded graph, of `file` if no interceptor is active."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
         how = scope if file is None or trace.state.interceptor is not None else file
@@ -117,9 +118,9 @@ def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) ->
 
 @contextmanager
 def same_random_numbers_after(model: Any = None) -> Iterator[None]:
-    """Restore the random generator, and those of the model's layers, on leaving this context.
+    """Restore the random generator, and the generators of the model's layers, on leaving this context.
 
-    Do not use it around a single run: two runs must draw different numbers, so that a random constant is noticed.
+    Do not use it around each run: two runs must draw different numbers, so that we notice a random constant.
     """
     layers = model.modules() if isinstance(model, Module) else ()
     own = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
@@ -134,7 +135,7 @@ def same_random_numbers_after(model: Any = None) -> Iterator[None]:
 
 @contextmanager
 def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None]:
-    """Put the model in the mode to export (None: as it is); restore modes and buffers on leaving the context."""
+    """Put the model in the mode to export (None: leave it); restore modes and buffers on leaving the context."""
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [

@@ -1,4 +1,4 @@
-"""Put the tensors of a loaded module where its file holds them: initializers, Constants, functions, branches."""
+"""Put a loaded module's tensors into the places of its file: initializers, Constants, functions, branches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class State:
             self.arrays[name] = _widened(_present(held[weight]), shape)
         self.contents: dict[str, Any] = {}
         self.reshaped: list[str] = []
-        self._owners: dict[str, list[tuple[str, int]]] = {}  # statistics -> the layer's value, and their place there
+        self._owners: dict[str, list[tuple[str, int]]] = {}  # statistics -> the layer's value, and their index there
         for placed in module.placed:
             for index, name in enumerate(placed.statistics):
                 self._owners.setdefault(name, []).append((placed.value, index))
@@ -41,7 +41,7 @@ class State:
         self._inner: dict[int, dict[str, Any]] = {}  # for each graph or branch: its initializers by name
 
     def apart(self) -> Iterator[str]:
-        """Yield the names of tensors in a function's body on which its calls no longer agree."""
+        """Yield the names of tensors in a function's body that are no longer equal for all calls."""
         homes = self.original.layout.homes
         inside = [name for name in self.arrays if self.bodies.calls_around(name)]
         together: dict[tuple[str, str], list[str]] = {homes[name][:2]: [] for name in inside}
@@ -60,7 +60,7 @@ class State:
         self._set_state(names)
 
     def _set_constants(self) -> None:
-        """Fill in the constants that the module holds, as the file has them."""
+        """Fill in the constants that the module holds, in the form of the file."""
         held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
         for tensor in self.graph.initializer:
             if tensor.name in held and is_large(tensor):
@@ -132,14 +132,14 @@ class State:
         return None if tensor is None else numpy_helper.to_array(tensor)
 
     def differs(self, name: str) -> bool:
-        """Return whether a buffer differs now from the value from which it started."""
+        """Return True if a buffer now differs from its initial value in the file."""
         if name not in self.original.starts:
             return False
         value, array = self.original.starts[name]
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """Give statistics an initializer if the file merged or computes them, and they differ from that now."""
+        """Give statistics a separate initializer if the file merges or computes them and they differ from that now."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)
@@ -164,6 +164,6 @@ def _present(tensor: Any) -> Any:
 
 
 def _widened(array: Any, shape: tuple[int, ...]) -> Any:
-    """Repeat an array to the file's shape, which holds it for each sample: along new axes and axes of length 1."""
+    """Repeat an array along new axes and axes of length 1 to the file's shape: the file has it for each sample."""
     lengths = (1,) * (len(shape) - array.ndim) + array.shape
     return np.broadcast_to(array, [m if n == 1 else n for n, m in zip(lengths, shape, strict=True)])

@@ -1,9 +1,9 @@
-"""Choose the lengths at which a model is traced, so that one can follow every free axis through the model.
+"""Choose the lengths at which we trace a model, so that we can follow every free axis through the model.
 
 A pyramid of strides turns both 8 and 16 into 1, and half of an even length is the same rounded up and down. So we also
-run a free height at three other lengths. One differs by more than a stride, one stays odd when it is halved and rounded
-up (32 k + 1), and one stays odd when it is halved and rounded down (32 k - 1). If the model refuses a length, we try
-another; if it takes no odd one, its sizes are multiples anyway.
+run a free height at three other lengths. The first differs by more than a stride. The second stays odd when it is
+halved and rounded up (32 k + 1). The third stays odd when it is halved and rounded down (32 k - 1). If the model
+refuses a length, we try another; if it takes no odd length, its sizes are multiples anyway.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from minorm.tensor.tensor import Tensor
 
 # Errors that a model raises at a size that it does not take.
 REFUSALS = (ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AssertionError)
-STEP = 64  # lengths that differ by half of it still differ behind a total stride of 32
-FARTHER = 512  # by how much lengths are raised if strides still make them equal
-LARGEST = 1 << 24  # elements of an input at another length, unless that is at most twice the example
+STEP = 64  # lengths that differ by half of this still differ after a total stride of 32
+FARTHER = 512  # added to lengths if strides still make them equal
+LARGEST = 1 << 24  # the most elements of an input at another length; twice the example's number is always allowed
 
 
 def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inputs, list[Run]]:
-    """Run the example as it is and at other lengths of each free axis; the returned inputs hold these lengths."""
+    """Run the example unchanged, and at other lengths of each free axis; the returned inputs hold these lengths."""
     base = run(inputs.args)
     runs, others = [base], []
     for symbol in range(len(inputs.symbols.names)):
@@ -39,7 +39,7 @@ def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inpu
 
 
 def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ...]], Run]) -> Iterator[tuple[int, Run]]:
-    """Yield other lengths of one axis that the model takes, with the runs."""
+    """Yield (length, run) for other lengths of one axis that the model takes."""
     refused: list[tuple[int, str]] = []
     name, length = inputs.symbols.names[symbol], inputs.symbols.base[symbol]
     taken = {length}
@@ -79,7 +79,7 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
 
 
 def _odd(length: int, rest: int) -> list[int]:
-    """Return a length 32 k + rest near `length`, no multiple of 3, 5 or 7, and a smaller odd one in case it fails."""
+    """Return a length 32 k + rest near `length`, not a multiple of 3, 5 or 7, and, if it fails, a smaller odd one."""
     k = max(2, length // 32)
     around = [32 * (k + i) + rest for i in (0, 1, 2, 3)]
     usable = [n for n in around if math.gcd(n, 105) == 1 and n != length]

@@ -1,4 +1,4 @@
-"""Translate a model to a ModelProto, from an example of its input: run it, walk the runs, name everything.
+"""Translate a model to a ModelProto, from an example of its input: run the model, walk the runs, name all values.
 
 `export.py` builds on this module, which knows neither files nor runtimes.
 """
@@ -29,18 +29,19 @@ from minorm.onnx.loading.updates import ENDING
 from minorm.support.argument_errors import kind_of
 from minorm.tensor.tensor import Tensor
 
-LEAST = 16 << 20  # bytes of memory that must be free to begin: with less, even the system's own libraries fail
+LEAST = 16 << 20  # bytes of memory that must be free at the start: with less, even system libraries fail
 
 
 class Translated:
     """Holds a translated model: the file, and the correct results for it.
 
-    inputs, results    the example, and the model's results for it, in the order of the file's outputs: first what the
-                       model returned, then the new values of its buffers
-    training           whether some layer was in training mode
+    inputs, results    the example, and the model's results for it, in the order of the file's outputs: first the values
+                       that the model returned, then the new values of its buffers
+    training           True if a layer was in training mode
     example            the free axes of the inputs, and the lengths at which they were traced
     nodes              the nodes of the graph, with their names in the file; "" for nodes that the file leaves out
-    why                the reason against the opset below, in words; "" without one, or if the caller chose the opset
+    why                the reason against the opset below, in words; "" if there is no reason or the caller chose the
+                       opset
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Translated:
     def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
         """Trace once more, with a follower at these lengths of the free axes.
 
-        Raise Unstable if it takes another path.
+        Raise Unstable if this run takes another path.
         """
         with same_random_numbers_after(self.model):
             symbols, example = self.example.symbols, self.example
@@ -79,7 +80,7 @@ def translate(
 ) -> Translated:
     """Translate `model(*args)` to a ModelProto; the arguments are those of `export`.
 
-    weights    takes the contents of large initializers, if these go to a separate file
+    weights    collects the contents of large initializers, if these go to a separate file
     """
     opset = _opset(opset_version)
     if not callable(model):
@@ -110,7 +111,7 @@ def translate(
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)
     new = _updates(graph, outputs, wanted)
-    if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
+    if training is None and isinstance(model, GraphModule):  # it has the outputs of its file
         new = [(name, value) for name, value in new if name in model.updated_names]
     translated = Translated(model, choice.opset, training, inputs, choice.why)
     translated.proto = proto.build(
@@ -129,7 +130,7 @@ def translate(
 
 
 def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
-    """Return the new values of buffers, by name, except those that the model itself returns."""
+    """Return (name, new value) of buffers, without values that the model itself returns."""
     same = {id(node.outputs[0]): node.inputs[0] for node in graph.nodes if node.operator == "Identity"}
     returned = set()
     for output in outputs:
@@ -175,14 +176,14 @@ def _run(model: Callable[..., Any], args: tuple[Any, ...], training: bool | None
 
 
 def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> list[Run]:
-    """Run the model with other values; return an empty list if it refuses these."""
+    """Run the model with other values; return an empty list if the model refuses them."""
     try:
         return [_run(model, inputs.disturbed(), training)]
     except trace_lengths.REFUSALS:
         return []
 
 
-Written = tuple[Writer, list[Value]]  # and the Values of the results
+Written = tuple[Writer, list[Value]]  # the Writer, and the Values of the results
 
 
 def _write(
@@ -193,7 +194,7 @@ def _write(
     runs: Sequence[Run],
     probe: bool,
 ) -> Choice[Written]:
-    """Write the graph at this opset; None chooses one."""
+    """Write the graph at this opset; if it is None, choose one."""
 
     def walk(at: int, pieces: Pieces) -> Written:
         return _walk(model, at, training, inputs, runs, probe, pieces=pieces)
@@ -237,7 +238,7 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
-    """Return id of an array -> the attribute, or the file's constant, that holds it, for more than parameters."""
+    """Return id of an array -> the attribute, or the file's constant, that holds it; not only for parameters."""
     if not isinstance(model, Module):
         return {}
     labels = (

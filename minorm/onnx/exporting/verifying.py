@@ -34,7 +34,7 @@ class TranslatedModel:
         self.translated, self.training = translated, translated.training
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
-        """Run the model in this process; the example's results are known."""
+        """Run the model in this process; the results for the example are known already."""
         return [tried(group, self._results) for group in groups]
 
     def _results(self, size: Size) -> list[Tensor]:
@@ -50,8 +50,7 @@ class TranslatedModel:
         """Find the node at which the file begins to differ from the model at this size.
 
         We trace the model again, together with the runs that made the file. If a length or a number differs from the
-        file, that is the place. Else the results differ, and we compare onnxruntime's results with the model's, node by
-        node.
+        file, we have found the node. Otherwise we compare onnxruntime's results with the model's, node by node.
         """
         translated = self.translated
         try:
@@ -59,7 +58,7 @@ class TranslatedModel:
         except (Unstable, ExportError) as error:
             return f"; {str(error).removeprefix('export: ')}"
         if any(a.operator != b.operator for a, b in zip(follower.graph.nodes, translated.nodes, strict=False)):
-            return ""  # the model was written in another way this time, so places do not match
+            return ""  # this time the model was written in another way, so the places of nodes differ
         written = {node.name for node in new.graph.node}
         for place, how in follower.strays:
             node = translated.nodes[place]
@@ -107,7 +106,7 @@ def against(translated: Translated) -> Comparison:
 
 
 def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
-    """Return a Comparison around an example. labels: each input's lengths, free ones by their names."""
+    """Return a Comparison around an example; `labels` has each input's lengths, and for free lengths their names."""
     arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
     return Comparison(source, trial_sizes.around(labels, elems, arrays, 2 if training else 1), "export")
@@ -117,9 +116,9 @@ def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], train
 
 
 class LoadedGraph:
-    """Computes the correct results with a loaded graph, in the written mode.
+    """Computes the correct results with a loaded graph, in the mode of the written file.
 
-    outputs    the new file's outputs: the place of a result, the name of a buffer for its new contents, or None
+    outputs    for each output of the new file: the place of a result, the name of an updated buffer, or None
     """
 
     name = "the model"
@@ -140,7 +139,7 @@ class LoadedGraph:
         return [found[n] if isinstance(n, int) else after[n] if n is not None else None for n in self.outputs]
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Find the first node on which onnxruntime and minorm disagree; minorm loads the new file for this."""
+        """Find the first node with different results in onnxruntime and minorm; for this, minorm loads the new file."""
         names = [name for node in new.graph.node for name in node.output if name]
         try:
             again = load(new, outputs=names)
@@ -160,10 +159,10 @@ def of_graph(
     output_names: Sequence[str],
     example: Sequence[Tensor] | None = None,
 ) -> Comparison:
-    """Return a Comparison with a loaded graph: around an example, or on random inputs as its file declares them.
+    """Return a Comparison with a loaded graph: around an example, or on random inputs that fit its file.
 
-    new             the file that is written from it, without its contents
-    output_names    the names of the graph's results in it; other outputs are new values of buffers
+    new             the file that is written from the graph, without the contents of tensors
+    output_names    the names of the graph's results in that file; its other outputs are new values of buffers
     """
     entries, buffers = inputs_of(new.graph), dict(model.named_buffers())
     labels = {entry.name: labels_of(entry, {}, "export") for entry in entries}

@@ -1,8 +1,8 @@
-"""Turn recorded runs into a graph: walk the calls, write those that have a rule, look inside the others.
+"""Turn recorded runs into a graph: walk the calls, write the calls that have a rule, look inside other calls.
 
-We walk all runs of the model in step. We recognise a Tensor if it is the same object as an earlier one, or holds the
-same array (`x.detach()`); a new Tensor is a constant. The walk continues after an operation that cannot be written, so
-that the error at the end lists all of them.
+We walk all runs of the model together. We recognise a Tensor if it is the same object as an earlier Tensor, or holds
+the same array (`x.detach()`); a Tensor that we do not recognise is a constant. The walk continues after an operation
+that cannot be written, so that the error at the end lists all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Writer:
-    """Walks the runs in step and writes their graph; `agreement` knows how far the runs may differ."""
+    """Walks all runs together and writes their graph; `agreement` checks that they differ only in allowed ways."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Writer:
         self.arrays: list[dict[int, Value]] = []  # run -> id of an array -> its Value
         self.kept: list[Any] = []  # objects to keep alive, so that their ids stay valid
         self.failures: list[str] = []
-        self.declined: list[str] = []  # why the functions around the current call could not be written whole
+        self.declined: list[str] = []  # why the functions around the current call were not written whole
         self.holders: list[dict[int, list[int]]] = []  # run -> id of an array -> ids of the constants that hold it
         self.originals: list[dict[int, tuple[Any, Any]]] = []  # run -> id of a changed array -> its old contents
-        self.unwritten: dict[int, str] = {}  # id of a Value without an operator -> why: an error only if it is used
-        self.spoilt: list[str] | None = None  # collects those reasons while a change in place is written
-        self.follows = False  # whether some reason was a length that follows a free axis
+        self.unwritten: dict[int, str] = {}  # id of a Value without an operator -> why; an error if it is used
+        self.spoilt: list[str] | None = None  # collects such reasons while a change in place is written
+        self.follows = False  # True if a length that depends on a free axis was a reason
         self.operation = ""  # the name of the current call
-        self.strays: list[tuple[int, str]] = []  # place of a node in the graph, and how the follower differs there
+        self.strays: list[tuple[int, str]] = []  # place of a node in the graph, and the follower's difference there
         self.followed: list[tuple[Value, Tensor]] = []  # Values, and their Tensors in the follower
 
     def write(self, runs: Sequence[Run], inputs: Sequence[Value], places: Sequence[int]) -> list[Value]:
@@ -123,7 +123,7 @@ class Writer:
             self._bind(Value(None, tensors[0].dtype), tensors)
 
     def _embed(self, calls: Sequence[Call], target: Embedded) -> bool:
-        """Write a loaded graph as its file has it, if possible; return whether it was."""
+        """Write a loaded graph with the nodes of its file; return False if that is not possible."""
         found = embedding.piece(target, self.training, self.graph.opset)
         if found is None:
             return False
@@ -142,10 +142,10 @@ class Writer:
         return True
 
     def _change(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> None:
-        """Write a change in place: its result is a known Tensor, which stands for the new value from here on.
+        """Write a change in place: its result is a known Tensor, which from now on stands for the new value.
 
-        A change that cannot be written is an error only if its value is read, because some buffers change without a
-        reader.
+        If a change cannot be written, that is an error only if something reads its value, because some buffers change
+        without a reader.
         """
         self.spoilt = []
         reasons = self._by_rule(calls, results)
@@ -160,7 +160,7 @@ class Writer:
         self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
-        """Write the call by the first rule that accepts it and return None; else return the reasons."""
+        """Write the call by the first rule that accepts it and return None; if no rule does, return the reasons."""
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:
@@ -263,7 +263,7 @@ class Writer:
         return self._filled(arrays, what)
 
     def _filled(self, arrays: Sequence[Any], what: str) -> Value:
-        """Write a constant whose shape or number follows a free axis: zeros(batch, 8), arange(h), x.shape[0]."""
+        """Write a constant whose shape or number depends on a free axis: zeros(batch, 8), arange(h), x.shape[0]."""
         graph, first = self.graph, arrays[0]
         self.agreement.agree(f"the rank of {what}", [array.ndim for array in arrays])
         known = arrays[: self.agreement.sized]
@@ -291,7 +291,7 @@ class Writer:
     # Arguments
 
     def _merge(self, values: Sequence[Any], what: str) -> Any:
-        """Merge one argument of all runs: Tensors become Values, ints that follow a free axis become Sizes."""
+        """Merge one argument of all runs: Tensors become Values, and ints that depend on a free axis become Sizes."""
         first, agreement = values[0], self.agreement
         agreement.agree(f"the type of {what}", [type(value).__name__ for value in values])
         if isinstance(first, Tensor):

@@ -1,4 +1,4 @@
-"""Export a module that `load` returned: write its own file again, with the user's changes (restoring.py).
+"""Export a module that `load` returned: write its file again, with the user's changes (restoring.py).
 
 Types, lengths, names and the opset change in this order, each only if the caller asks for it; the elements of large
 tensors go in last.
@@ -48,9 +48,9 @@ def write_back(
     weights: Weights,
     write_layers: WriteLayers,
 ) -> onnx.ModelProto:
-    """Return the ModelProto. Raise NeedsExample if only tracing can express the module as it is now.
+    """Return the ModelProto. Raise NeedsExample if only tracing can express the module in its present state.
 
-    write_layers    writes the layers that were put in: replaced.py, which needs tracing
+    write_layers    a function that writes the inserted layers by tracing (replaced.py)
     """
     layers = partial(write_layers, module=module, examples=examples, training=training)
     model, contents, reshaped = restored(module, training, opset_version, layers)
@@ -81,8 +81,8 @@ def restored(
     """Restore the ModelProto in the module's types and the wanted opset. Return it without large tensors, their
     contents, and the names of tensors with another shape than in the file.
 
-    write_layers    a function of `model`, `contents` and `opset` that writes the layers that were put in
-    embedded        whether it becomes a part of another graph, to which it gives the new values of all its buffers
+    write_layers    a function of `model`, `contents` and `opset` that writes the inserted layers
+    embedded        True if it becomes a part of another graph; then the new values of all its buffers are outputs
     """
     restorer = Restorer(module, training, lambda model: describing.kinds(describing.skeleton(model)), embedded)
     model = restorer.restore()
@@ -106,7 +106,7 @@ def restored(
 
 
 def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
-    """Fill in the elements of initializers, here or in the other file, except small ones, which are in already."""
+    """Fill in the elements of large initializers, here or in the other file; small ones are filled already."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in contents}
     weights.decide([contents[name] for name in tensors])
     for name, tensor in tensors.items():
@@ -117,8 +117,8 @@ def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
 
 
 def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
-    """Infer lengths again, after a tensor got another shape, or a layer was put in; ExportError names the first node
-    that does not fit the shape.
+    """Infer lengths again, after a tensor has changed its shape or a layer was inserted. If a node does not fit the new
+    shape, raise ExportError, which names the first such node.
     """
     for entry in model.graph.output:
         for dim in entry.type.tensor_type.shape.dim:
@@ -132,7 +132,7 @@ def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
 
 
 def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped: Sequence[str]) -> None:
-    """Run the module, which checks that a Conv's channels and a Gemm's bias fit; onnx's checker does not."""
+    """Run the module to check that a Conv's channels and a Gemm's bias fit; onnx's checker does not check this."""
     try:
         if examples is None:
             examples = example(module)
@@ -148,7 +148,7 @@ def _misfit(reshaped: Sequence[str]) -> str:
 
 
 def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, asked: Axes) -> None:
-    """Give the free axes in `dynamic_axes` its names, and fix the others at the example's lengths."""
+    """Give the free axes the names in `dynamic_axes`, and fix other axes at the example's lengths."""
     bound: dict[str, int | str] = {}  # name of a length -> its new name or value
     inputs = {entry.name: entry for entry in model.graph.input}
     for name in asked.keys() - inputs.keys() - {entry.name for entry in model.graph.output}:

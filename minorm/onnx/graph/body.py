@@ -4,8 +4,8 @@
     ...       the nodes of the body
     last      the inputs of the Loop, the inputs and the outputs of its body -> the outputs of the Loop
 
-A walk forwards through the list therefore meets every value before all that depend on it, and a walk backwards after
-them. Only the values that one turn passes to the next do not show.
+A walk forwards through the list therefore meets every value before all values that depend on it; a walk backwards meets
+it after them. Only the values that one turn passes to the next do not appear in the list.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ class Body:
     """The graph that a Loop or Scan repeats, with its values by their names in the flat list.
 
     given       the number of inputs of the Loop or Scan
-    before      how many of them precede the carried values: the trip count and the condition
-    heads       how many inputs and outputs of the body precede these: iteration and condition, and the condition
-    carried     how many values one turn passes to the next
+    before      the number of these inputs in front of the carried values: the trip count and the condition
+    heads       the numbers of the body's inputs (iteration, condition) and outputs (condition) in front of the carried
+                ones
+    carried     the number of values that one turn passes to the next
     declared    type and shape of each output, if the file gives them; a free length is 0
     """
 
@@ -43,7 +44,7 @@ class Body:
         """Make the Body of a graph with its own names; LoadError if it does not fit the Loop or Scan that holds it.
 
         inputs     the inputs of the node, which has this number of `outputs`
-        scanned    how many of the inputs a Scan iterates over
+        scanned    the number of inputs over which a Scan iterates
         """
         batched = operator == "Scan" and opset < 9  # the lengths of the sequences come first
         before, heads = (2, (2, 1)) if operator == "Loop" else (int(batched), (0, 0))
@@ -73,10 +74,9 @@ class Body:
         return len(self.outputs) - self.heads[1] - self.carried
 
     def source(self, place: int, enters: bool) -> int | None:
-        """Return the input that has the type of output `place`, for the node that enters or ends the body; None without
-        one.
+        """Return the input that has the type of output `place`, for the node that enters or ends the body; else None.
 
-        The number of the turn, an integer, and the condition have none.
+        The number of the turn (an integer) and the condition do not have the type of an input.
         """
         if enters:
             return None if place < self.heads[0] else place - self.heads[0] + self.before
@@ -86,7 +86,7 @@ class Body:
 
     @property
     def condition(self) -> int | None:
-        """The input of the last node that decides whether there is a next turn."""
+        """The number of the last node's input that decides whether another turn follows; None without such an input."""
         return self.given + len(self.inputs) if self.heads[1] else None
 
 

@@ -1,7 +1,7 @@
 """Recover the decimal that an author wrote from a float attribute, which a file holds as float32.
 
-eps=1e-05 is 9.999999747378752e-06 in a file. A layer that computed with that number would round some variance plus eps
-to another float32 than the exported layer, and training would no longer be bit-identical.
+eps=1e-05 is 9.999999747378752e-06 in a file. With that number, a layer's variance + eps would sometimes round to
+another float32 than in the exported layer, and training would no longer be bit-identical.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Convert bytes to a ModelProto and back, and check that there is memory for it.
+"""Convert bytes to a ModelProto and back, and check that there is enough memory.
 
-Without memory, protobuf reports that a sound file is damaged or a sound model cannot be encoded, or it writes to a null
-pointer and the process ends. So minorm checks for room first for everything large, and raises MemoryError.
+Without memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or it writes to a
+null pointer and the process ends. So minorm first checks that there is room for everything large, and raises
+MemoryError if there is not.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from minorm.onnx.graph import footprint
 from minorm.onnx.graph.errors import ExportError, LoadError
 from minorm.serialization.opening import FilePath, Irregular, regular
 
-LARGEST = 2**31 - 1  # bytes, of one protobuf file
-SPARE = 1 << 20  # bytes, for small things
-GROWTH = 5  # protobuf doubles the memory it encodes into, keeps the earlier pieces, and copies the result
+LARGEST = 2**31 - 1  # the most bytes of one protobuf file
+SPARE = 1 << 20  # bytes that we keep free for small things
+GROWTH = 5  # protobuf doubles its output buffer again and again, keeps the earlier buffers, and copies the result
 
 
 def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
     """Read the model in the file at `path`, without the data in other files.
 
-    max_bytes    the memory that it may take; None has no limit, for a file that minorm wrote or has read before
+    max_bytes    the memory that it may take; None for no limit, for a file that minorm wrote or has read before
 
-    LoadError if it is not a model or not a regular file, or if it takes more than max_bytes or far more than its
-    length; FileNotFoundError, PermissionError.
+    Raise LoadError if it is not a model or not a regular file, or if it takes more memory than max_bytes or far more
+    than its length. FileNotFoundError and PermissionError pass through.
     """
     try:
         with regular(path, operation) as file:
@@ -46,7 +47,7 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
 
 def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """Parse a file's bytes into a model; LoadError, which begins with `what`, if they are not a model.
+    """Parse a file's bytes into a model; raise LoadError, whose message begins with `what`, if they are not a model.
 
     max_bytes    as for `read`
     """
@@ -63,7 +64,7 @@ def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.Mode
 
 
 def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
-    """Encode the model as the bytes of a file; ExportError if they are too many for one file."""
+    """Encode the model as the bytes of a file; raise ExportError if one file cannot hold them."""
     try:
         contents = bytes(model.SerializeToString())
     except Exception as error:  # EncodeError of protobuf, which gives no reason; a bare MemoryError
@@ -98,7 +99,7 @@ PAYLOAD = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 
 
 def describe(tensor: Any, array: Any) -> None:
-    """Give a TensorProto this array's type and shape; its old contents are cleared, and `fill` sets the elements."""
+    """Give a TensorProto this array's type and shape, and clear its old contents; later `fill` sets the elements."""
     for name in (*PAYLOAD, "data_location", "external_data", "dims"):
         tensor.ClearField(name)
     tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)

@@ -18,7 +18,7 @@ class ExportError(ValueError):
     cuts="values in front of these nodes, which `load(..., outputs=[...])` can give",
 )
 class LoadError(ValueError):
-    """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which.
+    """The ONNX file cannot be imported: it is damaged, or needs something that minorm lacks; the message says which.
 
     Example:
         >>> try:
@@ -41,13 +41,13 @@ class Unsupported(Exception):
 
 
 class VerifyError(ValueError):
-    """The runtime computes something else from the file than the model does."""
+    """The runtime's results for the file differ from the model's results."""
 
 
 class RuleNotApplicable(Exception):
     """A writing rule raises this if it does not fit this call at this opset; then the writer tries the next rule.
 
-    length    the length that follows free axes and has no formula, if that is the reason
+    length    the length that depends on free axes and has no formula, if that is the reason
     """
 
     def __init__(self, message: str, length: Any = None) -> None:

@@ -1,10 +1,11 @@
 """Write weights to a second file beside the model, on request or if they do not fit into one file of 2 GiB.
 
-`model.onnx` then names, for every large initializer, the place of its bytes in `model.onnx.data`. Each begins on a
-page (4096 bytes), so that a runtime can map the file instead of reading it.
+`model.onnx` then names, for every large initializer, the place of its bytes in `model.onnx.data`. The bytes of each
+initializer begin on a page (4096 bytes), so that a runtime can map the file instead of reading it.
 
-The two files change as one. The weights get a name that the old model at that path does not use. Once they are on the
-disk and the model is verified, the new model replaces the old file in one step, and the old weights are deleted.
+The two files change together. The new weights get a file name that the old model at that path does not use. Once the
+weights are on the disk and the model is verified, the new model replaces the old file in one step, and the old weights
+are deleted.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from minorm.serialization import atomic, limits
 
 Path = str | os.PathLike[str] | IO[bytes] | None  # the target of a model: a file's name, a binary file, or None
 
-MARGIN = 2**24  # of these bytes, for the graph itself
-PAGE = 4096  # each tensor begins at a multiple of it
+MARGIN = 2**24  # the bytes of these that are kept for the graph itself
+PAGE = 4096  # each tensor begins at a multiple of this
 LEAST = 1024  # bytes; smaller tensors stay in the model
 
 
 class Weights:
     """Collects the arrays that go to the other file, and assigns their places in it.
 
-    path       the model's file, or None: then everything stays inside; OSError if it cannot be a file
-    asked      True: all tensors from 1 KiB on; None: the same if the model would not fit into one file; False: no
-               tensor
+    path       the model's file; None to keep everything inside. OSError if the path cannot be a file
+    asked      True to move all tensors from 1 KiB on; None to move them if the model would not fit into one file; False
+               to move no tensor
     operation  the name of the writing operation, for errors
     """
 
@@ -56,7 +57,7 @@ class Weights:
         self.active = False
 
     def decide(self, arrays: Sequence[Any]) -> None:
-        """Decide from all arrays of the model whether any go to the other file."""
+        """Decide from all arrays of the model whether large ones go to the other file."""
         total = sum(array.nbytes for array in arrays)
         self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
         if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
@@ -67,7 +68,7 @@ class Weights:
             )
 
     def take(self, array: Any, tensor: Any) -> bool:
-        """Store `array` outside and record that in its TensorProto; return False if it stays inside."""
+        """Plan to store `array` outside, and record that in its TensorProto; return False if the array stays inside."""
         if not self.active or array.nbytes < LEAST:
             return False
         offset = -(-self.end // PAGE) * PAGE
@@ -91,7 +92,7 @@ class Weights:
 
 
 def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[[Any], object] | None = None) -> None:
-    """Write the model to its target, unless `check`, which gets the model or its path, raises."""
+    """Write the model to its target, unless `check` raises an error; `check` gets the model or its path."""
     if check is not None and not weights.arrays:
         check(model)
     if path is None:
@@ -134,7 +135,7 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
 def _names(path: str) -> Iterator[str]:
     """Yield the possible names for the weights of a model: `model.onnx.data`, `model.onnx.2.data` ...
 
-    The model holds the name as UTF-8: a byte of the model's name that is not UTF-8 becomes `_`.
+    The model stores this name as UTF-8, so a byte of the model's own name that is not UTF-8 becomes `_`.
     """
     folder, model = os.path.split(path)
     name = os.path.join(folder, re.sub("[\udc80-\udcff]", "_", model))
@@ -146,13 +147,13 @@ def _unused_name(path: str) -> str:
 
 
 def _weights_of(path: str) -> list[str]:
-    """List the files of weights that the model at `path` uses and `export` wrote for it."""
+    """List the files of weights that `export` wrote for the model at `path` and that the model uses."""
     found = [name for name in itertools.islice(_names(path), 9) if os.path.isfile(name)]
     if not found or not os.path.isfile(path):
         return []
     try:
         model = encoding.read(path, "export", limits.ONNX)
-    except (LoadError, OSError):  # not a model: no weights belong to it
+    except (LoadError, OSError):  # not a model, so it has no weights
         return []
     used = {e.value for tensor in model.graph.initializer for e in tensor.external_data if e.key == "location"}
     return [name for name in found if os.path.basename(name) in used]

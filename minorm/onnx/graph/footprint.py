@@ -1,4 +1,4 @@
-"""Count the memory that a file would take as a model, from its bytes, before parsing them.
+"""Count, from a file's bytes and before parsing them, the memory that the file would take as a model.
 
 protobuf makes an object of every node, and minorm a few more: a node of two bytes takes a thousand. So this walks the
 bytes first, field by field and message by message, in protobuf's wire format. It skips long contents (the elements of a
@@ -28,7 +28,7 @@ PARTS = {
     "FunctionProto": 1500, "FunctionProto.input": 500, "FunctionProto.output": 500, "FunctionProto.attribute": 500,
     "GraphProto.input": 800, "GraphProto.output": 800, "TensorProto": 1000, "StringStringEntryProto": 200,
 }  # fmt: skip
-MESSAGE = 90  # any other kind of message
+MESSAGE = 90  # a message of any other kind
 TEXT, LETTER = 100, 4  # a text or bytes, and each byte of it
 NUMBER, PACKED = 60, 20  # a number in a list, and each byte of a packed list
 
@@ -37,7 +37,7 @@ GROUPS = (3, 4)  # begin and end of a group, which no ONNX file has; its content
 
 
 class Field(NamedTuple):
-    """The memory of a field: `once`, and `each` per byte of its contents, or the memory of its message's fields."""
+    """The memory of a field: `once`, plus `each` per byte of its contents or the memory of its message's `fields`."""
 
     once: int
     each: int
@@ -48,9 +48,9 @@ UNKNOWN = Field(0, 2)
 
 
 def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
-    """Raise LoadError, which begins with `what`, if a model would take far more memory than its file.
+    """Raise LoadError if a model would take far more memory than its file; the message begins with `what`.
 
-    max_bytes    the memory that it may take, if that is more than the default
+    max_bytes    the memory that it may take; a smaller number than the default changes nothing
     """
     most = max(FACTOR * len(contents) + SPARE, max_bytes if max_bytes > limits.ONNX else 0)
     try:
@@ -70,7 +70,7 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
 
 
 def footprint(contents: bytes, most: int) -> int:
-    """Return the bytes of memory that the model takes, or, if these exceed `most`, some number above it."""
+    """Return the bytes of memory that the model takes; if they exceed `most`, any number above `most`."""
     total, at, end, fields = 0, 0, len(contents), messages()
     around: list[tuple[int, dict[int, Field]]] = []  # the end of each message around us, and its fields
     while total <= most:
@@ -117,7 +117,7 @@ def footprint(contents: bytes, most: int) -> int:
 
 
 def _varint(contents: bytes, at: int) -> tuple[int, int]:
-    """Read a number in pieces of seven bits; return it and its end."""
+    """Read a number in pieces of seven bits; return the number and the place of its end."""
     number = 0
     for place in range(10):
         piece = contents[at + place]
@@ -132,7 +132,7 @@ def _varint(contents: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def messages() -> dict[int, Field]:
-    """Return the fields of a model by their tags, with those of the messages inside."""
+    """Return the fields of a model by their tags; fields with messages hold the fields of these messages."""
     known: dict[str, dict[int, Field]] = {}
     return _fields(onnx.ModelProto.DESCRIPTOR, known)
 

@@ -1,7 +1,8 @@
 """Check the kind of value of each input of a node: floats, integers, bools, or a sequence of Tensors.
 
-ONNX lists types, version by version. minorm accepts the kinds that any version of the operator takes in that place: the
-meaning of Relu of integers is clear, though no version before 14 has it; axes that are floats are an error.
+ONNX lists types for each version. minorm accepts the kinds that any version of the operator takes for that input. For
+example, Relu of integers has a clear meaning, although no version before 14 has it; but axes that are floats are an
+error.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Place:
 
 @functools.cache
 def places(operator: str) -> tuple[Place, ...]:
-    """Return the inputs of an operator; the last stands for all further ones."""
+    """Return the inputs of an operator; the last one stands for all further inputs."""
     found: list[Place] = []
     for since in PUBLISHED[operator]:
         for i, formal in enumerate(onnx.defs.get_schema(operator, since, "").inputs):
@@ -69,7 +70,7 @@ def _kind_of_type(name: str) -> str:
 
 
 def check(operator: str, arguments: Sequence[Any]) -> None:
-    """Raise ValueError for an argument of a kind that the operator does not take there, or not beside another."""
+    """Raise ValueError for an argument of a kind that the operator does not take there, or not with the others."""
     expected = places(operator)
     seen: dict[str, tuple[int, str]] = {}
     for i, value in enumerate(arguments):
@@ -89,7 +90,7 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
 
 @functools.cache
 def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-    """Return the possible kinds of each output, and the places of the inputs of the same type."""
+    """Return, for each output, its possible kinds and the places of the inputs of the same type."""
     schema = onnx.defs.get_schema(operator, since, "")
     return tuple(
         (
@@ -101,7 +102,7 @@ def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int
 
 
 def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
-    """Return the values that are certainly integers or bools, so that no gradient flows. known: dtypes by name.
+    """Return the values that are certainly integers or bools, so that no gradient flows. `known` has name -> dtype.
 
     A sequence may hold floats.
     """
@@ -125,7 +126,7 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
 
 
 def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dtypes that are certain: ONNX fixes the type of a result, or makes it that of an input.
+    """Return the dtypes that are certain, because ONNX fixes a result's type or gives it the type of an input.
 
     known    dtypes by name
     """

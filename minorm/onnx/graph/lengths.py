@@ -18,8 +18,8 @@ FREE = -1
 def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
     """Return the shapes of all inputs, with the given lengths in place of the free ones.
 
-    A length goes to every axis of its name; a key that names both an input and an axis means the input. ValueError
-    names the length that does not fit, and its axis.
+    A length goes to every axis with its name; a key that names both an input and an axis means the input. A ValueError
+    names a length that does not fit, and its axis.
     """
     free = {n for dims in declared.values() for n in dims or () if isinstance(n, str)} - set(NAMELESS)
     wholes: dict[str, tuple[int, ...]] = {}
@@ -55,9 +55,10 @@ def declared_of(entry: Any) -> tuple[int | str, ...] | None:
 
 
 def length_of(dim: Any) -> int | str:
-    """Return the length of an axis in a file, or the name of a free axis, "" without a name.
+    """Return the length of an axis in a file, or the name of a free axis; "" if it has no name.
 
-    -1 means a free axis too: older exporters, such as Paddle2ONNX 0.x, write it, and onnxruntime reads it so.
+    -1 means a free axis too: older exporters, such as Paddle2ONNX 0.x, write -1, and onnxruntime reads it as a free
+    axis.
     """
     return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value != FREE else str(dim.dim_param)
 
@@ -81,7 +82,7 @@ def _lengths(key: str, value: Any) -> tuple[int, ...]:
 
 
 def _fitted(name: str, dims: Sequence[int | str] | None, lengths: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Yield the name of each axis and its length; ValueError if the file has another length."""
+    """Yield the name of each axis and its length; raise ValueError if the file has another length."""
     if dims is not None and len(dims) != len(lengths):
         said = f"{len(dims)}: {listed({name: dims})}"
         raise ValueError(f"shapes gives {name!r} {len(lengths)} axes; the file says {said}")

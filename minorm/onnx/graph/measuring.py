@@ -1,7 +1,7 @@
-"""Write nodes that compute a length, which follows free axes, when the graph runs.
+"""Write nodes that compute, when the graph runs, a length that depends on free axes.
 
-The shape of a tensor holds the length, or it is a formula of the free axes or of the tensors' lengths: a multiple, a
-half, a product of two, or a product minus the 1 of an unbiased variance. A formula must fit every run.
+The length is in the shape of a tensor, or a formula computes it from the free axes or from tensors' lengths: a
+multiple, a half, a product of two, or a product minus the 1 of an unbiased variance. A formula must fit every run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from minorm.onnx.graph.sizes import Length, Size
 if TYPE_CHECKING:
     from minorm.onnx.graph.model_graph import Graph, Value
 
-PERIODS = (2, 3, 4)  # strides for which padding may repeat
-PAIRS = 64  # products are tried of this many lengths of the inputs, and as many of the last tensors
+PERIODS = (2, 3, 4)  # the strides with which the padding may repeat
+PAIRS = 64  # we try products of this many lengths of the inputs, and of as many lengths of the last tensors
 
 
 def measure(g: Graph, size: Size) -> Value:
@@ -49,7 +49,7 @@ def _number(g: Graph, n: int, name: str = "constant") -> Value:
 
 
 def _axes(g: Graph) -> Iterator[tuple[Value, int]]:
-    """Yield every free axis of every tensor so far, those of the inputs first."""
+    """Yield every free axis of every tensor so far; the inputs come first."""
     produced = [value for node in g.nodes for value in node.outputs if value is not None]
     for value in g.inputs + produced:
         for axis, length in enumerate(value.shape or ()):
@@ -64,7 +64,7 @@ def _free(g: Graph, name: str) -> Size:
 
 
 def _derived(g: Graph, size: Size) -> Value:
-    """Derive a length from those of tensors: a * n + b, n // d, ceil(n / d), n minus such a quotient, n * m.
+    """Derive a length from tensors' lengths n, m: a * n + b, n // d, ceil(n / d), n minus such a quotient, n * m.
 
     The lengths of the last tensor come first, because that tensor is being cut or padded.
     """
@@ -87,7 +87,7 @@ Compute = Callable[["Graph", "Value"], "Value"]
 
 
 def _line(whole: Size, size: Size) -> Compute | None:
-    """Match a * n + b; two points always lie on a line, so more are needed unless b is 0."""
+    """Match a * n + b; any two points are on a line, so three points are needed unless b is 0."""
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
     a = (end - m) // (last - n) if last != n else 0
@@ -133,10 +133,10 @@ def _rest(whole: Size, size: Size) -> Compute | None:
 
 
 def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequence[Length | Value]:
-    """Return the padding before and after an axis of length n that makes it m, if n follows a free axis.
+    """Return the padding before and after an axis of length n that makes its length m, if n depends on a free axis.
 
-    Up to the length of another tensor, it is the difference or its halves. Up to whole strides (the padding SAME), it
-    depends only on n % stride.
+    If m is the length of another tensor, the padding is the difference or its halves. If m is a multiple of the stride
+    (the padding SAME), it depends only on n % stride.
     """
     if not isinstance(n, Size) or not (isinstance(low, Size) or isinstance(high, Size)):
         return low, high
@@ -153,7 +153,7 @@ def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequenc
 
 
 def _periodic(g: Graph, size: Length, of: Size) -> Length | Value:
-    """Write a look-up of `size` by the remainder of a length; `size` itself if it does not repeat with it."""
+    """Write a look-up of `size` by the remainder of the length `of`; return `size` if the remainder is not enough."""
     pairs = set(zip(of.values, size.values, strict=True)) if isinstance(size, Size) else set()
     for period in PERIODS:
         table: dict[int, int] = {}

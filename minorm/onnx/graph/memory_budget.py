@@ -3,16 +3,16 @@
 The budget counts the live results and the arrays that backward will need, but not weights and inputs. A view counts
 once, with the array that it refers to. Every node asks for memory before it allocates: ROOM arrays like its largest
 input, for the result and the intermediate arrays. If the file decides the size (Expand, Resize, an outer product), the
-node asks by `Budget.fits`. While gradients are recorded it asks for RECORDED times as much, because backward will make
-gradients of it all.
+node asks by `Budget.fits`. While gradients are recorded, the node asks for RECORDED times as much, because backward
+will allocate gradients too.
 
-A run may hold `max_bytes`. A large batch is the caller's wish, not the file's: from the default limit on, a run may
-hold INPUTS times its inputs, if that is more, and RECORDED times as much while gradients may be recorded. A smaller
-limit holds for any input: then inputs raise it to SMALL bytes at most. For each byte that a run may hold, a
-convolution, product or pooling may take STEPS multiplications.
+A run may hold `max_bytes`. But the caller, not the file, chooses a large batch. So if `max_bytes` is at least the
+default, a run may also hold INPUTS times its inputs' bytes, and RECORDED times as much while gradients may be recorded.
+A smaller `max_bytes` is a limit for any input: then inputs raise it to SMALL bytes at most. For each byte that a run
+may hold, a convolution, product or pooling may take STEPS multiplications.
 
-All turns of all loops together may take as many: a node counts with its multiplications and also with TURN, or with
-WORK for each element if that is more.
+All turns of all loops together have the same limit. There a node counts its multiplications and also TURN, or WORK for
+each element if that is more.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from minorm.tensor.tensor import Tensor
 
 MAX_RANK = 32  # the limit of NumPy's broadcasting
 SMALL = 32 << 20
-INPUTS = 2000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, or 2500 with backward's arrays
-STEPS = 16  # multiplications for each byte
+INPUTS = 2000  # bytes for each byte of the inputs; a U-Net on gray images takes 512, or 2500 with backward's arrays
+STEPS = 16  # the multiplications allowed for each byte that a run may hold
 TURN = 300_000  # multiplications that take as long as any step in Python
 WORK = 4  # multiplications that take as long as one element of an elementwise operation
 ROOM = 3
@@ -45,7 +45,7 @@ See = Callable[[Any, Sequence[Any], Sequence[Any], int], None]
 
 
 class Excess(ValueError):
-    """A run asks for more than it may hold. needed: the limit in bytes with which it would fit."""
+    """A run asks for more memory than it may hold; `needed` is the limit in bytes that would be enough."""
 
     def __init__(self, message: str, needed: int) -> None:
         super().__init__(message)
@@ -53,19 +53,19 @@ class Excess(ValueError):
 
 
 class MemoryBudget:
-    """Counts the bytes that one run holds and the multiplications that it asks for, and raises above the limits."""
+    """Counts the bytes and the multiplications of one run, and raises Excess above the limits."""
 
     def __init__(self, limit: int, allowed: int, weights: Collection[int] = ()) -> None:
         self.limit, self.allowed, self.weights = limit, allowed, weights
         self.held = 0
-        self.recording = False  # whether the next node is recorded for backward
+        self.recording = False  # True if the next node is recorded for backward
         self.worked = 0  # multiplications that the current node has asked for
         self.loops = 0  # the number of loops around the next node
-        self.repeated = 0  # multiplications in loops
+        self.repeated = 0  # multiplications that nodes in loops have asked for
         self._known: dict[int, Any] = {}
 
     def expect(self, nbytes: int, what: str) -> None:
-        """Raise Excess, a ValueError, unless this many more bytes may be allocated."""
+        """Raise Excess, a ValueError, if this many more bytes may not be allocated."""
         wanted = RECORDED * nbytes if self.recording else nbytes
         if self.held + wanted > self.allowed:
             of_what = f"{wanted} bytes{' with its gradient' if self.recording else ''}"
@@ -77,7 +77,7 @@ class MemoryBudget:
             )
 
     def works(self, steps: int) -> None:
-        """Raise Excess unless a node may take this many multiplications; in a loop all turns so far count too."""
+        """Raise Excess if a node may not take this many multiplications; in a loop, all turns so far count too."""
         self.worked += steps
         steps *= RECORDED if self.recording else 1
         what = "it"
@@ -112,7 +112,7 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def before(self, arguments: Sequence[Any]) -> None:
-        """Ask for room for a node's results. Weights are as large as the file, and do not count."""
+        """Ask for room for a node's results. Weights do not count, because they are only as large as the file."""
         self.worked = 0
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
@@ -156,7 +156,7 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def tell(self, step: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-        """Report a node that has run to the watching function, if there is one."""
+        """Call the watching function, if it exists, for a node that has run."""
         if _active.see is not None:
             _active.see(step, arguments, results, self.worked)
 
@@ -180,7 +180,7 @@ def arrays_of(values: Iterable[Any]) -> set[int]:
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
-    """Yield the Tensors among values and in sequences; None is absent, or from a branch that was not taken."""
+    """Yield the Tensors among values and in sequences; None (an absent value, or a branch not taken) is skipped."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -189,7 +189,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _size(array: Any) -> int:
-    """Return the number of elements; for an empty array that of its nonempty axes, as a reduction can create them."""
+    """Return the number of elements; axes of length 0 do not count, because a reduction can remove them."""
     return int(array.size) or math.prod(n for n in array.shape if n)
 
 
@@ -220,7 +220,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def watching(see: See) -> Iterator[None]:
-    """Call `see(step, arguments, results, multiplications)` for every node that runs in this thread in the context."""
+    """Inside the context, call `see(step, arguments, results, multiplications)` for each node that this thread runs."""
     outer, _active.see = _active.see, see
     try:
         yield
@@ -230,7 +230,7 @@ def watching(see: See) -> Iterator[None]:
 
 @contextmanager
 def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int]) -> Iterator[MemoryBudget]:
-    """Open a run that may hold `limit` bytes, less those `taken` already, or more for large inputs.
+    """Open a run that may hold `limit` bytes minus the bytes `taken` already, or more if the inputs are large.
 
     weights    the ids of the Tensors that the file holds
     """
@@ -242,7 +242,7 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
 
 @contextmanager
 def entered(budget: MemoryBudget) -> Iterator[MemoryBudget]:
-    """Count the computations of graphs in this thread in `budget` while the context is open."""
+    """While the context is open, count the computations of graphs in this thread in `budget`."""
     outer, _active.budget = _active.budget, budget
     try:
         yield budget

@@ -1,9 +1,9 @@
 """Build the graph to write from values and nodes, and check each node against ONNX's schemas.
 
-Rules call `graph.add("Mul", a, b)`; the graph looks up the operator's schema at the model's opset and refuses an
-operator that did not exist, an attribute of another version, or a type that it never took. So every written node is
-valid for its opset by construction. 16-bit floats that an operator does not take are computed in float32 and rounded
-once, as in minorm itself.
+Rules call `graph.add("Mul", a, b)`. The graph looks up the operator's schema at the model's opset. It refuses an
+operator that this opset lacks, an attribute of another version, or a type that the operator never took. So every
+written node is valid for its opset by construction. 16-bit floats that an operator does not take are computed in
+float32 and rounded once, as in minorm itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Value:
     name: str | None = None
     array: Any = None
     home: str | None = None  # the state_dict key, for a parameter or buffer
-    trained: bool = False  # whether it is a constant that requires grad, from a function or kept outside the modules
+    trained: bool = False  # True for a constant that requires grad, from a function or from outside the modules
 
     @property
     def ndim(self) -> int:
@@ -58,7 +58,7 @@ class Value:
 
     @property
     def known_shape(self) -> Shape:
-        """The shape; an error if it is unknown."""
+        """The shape; raises AssertionError if it is unknown."""
         if self.shape is None:
             raise AssertionError(f"the rule that wrote {self.name} must say its shape")
         return self.shape
@@ -86,17 +86,17 @@ class Result:
 
 @dataclass
 class Graph:
-    """The nodes in order, with the opset, the free axes and the result of the current call for the rules."""
+    """The nodes in order; for the rules also the opset, the free axes and the results of the current call."""
 
     opset: int
     symbols: Symbols = field(default_factory=Symbols)
     scope: str = ""
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
-    results: tuple[Result, ...] = ()  # of the current call
+    results: tuple[Result, ...] = ()  # the results of the current call
     updated: dict[int, tuple[Value, Value]] = field(default_factory=dict)  # buffer -> (buffer, its new value)
     warnings: list[str] = field(default_factory=list)
-    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside, with their inputs
+    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside, with their input names
     _constants: dict[Any, Value] = field(default_factory=dict)
     _lengths: dict[Length, Value] = field(default_factory=dict)
 
@@ -114,10 +114,11 @@ class Graph:
     ) -> Any:
         """Append a node; return its output Value, or a tuple of `outputs` Values.
 
-        shape   of the output, if it is not the broadcast shape of the inputs; a tuple of shapes for several
-        dtype   of the output, if it is not that of the first input; a tuple for several
-        also    attributes with names used here already: shape and dtype of the Random operators
-        attributes that are None are left out
+        shape   the output's shape, if it is not the broadcast shape of the inputs; a tuple of shapes for several
+                outputs
+        dtype   the output's type, if it is not the type of the first input; a tuple for several outputs
+        also    attributes whose names are parameters here: shape and dtype of the Random operators
+        Attributes that are None are left out.
         """
         attributes = {name: value for name, value in {**attributes, **(also or {})}.items() if value is not None}
         # A node reads a buffer's value after the calls written before.
@@ -141,12 +142,12 @@ class Graph:
         return results[0] if outputs == 1 else tuple(results)
 
     def cast(self, x: Value, dtype: Any) -> Value:
-        """Write x in another element type; x itself if it has that type already."""
+        """Cast x to another element type; return x itself if it has that type already."""
         dtype = np.dtype(dtype)
         return x if x.dtype == dtype else self.add("Cast", x, dtype=dtype, to=ELEMENT_TYPES[dtype][0])
 
     def constant(self, array: Any, dtype: Any = None, name: str = "constant") -> Value:
-        """Return a constant tensor; equal ones of moderate size are shared."""
+        """Return a constant tensor; equal constants of up to 64 KiB are one tensor."""
         array = np.asarray(array) if dtype is None else np.asarray(array, dtype)
         key = (array.shape, array.dtype, array.tobytes()) if array.nbytes <= 65536 else id(array)
         if key not in self._constants:
@@ -158,7 +159,8 @@ class Graph:
         return self.constant(number, like.dtype)
 
     def vector(self, lengths: Sequence[Length | Value]) -> Value:
-        """Write a 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes if one is free.
+        """Write a 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes if a length is
+        free.
 
         A length may be a Value that is already computed.
         """
@@ -192,7 +194,7 @@ class Graph:
         return self.results[0]
 
     def warn(self, message: str) -> None:
-        """Record a warning for the user about the file that is being written, once."""
+        """Record a warning for the user about the file being written; a repeated message is recorded only once."""
         if message not in self.warnings:
             self.warnings.append(message)
 
@@ -200,7 +202,7 @@ class Graph:
         """Return whether the model's opset has this operator, in this version or a newer one."""
         return versions.exists(operator, self.opset) and versions.resolve(operator, self.opset) >= since
 
-    # Undo the additions of a rule that then declined
+    # Undo the additions of a rule that raises RuleNotApplicable afterwards
 
     def mark(self) -> tuple[Any, ...]:
         """Return the present state for `reset`."""
@@ -236,7 +238,7 @@ class Graph:
         return schema
 
     def _widened(self, operator: str, schema: Any, inputs: tuple[Value | None, ...]) -> list[Value | None] | None:
-        """Return None if all element types are allowed, else the inputs with 16-bit floats cast to float32."""
+        """Return None if all element types are allowed; else return the inputs, with 16-bit floats cast to float32."""
         formal = schema.inputs
         wide = False
         for place, value in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""Collect the names in a model, so that new names differ, and the names that nodes read."""
+"""Collect the names in a model, so that new names differ from them, and the names that nodes read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.onnx.graph.tensors import text
 
 
 def names_of(model: Any) -> Iterable[str]:
-    """Yield every name of a value or a node anywhere in the model, which new names must not repeat."""
+    """Yield every name of a value or a node anywhere in the model; new names must differ from these."""
     pending = [model.graph]
     for function in model.functions:
         yield from function.input
@@ -30,7 +30,7 @@ def names_of(model: Any) -> Iterable[str]:
 
 
 def reads_of(nodes: Any) -> set[str]:
-    """Return the names that nodes read, also inside their graphs."""
+    """Return the names that nodes, and the nodes of graphs inside them, read."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)
@@ -49,7 +49,7 @@ def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
 def refill(field: Any, messages: Iterable[Any]) -> None:
     """Fill a protobuf list with copies of these messages, some of which may be its present entries.
 
-    Each is held as bytes meanwhile: a message outside a list takes a thousand bytes more.
+    Meanwhile each message is held as bytes: a message outside a list takes a thousand bytes more.
     """
     contents = [message.SerializeToString() for message in messages]
     del field[:]

@@ -13,12 +13,12 @@ from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):
-    """A module whose parts cannot be exchanged once it is sealed, because the nodes of a file run, not the parts."""
+    """A module whose parts cannot be exchanged once it is sealed: a run executes the file's nodes, not the parts."""
 
     _sealed = False
 
     def seal(self) -> None:
-        """Make assigning, adding or deleting a part an error from now on, here and below."""
+        """Make it an error, from now on, to assign, add or delete a part here or below."""
         for module in self.modules():
             vars(module)["_sealed"] = True
 
@@ -47,22 +47,22 @@ class Sealed(Module):
 
 
 class Layer(Sealed):
-    """A place in a loaded graph, which knows its tensors although the graph holds them.
+    """A place in a loaded graph: it knows its tensors, but the graph holds them.
 
-    `parameters()` and `buffers()` give these, and those of the places below, so `requires_grad_`, `freeze` and an
-    optimizer's parameter groups work on a place as on any module. With `recurse=False` they give nothing, because the
-    place holds no tensors.
+    `parameters()` and `buffers()` give the tensors of the place and of the places below. So `requires_grad_`, `freeze`
+    and an optimizer's parameter groups work on a place as on any module. With `recurse=False`, `parameters()` and
+    `buffers()` give nothing, because the place itself holds no tensors.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.uses: dict[str, Tensor] = {}  # tensors of this place, not of the places below, by their names here
-        self.held: dict[int, Parameter] = {}  # the Parameters that its node reads, by the place of the input
+        self.uses: dict[str, Tensor] = {}  # the tensors of this place without the places below, by their names here
+        self.held: dict[int, Parameter] = {}  # input's number -> the Parameter that its node reads there
 
-    _operator = ""  # of the first node that reads a tensor of this place
+    _operator = ""  # the operator of the first node that reads a tensor of this place
 
     def size(self) -> str:
-        """Return the shape of its first tensor (a number for one axis) to begin a `repr` with; "" without a tensor."""
+        """Return the beginning of a `repr`: its first tensor's shape (one number for one axis); "" without tensors."""
         shape = next((tensor.shape for tensor in self.uses.values()), None)
         return "" if shape is None else f"{shape[0] if len(shape) == 1 else tuple(shape)}, "
 
@@ -86,14 +86,14 @@ class Layer(Sealed):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Return the same tensors, detached, sharing memory with the graph; `load_state_dict` fills them."""
+        """Return the same tensors, detached; they share memory with the graph, so `load_state_dict` fills them."""
         entries = {} if destination is None else destination
         for name, tensor in self._used(prefix.removesuffix("."), recurse=True):
             entries[name] = tensor if keep_vars else tensor.detach()
         return entries
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
-        """Save only layers that were inserted below; the graph saves its tensors under their own names."""
+        """Save only inserted layers below this place; the graph saves its own tensors under their names."""
         for name, child in self._own(MODULE):
             child._save_below(destination, f"{path}.{name}", keep_vars)
 
@@ -105,7 +105,7 @@ class Layer(Sealed):
         raise TypeError("Layer.to: the graph holds the tensors of this place; convert or move the whole graph")
 
     def _used(self, prefix: str, recurse: bool, *more: str) -> Iterator[tuple[str, Any]]:
-        """Yield the tensors of this place and below, with those of inserted layers; `more` names further kinds."""
+        """Yield the tensors of this place, of places below and of inserted layers; `more` names further kinds."""
         seen: set[int] = set()
         for path, place in self._named_modules(prefix) if recurse else ():
             held = place.uses.items() if isinstance(place, Layer) else place._own(PARAMETER, BUFFER, *more)
@@ -117,7 +117,7 @@ class Layer(Sealed):
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a layer keeps running statistics; per_sample means of each sample (InstanceNorm), not of the batch."""
+    """How a layer keeps running statistics; `per_sample` is True for statistics of each sample (InstanceNorm)."""
 
     per_sample: bool
     momentum: float | None
@@ -128,7 +128,7 @@ class StatisticsLayer(Layer):
     """A normalization of a loaded graph that the metadata entry `minorm.statistics` describes."""
 
     statistics: Statistics | None = None
-    has_running_stats: bool = True  # whether it owns them, as nn.BatchNorm2d does
+    has_running_stats: bool = True  # True if it owns running statistics, as nn.BatchNorm2d does
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ class Written:
     """How a file writes a normalization in nodes of other operators.
 
     axes          the normalized axes; () for groups of channels
-    groups        the shape with the groups on a separate axis, (N, num_groups, ...); `shape` is the shape after it, in
-                  which 0 keeps a length, or None for x's shape
-    weight, bias  the shapes in which the nodes read the two; None if they are absent
-    per_group     whether they have one number per group and are applied before `shape`
+    groups        the shape with the groups on a separate axis, (N, num_groups, ...); `shape` is the shape after the
+                  groups are joined again, in which 0 keeps a length, or None for x's shape
+    weight, bias  the shapes in which the nodes read weight and bias; None if absent
+    per_group     True if weight and bias have one number per group and are applied before `shape`
     parts         the operators and results of the nodes
     """
 
@@ -162,7 +162,7 @@ class NormLayer(Layer):
 
     @property
     def weight(self) -> Parameter | None:
-        """The Parameter that it multiplies with, or None."""
+        """The Parameter by which it multiplies, or None."""
         return self.held.get(1)
 
     @property

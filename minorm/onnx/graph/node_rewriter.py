@@ -6,9 +6,9 @@
             if d.has(name):
                 d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
 
-A rule changes `d.node` in place, or puts other nodes before it (`emit`), behind it (`divert`, then `after`), or in its
-place (`replace`). It emits nodes of one opset, LANGUAGE, for any target: these nodes take the same steps as all others.
-A rule that cannot convert raises RuleNotApplicable("why"); one error names all such nodes.
+A rule changes `d.node` in place, or puts other nodes before it (`emit`), after it (`divert`, then `after`), or in its
+place (`replace`). A rule emits nodes of the same opset, LANGUAGE, for any target; these nodes are then converted like
+all others. A rule that cannot convert raises RuleNotApplicable("why"); one error names all such nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProt
 CONSTANT_1 = FLOATS[:3]  # the types that Constant takes before version 9
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 TRUTHS = ("Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "IsNaN")
-LARGEST = 1 << 16  # elements of a constant that a rule may read
+LARGEST = 1 << 16  # the most elements of a constant that a rule may read
 
 Shape = tuple[int | str | None, ...]
 
@@ -50,20 +50,20 @@ class Values:
         self.kinds, self.taken, self.around = kinds, taken, around
         self.tensors: dict[str, Any] = {}  # TensorProtos
         self.made: dict[str, Kind] = {}  # kinds of inputs and of emitted nodes' results
-        self.initializers: Any = None  # the graph's list; None for a function
+        self.initializers: Any = None  # the graph's list of initializers; None for a function
         self.folded: Callable[[], Mapping[str, Any]] | None = None  # arrays that the graph computes from constants
         self.read: set[str] = set()  # names that a node or an output reads
         self.absorbed: set[str] = set() if around is None else around.absorbed  # fixed values that became attributes
 
     def chain(self) -> Iterator[Values]:
-        """Yield these values, then those of the graphs around."""
+        """Yield this object, then the Values of the surrounding graphs."""
         values: Values | None = self
         while values is not None:
             yield values
             values = values.around
 
     def kind(self, name: str) -> Kind:
-        """Return the known type and shape of a value; shape inference runs only if the graph itself lacks them."""
+        """Return the known type and shape of a value; shape inference runs only if the graph does not tell them."""
         for values in self.chain():
             if name in values.made:
                 return values.made[name]
@@ -98,21 +98,21 @@ def fresh(hint: str, taken: set[str]) -> str:
 
 @dataclass
 class NodeRewriter:
-    """A node with its surroundings. `since` is the version that it is in, `opset` the target."""
+    """A node with its surroundings. `since` is the version of the node now; `opset` is the target."""
 
     node: Any  # a NodeProto; None once others replace it
     since: int
     opset: int
     values: Values
-    translate: Callable[[Any, Values], list[Any]]  # a node in LANGUAGE, to nodes at the target
-    schema: Any = None  # of the node's version
+    translate: Callable[[Any, Values], list[Any]]  # converts a node at opset LANGUAGE to nodes at the target
+    schema: Any = None  # the schema of the node's version
 
     def __post_init__(self) -> None:
         self.before: list[Any] = []
         self.behind: list[Any] = []
         self.label = self.node.name or next(filter(None, self.node.output), self.node.op_type)
         self.named = bool(self.node.name)
-        self.notes: dict[str, Any] = {}  # passed from one step to a later one
+        self.notes: dict[str, Any] = {}  # facts that one step passes to a later step
 
     # Questions of a rule
 
@@ -159,7 +159,7 @@ class NodeRewriter:
         return elem
 
     def shape(self, name: str) -> Shape:
-        """Return the lengths of a value; each is a number, or a name or None if it is free."""
+        """Return the lengths of a value; each length is a number, or, for a free axis, a name or None."""
         shape = self.kind(name).shape
         if shape is None:
             raise RuleNotApplicable(f"the number of axes of {name!r} is not known")
@@ -170,7 +170,7 @@ class NodeRewriter:
         return len(self.shape(name))
 
     def length(self, name: str, axis: int) -> int:
-        """Return the length of an axis, which must be fixed."""
+        """Return the length of an axis; raise RuleNotApplicable if it is not fixed."""
         shape = self.shape(name)
         if not -len(shape) <= axis < len(shape):
             raise RuleNotApplicable(f"{name!r} has no axis {axis}")
@@ -184,7 +184,7 @@ class NodeRewriter:
         return self.values.array(self.input(place)) if self.input(place) else None
 
     def absorb(self, place: int, what: str) -> Any:
-        """Return the contents of an input that this version needs as an attribute, and remove the input."""
+        """Return the contents of an input that the target version has as an attribute, and remove the input."""
         array = self.array(place)
         if array is None:
             raise RuleNotApplicable(f"{what} is computed, and version {self.goal} needs it fixed")
@@ -197,7 +197,7 @@ class NodeRewriter:
     # Changes to the node
 
     def set(self, name: str, value: Any) -> None:
-        """Give the node an attribute, in alphabetical order if the others are."""
+        """Give the node an attribute; if the other attributes are in alphabetical order, so is the new one."""
         self.drop(name)
         names = [a.name for a in self.node.attribute]
         place = next((i for i, n in enumerate(names) if n > name), len(names)) if names == sorted(names) else len(names)
@@ -252,18 +252,18 @@ class NodeRewriter:
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add a node of the opset LANGUAGE in front of this one; return the name of its result.
 
-        kind    type and shape of the result, if they are not those of the first input, broadcast with the others
-        to      the name of the result, if it needs a certain one
+        kind    the result's type and shape, unless it has the first input's type and the broadcast shape of all inputs
+        to      the name of the result, if it needs a certain name
         elem    the type, for a Cast
         """
         return self._emit(self.before, operator, inputs, attributes, attributes.pop("to", ""))
 
     def after(self, operator: str, *inputs: str, to: str, **attributes: Any) -> str:
-        """Add a node behind this one; its result is named `to`."""
+        """Add a node after this one; its result is named `to`."""
         return self._emit(self.behind, operator, inputs, attributes, to)
 
     def divert(self, place: int, kind: Kind | None = None) -> str:
-        """Give an output another name, so that a node behind this one can compute the value of the old name from it."""
+        """Rename an output; a later node can then compute the value of the old name from the new output."""
         old = self.node.output[place]
         name = self.values.fresh(f"{old or self.label}_{self.node.op_type}")
         self.values.made[name] = kind or self.kind(old)
@@ -271,7 +271,7 @@ class NodeRewriter:
         return name
 
     def replace(self, operator: str, *inputs: str, place: int = 0, **attributes: Any) -> None:
-        """Add a node that makes this node's output `place`. Once all are replaced, set `d.node = None`."""
+        """Add a node that makes this node's output `place`. Once all outputs are replaced, set `d.node = None`."""
         self._emit(self.before, operator, inputs, attributes, self.output(place))
 
     def _emit(self, where: list[Any], operator: str, inputs: Sequence[str], attributes: Any, to: str = "") -> str:
@@ -335,7 +335,7 @@ def path_of(function: Any) -> str:
 
 
 def tensors_of(model: Any) -> Iterator[Any]:
-    """Yield all tensors of a model: initializers and those in attributes, also in its functions."""
+    """Yield all tensors of a model and its functions: initializers, and tensors in attributes."""
     pending = [model.graph, *model.functions]
     while pending:
         holder = pending.pop()
@@ -348,7 +348,7 @@ def tensors_of(model: Any) -> Iterator[Any]:
 
 
 def constant_of(node: Any) -> Any:
-    """Return the TensorProto of a Constant node; None if it is not a tensor of numbers, or a function's attribute."""
+    """Return the TensorProto of a Constant node; None for other values than numbers and for a function's attribute."""
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     given = node.attribute[0]

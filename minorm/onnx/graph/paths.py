@@ -1,7 +1,7 @@
 """Find the module that a node comes from, `layer1.0.conv1`, from the names and metadata that exporters write.
 
 PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the last
-word of a module's path and the numbers behind it, so a child of a Sequential repeats its parent's part. The newer
+word of a module's path and the numbers after this word, so a child of a Sequential repeats its parent's part. The newer
 exporter writes whole paths into the nodes' metadata. TensorFlow's names are plain, `model/conv1/Conv2D`, and so are
 minorm's, `layer1.0.conv1/Conv`.
 """
@@ -20,7 +20,7 @@ _CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # TensorFlow puts such
 
 
 def of(node: Any) -> str:
-    """Return the path of the module that a NodeProto comes from, if it is recorded; "" for the outermost."""
+    """Return the path of the module that a NodeProto comes from; "" for the outermost or an unrecorded module."""
     scopes = _scopes(node)
     return of_name(node.name) if scopes is None else "".join(scopes[-2:-1])
 
@@ -31,7 +31,7 @@ def call(node: Any) -> str:
 
 
 def _scopes(node: Any) -> list[str] | None:
-    """Return the path of each module around a node, and the call in the innermost; None without this metadata."""
+    """Return the path of each module around a node, and then the innermost call; None without this metadata."""
     for entry in node.metadata_props:
         if entry.key == SCOPES and isinstance(entry.value, str) and len(entry.value) <= LONGEST:
             return ["".join(found) for found in _QUOTED.findall(entry.value)]
@@ -39,7 +39,7 @@ def _scopes(node: Any) -> list[str] | None:
 
 
 def of_name(name: Any) -> str:
-    """Return the path in a node's name, without the last part, which is the operator's."""
+    """Return the path in a node's name, without the last part, which names the operator."""
     if not isinstance(name, str) or "/" not in name or len(name) > LONGEST:
         return ""
     path = before = ""

@@ -50,14 +50,14 @@ class Node:
     types: Mapping[str, Any] = field(default_factory=_nothing)  # the element types known when it is loaded, by name
     used: frozenset[str] = frozenset()  # the values that another node or an output reads
     budget: Budget = field(default_factory=Budget)
-    conditions: tuple[tuple[str, bool], ...] = ()  # it runs only if these values are as given
+    conditions: tuple[tuple[str, bool], ...] = ()  # (value, bool): the node runs only if each value is this bool
     module: str = ""  # the path of the module that it comes from, if the file records it: paths.py
     body: Body | None = None  # the graph that a Loop or Scan repeats
-    is_initializer: bool = False  # a Constant that is an initializer of a branch or a body; `name` is its own
-    enters: bool = False  # whether it begins that graph, or else ends it
+    is_initializer: bool = False  # True for a Constant that was an initializer, called `name`, of a branch or a body
+    enters: bool = False  # True if it begins that graph, False if it ends it
     statistics: tuple[str, ...] = ()  # the buffers of its running mean and variance, if it owns them
-    described: Any = None  # how it keeps them, if minorm's metadata records it: node_layers.Statistics
-    updates: bool = True  # whether it changes them in training, or else other nodes compute their new values
+    described: Any = None  # how it keeps its running statistics (node_layers.Statistics), if minorm's metadata says it
+    updates: bool = True  # True if it changes these buffers in training; False if other nodes compute the new values
 
     # Questions of rules
 
@@ -95,11 +95,11 @@ class Node:
         return self.types.get(self.inputs[place]) if self.has(place) else None
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
-        """Raise unless an array of this shape may be allocated; for results that a small file can make huge."""
+        """Raise an error if an array of this shape may not be allocated; use it if a small file can ask for much."""
         self.budget.fits(shape, dtype)
 
     def works(self, *steps: int) -> None:
-        """Raise unless this many multiplications (the product of `steps`) are allowed; like `fits`, but for time."""
+        """Raise an error if too many multiplications (the product of `steps`) would run; like `fits`, but for time."""
         self.budget.works(math.prod(steps))
 
     @property
@@ -117,7 +117,7 @@ class Node:
 
 
 def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
-    """Return an input that lists whole numbers (axes, lengths, counts) as a list; Split 1 has them as floats."""
+    """Return an input of whole numbers (axes, lengths, counts) as a list; floats are allowed, as in Split 1."""
     if given.ndim > 1:
         raise ValueError(f"{name} has shape {given.shape}; expected a vector")
     if given.numel() > most:
@@ -130,7 +130,7 @@ def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
 
 @functools.cache
 def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
-    """Return every attribute of this version of an operator with its default, or None without one."""
+    """Return every attribute of this version of an operator -> its default, or None without a default."""
     schema = onnx.defs.get_schema(operator, since, "")
     return {
         name: attribute_value(a.default_value, f"the default of {name}", None, Budget())
@@ -139,7 +139,7 @@ def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
 
 
 def attribute_values(given: Mapping[str, Any], what: str, folder: str | None, budget: Budget) -> dict[str, Any]:
-    """Convert AttributeProtos to Python values by name; tensors become arrays, subgraphs stay as they are."""
+    """Convert AttributeProtos to Python values, by name; tensors become arrays, and subgraphs stay unchanged."""
     return {
         name: attribute_value(attribute, f"attribute {name!r} of {what}", folder, budget)
         for name, attribute in given.items()

@@ -1,8 +1,8 @@
 """Register the rules that write calls as ONNX nodes, read nodes, convert them to other versions and set their mode.
 
 A rule is registered with its operator and the first version that it applies to; it applies until the next version with
-a separate rule. Without a version it applies to all. An operator's file holds writer and reader side by side, old
-versions beside new ones.
+a separate rule. A rule without a version applies to all versions. An operator's file holds writer and reader side by
+side, and old versions beside new versions.
 
     @writes(F.batch_norm, "BatchNormalization", since=14)           # used from opset 14 on, for versions 14 and 15
     def write_14(g, x, running_mean, running_var, weight, bias, training, momentum, eps): ...
@@ -16,17 +16,18 @@ versions beside new ones.
     @reads("BatchNormalization", since=14, fixed=(3, 4))            # what the importer calls for such a node
     def read_14(node): ...
 
-A tuple of versions means exactly these: since=(6,) ends where version 13 begins, even without a rule for 13.
+A tuple of versions means exactly these versions: since=(6,) ends where version 13 begins, even if 13 has no rule.
 
 A writing rule gets the graph and the call's arguments under the names of the function's parameters, with a `Value` for
 each Tensor; it returns the Value (or the tuple of Values) of the call's result. It raises `RuleNotApplicable` if it
-does not fit (an option that ONNX cannot express). Then the writer tries the next rule: first those of `writes` in their
-order, then those of `lowers`. If all decline, the writer descends into the calls made inside this one.
+cannot write the call (ONNX cannot express an option, say). Then the writer tries the next rule: first the rules of
+`writes` in their order, then the rules of `lowers`. If all rules raise it, the writer writes the calls made inside this
+call.
 
-A reading rule gets a `reading.Node` and returns the function or Module that computes it: this takes the node's inputs
-as Tensors (None for an absent one) and returns a Tensor, or a tuple for several outputs. `fixed` lists the inputs that
-no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds nothing
-else stays a constant and does not become a Parameter.
+A reading rule gets a `reading.Node` and returns the function or Module that computes the node: it takes the node's
+inputs as Tensors (None for an absent input) and returns a Tensor, or a tuple for several outputs. `fixed` lists the
+inputs through which no gradient flows (Clip's bounds, Resize's scales; EVERY for all). An initializer that only such
+inputs read stays a constant and does not become a Parameter.
 
 A converting rule takes a node from one version of its operator to the next, up or down, by the methods in
 node_rewriter.py. Version 0 means that the operator did not exist yet.
@@ -42,8 +43,8 @@ A mode rule gives a node its version's form for training or for inference:
     @sets_mode("Dropout")                                           # at every version
     def mode(d, trains, updates, statistics): ...
 
-`updates` asks for new statistics; `statistics` has the names of the running ones. The rule returns the names of the new
-running mean and variance, or ().
+`updates` asks for new running statistics; `statistics` has the names of the present ones. The rule returns the names of
+the new running mean and variance, or ().
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from minorm.onnx.graph import versions
 from minorm.support.safe_names import printable
 
 Rule = Callable[..., Any]
-Since = int | tuple[int, ...] | None  # from this version on; just these; or every version
+Since = int | tuple[int, ...] | None  # an int: from this version on; a tuple: exactly these; None: every version
 
 
 class Every:
@@ -74,7 +75,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target` as `operator` for these versions, or (None) with any operators."""
+    """A rule that writes calls of `target` as `operator` for these versions; None stands for any operators."""
 
     target: Any
     operator: str | None
@@ -98,7 +99,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Reader:
-    """A rule that reads nodes; `fixed`: the places of inputs without a gradient, or a function of the node for them."""
+    """A rule that reads nodes; `fixed` has the places of inputs without a gradient, or is a function node -> places."""
 
     rule: Rule
     fixed: Container[int] | Callable[[Any], Container[int]] = ()
@@ -151,7 +152,7 @@ def reads(
 
 
 def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that takes nodes from version `old` of an operator to `new`; without these, from any to any."""
+    """Register the rule that takes nodes from version `old` of an operator to `new`, or between any two versions."""
     key = operator if old is None else (operator, old, new)
     if key in CONVERTERS:
         raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")
@@ -174,7 +175,7 @@ def sets_mode(operator: str) -> Callable[[AnyRule], AnyRule]:
 
 
 def _checked(operator: str, since: Since) -> int | tuple[int, ...]:
-    """Return `since`, by default the first version; ValueError if it names an unpublished version."""
+    """Return `since`, or the first version if it is None; raise ValueError if it names an unpublished version."""
     published = versions.PUBLISHED.get(operator, ())
     since = published[0] if since is None and published else since
     unknown = set(since if isinstance(since, tuple) else (since,)) - set(published)

@@ -1,4 +1,4 @@
-"""Group the calls in a trace by the module, or the node of a loaded graph, that makes them."""
+"""Group the calls in a trace by the module, or the node of a loaded graph, that makes these calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scope:
     path: str
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `function` and return its result; an open trace shows its calls under this path."""
+        """Call `function` and return its result; an open trace shows the calls that it makes under this path."""
         outer = trace.state.calls
         if outer is None:
             return function(*args, **kwargs)
@@ -33,13 +33,13 @@ class Scope:
 
 @dataclass(frozen=True)
 class Embedded(Scope):
-    """The entry for a loaded graph inside another module, which can be written as in its file."""
+    """The entry for a loaded graph inside another module; export can write this graph as in its file."""
 
     module: Any
 
 
 class Loop:
-    """The entry in a trace for a loop that the input ends: another input would give another number of turns."""
+    """The entry in a trace for a loop whose number of turns depends on the values of the input."""
 
     @classmethod
     def call(cls, function: Callable[..., Any], *args: Any) -> Any:

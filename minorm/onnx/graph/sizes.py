@@ -1,8 +1,8 @@
 """Compute with lengths of free axes: a Size holds the length that each run of the model has shown.
 
 A trace shows only numbers: an axis of length 64 may be 4 images times 16 rows, or just 64. So the model runs several
-times, each time with one free axis (the batch) of another length, and every length becomes the tuple of its values in
-these runs:
+times. In each further run, one free axis (the batch, say) has another length. Every length becomes the tuple of its
+values in these runs:
 
     batch 4, then 6:      (4, 6)  is `batch`       (64, 96)  is `16*batch`       64  is fixed, a plain int
 
@@ -59,17 +59,17 @@ Shape = tuple[Length, ...]
 
 
 def size_of(values: Sequence[int]) -> Length:
-    """Return a plain int if all runs agree, else the Size."""
+    """Return a plain int if the length is the same in all runs; else return the Size."""
     return int(values[0]) if len(set(values)) == 1 else Size(tuple(int(v) for v in values))
 
 
 def product(lengths: Iterable[Length]) -> Length:
-    """Return the number of elements under these axes."""
+    """Return the product of these lengths: the number of elements."""
     return math.prod(lengths, start=1)
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Broadcast shapes as NumPy does: aligned from the last axis, a length of 1 stretches."""
+    """Broadcast shapes as NumPy does: they are aligned at the last axis, and a length of 1 stretches."""
     rank = max(map(len, shapes))
     result = []
     for lengths in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes], strict=True):
@@ -98,7 +98,7 @@ class Formula:
 
 @dataclass
 class Symbols:
-    """The free axes: `names[i]` had length `base[i]`, except in one run for each of `others[i]`."""
+    """The free axes. Axis `names[i]` had length `base[i]` in all runs, except in one run for each of `others[i]`."""
 
     names: tuple[str, ...] = ()
     base: tuple[int, ...] = ()
@@ -107,7 +107,7 @@ class Symbols:
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """For every run but the first, the free axis with another length, and this length."""
+        """List, for every run but the first, the free axis whose length changed, and the changed length."""
         return [(i, n) for i, lengths in enumerate(self.others) for n in lengths]
 
     def size(self, index: int) -> Length:
@@ -115,12 +115,12 @@ class Symbols:
         return size_of([self.base[index], *(n if i == index else self.base[index] for i, n in self.runs)])
 
     def followed(self, size: Size) -> list[int]:
-        """Return the free axes that a length follows."""
+        """Return the free axes on which a length depends."""
         moved = (i for (i, _), value in zip(self.runs, size.values[1:], strict=True) if value != size.values[0])
         return sorted(set(moved))
 
     def formula(self, size: Size) -> Formula | None:
-        """Return `size` in terms of the free axes, None if it is not that simple (a strided length)."""
+        """Return `size` as a Formula of the free axes; None if it has no such formula (a strided length, say)."""
         first, moved = size.values[0], self.followed(size)
         seen = [(i, n, value) for (i, n), value in zip(self.runs, size.values[1:], strict=True) if i in moved]
         divisor = math.prod(self.base[i] for i in moved)
@@ -136,7 +136,7 @@ class Symbols:
         return Formula(first - factor * self.base[moved[0]], ((factor, (self.names[moved[0]],)),))
 
     def at(self, length: Length, lengths: Mapping[str, int]) -> int | None:
-        """Return the length for these lengths of the free axes, None without a formula for it."""
+        """Return the length for these lengths of the free axes; None if it has no formula."""
         if not isinstance(length, Size):
             return length
         formula = self.formula(length)

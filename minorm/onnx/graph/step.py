@@ -1,4 +1,4 @@
-"""A node of a loaded graph, ready to run: the function that computes it, and the numbered slots of its values."""
+"""A node of a loaded graph, ready to run: its function, and the numbered slots of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Step:
     inputs: list[int | None]
     outputs: list[int | None]
     label: str
-    silent: bool  # computes only with shapes: export sees the integers, not their computation
-    scope: Scope | None = None  # the path that the node's name begins with
-    conditions: Sequence[tuple[int, bool]] = ()  # it runs only if these slots are true, or false
+    silent: bool  # True if it computes only with shapes: export sees the integers, not their computation
+    scope: Scope | None = None  # holds the path with which the node's name begins
+    conditions: Sequence[tuple[int, bool]] = ()  # (slot, bool): the node runs only if each slot is this bool
     dropped: Sequence[int] = ()  # slots that no later step reads
     precise: Sequence[int] = ()  # inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
-    names: Sequence[str] = ()  # of the outputs, in the file
-    casts: bool = False  # a Cast to floats: it casts data to the type that the graph was converted to
-    together: bool = False  # needs all arguments on one device; the first run on a GPU finds out
+    names: Sequence[str] = ()  # the names of the outputs in the file
+    casts: bool = False  # True for a Cast to floats: in a converted graph it casts data to the graph's type
+    together: bool = False  # True if it needs all arguments on one device; the first run on a GPU finds out
     node: str = ""  # its name in the file
     module: str = ""  # the path of the module that it comes from, if the file records it
 
     @property
     def place(self) -> str:
-        """The module that the node comes from, or the node's own name, or that of its first output."""
+        """The module that the node comes from, or else the node's name, or else its first output's name."""
         return self.module or self.node or next(filter(None, self.names), "")
 
     def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
-        """Compute the outputs' slots from the inputs', unless the node is in a branch not taken; return the results.
+        """Compute and store the outputs, unless the node is in a branch that is not taken; return the results.
 
         dtype    the type of the float inputs, if the graph was converted after loading
         """
@@ -84,7 +84,7 @@ class Step:
         return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """Compute the results; move constants to the GPU if another argument is there and the operation needs them.
+        """Compute the results; first move constants to the GPU if another argument is there and the operation needs it.
 
         Constants that the operation itself reads, such as shapes and axes, stay on the CPU.
         """
@@ -97,7 +97,7 @@ class Step:
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
-        """Compute the results without a trace; None if they are floats, which may be any function of a length."""
+        """Compute the results without a trace; return None for floats, because they may be any function of a length."""
         outer, trace.state.calls = trace.state.calls, None
         try:
             results = _as_tuple(self.operation(*arguments))

@@ -1,6 +1,6 @@
 """Convert a TensorProto to an array, after checking its type, shape and byte count against each other.
 
-If the contents lie in another file, that must be an ordinary file inside the model's folder.
+If the contents are in another file, it must be an ordinary file inside the model's folder.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = memory_budget.MAX_RANK
 FOLDED = 4  # bytes of constants computed when a file is loaded, for each byte of its tensors ...
 SPARE = 64 << 20  # ... plus this
-LONGEST = 4096  # characters of a path
-CHUNK = 1 << 16  # elements of protobuf's lists that become Python numbers at once
-WIDE = 4  # at least this many bytes per computed element: narrow types are computed in wider ones
+LONGEST = 4096  # the most characters of a path
+CHUNK = 1 << 16  # the number of elements of protobuf's lists that become Python numbers at once
+WIDE = 4  # the least bytes per computed element, because narrow types are computed in wider types
 
-# The field that holds the elements if raw_data does not, and their type there.
+# element type -> the field that holds the elements if raw_data does not, and their type in this field
 _FIELDS = {
     dtypes.float32: "float_data",
     dtypes.float64: "double_data",
@@ -44,12 +44,12 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 
 
 class Budget:
-    """Limits the bytes that a model may take: code asks before it allocates, and gets an error above the limit."""
+    """Limits the bytes that a model may take: code asks before it allocates, and an error is raised above the limit."""
 
     def __init__(self, limit: int = limits.ONNX) -> None:
         self.limit = limit
-        self.taken = 0  # by the contents of the file
-        self.computed = 0  # by constants computed while it was loaded
+        self.taken = 0  # bytes that the contents of the file take
+        self.computed = 0  # bytes of constants that were computed while the file was loaded
 
     def take(self, nbytes: int, what: str) -> None:
         """Count `nbytes` that stay allocated."""
@@ -61,7 +61,7 @@ class Budget:
         self.taken += nbytes
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
-        """Raise unless an array of this shape and type may be allocated."""
+        """Raise an error if an array of this shape and type may not be allocated."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"the result would have {len(shape)} axes; expected at most {MAX_RANK}")
         nbytes = math.prod(shape) * max(WIDE, np.dtype(dtype).itemsize)
@@ -69,7 +69,7 @@ class Budget:
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
 
     def works(self, steps: int) -> None:
-        """Raise unless a node may take this many multiplications."""
+        """Raise an error if a node may not take this many multiplications."""
         (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).works(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
@@ -78,7 +78,7 @@ class Budget:
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
     def leave(self, needed: int, what: str) -> None:
-        """Raise LoadError if a run may not compute it either; a node that reads it asks for ROOM times as much."""
+        """Raise LoadError if a value is too large for a run too; a node that reads it asks for ROOM times as much."""
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
                 f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "
@@ -92,14 +92,14 @@ class Budget:
 
 
 def text(value: Any, what: str) -> str:
-    """Return `value` if it is text; LoadError for bytes, which protobuf gives for text that is not UTF-8."""
+    """Return `value` if it is text; raise LoadError for bytes: protobuf gives bytes for text that is not UTF-8."""
     if not isinstance(value, str):
         raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}")
     return value
 
 
 def element_type(code: int, what: str) -> np.dtype[Any]:
-    """Return the dtype of an element type of ONNX; LoadError if minorm does not have it."""
+    """Return the dtype of an element type of ONNX; raise LoadError if minorm does not have this type."""
     if code in narrow.TYPES:
         return narrow.TYPES[code]
     if code not in DTYPES:
@@ -110,7 +110,7 @@ def element_type(code: int, what: str) -> np.dtype[Any]:
 
 
 def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
-    """Read a TensorProto into a new array. `folder` may hold external data; None forbids it."""
+    """Read a TensorProto into a new array. External data must be in `folder`; None forbids external data."""
     dtype = element_type(tensor.data_type, what)
     shape = tuple(tensor.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
@@ -166,7 +166,7 @@ def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Any:
-    """Convert elements that protobuf holds as numbers, in pieces, as a Python number takes more than an element."""
+    """Convert elements that protobuf holds as numbers, in pieces: a Python number takes more memory than an element."""
     held = dtypes.uint16 if dtype in dtypes.HALVES else dtype  # 16-bit floats are stored as bits
     found = np.empty(len(values), held)
     for start in range(0, len(values), CHUNK):
@@ -213,7 +213,7 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
                 )
             file.seek(offset)
             raw = np.fromfile(file, np.uint8, nbytes)
-    except OSError as error:  # it gives the reason and the path; the file names the location
+    except OSError as error:  # the error has the reason and the path, and `location` is the name in the model
         found = str(error).removeprefix("load: ").replace(repr(path), repr(location))
         raise LoadError(f"load: {what} lies in another file: {found}") from error
     return _from_bytes(raw, dtype, shape)
@@ -228,7 +228,7 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
 
 
 def _inside(folder: str, location: str, what: str) -> str:
-    """Return the path of an external file below `folder`; a link must lead where the folder allows it."""
+    """Return the path of an external file below `folder`; a link must lead to a place that the folder allows."""
     if len(location) > LONGEST:
         raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "
                         f"most {LONGEST}")  # fmt: skip
@@ -248,7 +248,7 @@ def _inside(folder: str, location: str, what: str) -> str:
 
 
 def _behind_link(folder: str, path: str, what: str, location: str) -> str:
-    """Return the real path behind a link, which must lie in a folder that the model's link or the caller names."""
+    """Return a link's real path, which must be in a folder that the model's own link or the caller names."""
     real = os.path.realpath(path)
     if not any(holds(root, real) for root in getattr(folder, "roots", ())):
         raise _is_link(what, location, real)

@@ -1,4 +1,4 @@
-"""Find the version of an ONNX operator at an opset, from a table of the opsets that published a new version.
+"""Find the version of an ONNX operator at an opset, from a table of the opsets with a new version of the operator.
 
 A node gives only its name, `BatchNormalization`; the model's opset decides which version defines it. The version in
 force is the newest one published at or before that opset, its *since-version*:
@@ -240,5 +240,5 @@ def exists(operator: str, opset: int) -> bool:
 
 
 def ir_version(opset: int) -> int:
-    """Return the ir_version to write for `opset`: that of the onnx release that brought it, and at least 4."""
+    """Return the ir_version to write for `opset`: at least 4, and as in the onnx release that introduced the opset."""
     return next((ir for since, ir in _IR_VERSIONS if opset >= since), 4)

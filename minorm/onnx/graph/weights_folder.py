@@ -1,4 +1,4 @@
-"""Represent the folder of a model, which may hold weight files, and the folders to which links may lead."""
+"""Represent the folder of a model, where its weight files are, and the folders to which links may lead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.onnx.graph.errors import LoadError
 class Folder(str):
     """A folder as a path, with the folders to which its links may lead.
 
-    roots    real folders in which the file behind a link may lie
+    roots    real folders in which the target of a link may be
     named    the roots that the caller named
     """
 
@@ -22,10 +22,10 @@ class Folder(str):
 
     @classmethod
     def of(cls, model: Any, external_root: Any = None) -> Folder:
-        """Return the folder of a model's path. If the model is itself a link, as in a hub's cache, its real folder
-        counts too.
+        """Return the folder of a model's path. If the model itself is a link, as in a hub's cache, links may also lead
+        to its real folder.
 
-        external_root    another folder in which files behind links may lie
+        external_root    another folder in which targets of links may be
         """
         path = os.path.abspath(os.fsdecode(model))
         folder = cls(os.path.dirname(path))
@@ -45,12 +45,12 @@ def _root(given: Any) -> str:
 
 
 def holds(folder: str, path: str) -> bool:
-    """Return whether a real path lies in a real folder, at any depth."""
+    """Return True if a real path is in a real folder, at any depth."""
     return PurePath(path).is_relative_to(folder)
 
 
 def advice(real: str) -> str:
-    """Return advice that names the option to allow the file behind a link."""
+    """Return advice that names the option with which a link's target is allowed."""
     root = os.path.dirname(real)
     return (
         f"expected an ordinary file. If you trust what lies in {root!r}, write load(path, external_root={root!r}), or "

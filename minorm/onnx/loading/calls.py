@@ -1,7 +1,7 @@
 """Find the BatchNormalization nodes of a graph that are calls of one layer.
 
-In a training graph, the second node reads the statistics that the first one has updated. `chain` gives it the layer's
-own statistics instead, so both nodes follow train() and eval().
+In a training graph, the second node reads the statistics that the first one has updated. `chain` lets the second node
+read the layer's own statistics instead, so both nodes follow train() and eval().
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minorm.onnx.graph.reading import Node
 
 
 def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
-    """Give each further call the statistics of the first one as its inputs 3 and 4; return its id -> the first node.
+    """Give each further call the first call's statistics as its inputs 3 and 4; return the call's id -> the first node.
 
     held    the names of the values that the file holds
     """
@@ -34,13 +34,13 @@ def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
 
 
 def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | None:
-    """Return the node that computes the running mean and variance from which this one starts."""
+    """Return the node that computes the running mean and variance with which `node` starts."""
     mean, var = (made.get(name, (None, 0)) for name in node.inputs[3:5])
     same = mean[0] is var[0] and (mean[1], var[1]) == (1, 2)
     return mean[0] if same and mean[0] is not None and mean[0].conditions == node.conditions else None
 
 
 def content(name: str, arrays: Mapping[str, Any], parameters: Collection[str]) -> Any:
-    """Return what distinguishes one scale or bias from another: a Parameter's name, or a constant's contents."""
+    """Return a key that differs for different scales or biases: a Parameter's name, or a constant's contents."""
     array = None if name in parameters else arrays.get(name)
     return name if array is None else (str(array.dtype), array.shape, array.tobytes())

@@ -1,7 +1,7 @@
 """Find where to cut a graph in front of nodes that minorm does not have: `load(..., outputs=[...])`.
 
-A cut graph can give every value that depends on no such node. We propose the values that the missing nodes read, and
-only the last of them: if one is computed from another, we leave the earlier one out.
+A cut graph can give every value that does not depend on such a node. We propose the values that the missing nodes read.
+If one of these values is computed from another, we propose only the later one.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from minorm.onnx.graph.reading import Node
 
-MOST = 8  # names that a message gives
+MOST = 8  # the most names in a message
 _SIZES = frozenset(("Shape", "Size"))
 
 
 def values(
     nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str], missing: Collection[Node]
 ) -> list[str]:
-    """Return the last values that depend on the inputs but not on `missing`: their names, in the order of the file."""
+    """Return the names of the last values that depend on the inputs but not on `missing`, in the order of the file."""
     lost, live = set[str](), set(inputs)
     missed = {id(node) for node in missing}
     good: list[Node] = []
@@ -41,7 +41,7 @@ def values(
 
 
 def advice(names: Sequence[str]) -> str:
-    """Return the sentence that proposes to cut there; "" without names."""
+    """Return the sentence that proposes to cut the graph at these values; "" if `names` is empty."""
     if not names:
         return ""
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""

@@ -1,9 +1,9 @@
 """Flatten a model to one list of nodes: write its functions, the branches of If and the bodies of loops in place.
 
-Values inside a call are named after it, `call/value`. The nodes of a branch carry the condition under which they run
-(`conditions`), and behind them stands an If that picks the results of one branch. The body of a Loop or Scan stands
-between two nodes (`Body`). The depth of the nesting and the number of nodes have limits, so that a small file cannot
-ask for billions of nodes.
+Values inside a call are named after the call: `call/value`. The nodes of a branch carry the condition under which they
+run (`conditions`). An If after them picks the results of one branch. The body of a Loop or Scan is placed between two
+nodes (`Body`). The depth of the nesting and the number of nodes have limits, so that a small file cannot ask for
+billions of nodes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Home(NamedTuple):
 
 @dataclass
 class Layout:
-    """Records how the bodies of a file became one list: enough to find the way back.
+    """Records how the bodies of a file became one list, so that each value can be found in the file.
 
     homes     the values in functions and branches, by their flat names
     labels    the name of a call or an If, by its context and its index there
@@ -57,7 +57,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """Describes where nodes are being written: the model itself, the body of a call or a Loop, or a branch of an If."""
+    """Describes the place of nodes being written: the model itself, the body of a call or Loop, a branch of an If."""
 
     label: str
     path: str
@@ -66,7 +66,7 @@ class _Place:
     attributes: Mapping[str, Any]  # the call's values of the function's attributes, as AttributeProtos
     stack: tuple[Key, ...]
     conditions: tuple[tuple[str, bool], ...] = ()
-    around: _Place | None = None  # for a branch or a Loop: the place whose names it sees
+    around: _Place | None = None  # for a branch or a Loop: the place around it, whose names it can use
     branches: int = 0  # the number of branches around it
     loops: int = 0
     module: str = ""  # the path of the module from which the call comes
@@ -87,7 +87,7 @@ class _Nest(NamedTuple):
 
 
 class Flattener:
-    """Writes the nodes of a model as a flat list, its functions replaced by their bodies."""
+    """Writes the nodes of a model as a flat list, and replaces calls of functions by the functions' bodies."""
 
     def __init__(self, model: Any, opsets: Mapping[str, int], folder: str | None, budget: Budget) -> None:
         self.model, self.opsets, self.folder, self.budget = model, opsets, folder, budget
@@ -100,13 +100,13 @@ class Flattener:
             if key in self.functions:
                 raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
             self.functions[key] = function
-        self.calls: dict[str, int] = {}  # labels, and the last number behind each
+        self.calls: dict[str, int] = {}  # label -> the last number that was appended to it
         self.heads: dict[Key, Signature] = {}
         self.known: dict[int, tuple[Any, Any]] = {}  # by the id of a proto: its value, and itself
         self.made = self.letters = 0
         self.flat: list[Node] = []
         self.layout = Layout()
-        self.expanded: set[Key] = set()  # functions of ours: each makes a few nodes, and none calls another
+        self.expanded: set[Key] = set()  # minorm's functions: each makes a few nodes and calls no function
         self.sequences = {entry.name for entry in model.graph.input if entry.type.HasField("sequence_type")}
         self.held: dict[str, tuple[int, int | None]] | None = None
 
@@ -148,7 +148,7 @@ class Flattener:
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
     def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
-        """Make minorm's function for this node and return its key; return `key` itself if there is no such function."""
+        """Make minorm's function for this node and return the function's key; without such a function return `key`."""
         if key in self.functions or key[:2] not in expansions.EXPANSIONS:
             return key
         flat = [self._name(name, place) for name in proto.input]
@@ -172,7 +172,7 @@ class Flattener:
         return own
 
     def _known(self, name: str) -> tuple[int, int | None]:
-        """Return the element type of an input or initializer, and an initializer's rank; else 0 and None."""
+        """Return an input's element type and None, an initializer's element type and rank, or else (0, None)."""
         if self.held is None:
             graph = self.model.graph
             self.held = {entry.name: (entry.type.tensor_type.elem_type, None) for entry in graph.input}
@@ -180,7 +180,7 @@ class Flattener:
         return self.held.get(name, (0, None))
 
     def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
-        """Count the nodes and calls that functions unfold to, and the characters of names; LoadError past a limit."""
+        """Count unfolded nodes and calls, and the characters of names; raise LoadError if a count passes its limit."""
         self.made += nodes
         self.letters += letters
         if self.letters > MAX_NAMES:
@@ -306,7 +306,7 @@ class Flattener:
         return {name: self._value(a, f"attribute {name!r} of {what}", place) for name, a in attributes.items()}
 
     def _value(self, proto: Any, what: str, place: _Place) -> Any:
-        """Return the contents of an AttributeProto or TensorProto; read those of a function once for all its calls."""
+        """Return the contents of an AttributeProto or TensorProto; those in a function are read once for all calls."""
         read = tensors.read if isinstance(proto, TensorProto) else attribute_value
         if not place.stack:
             return read(proto, what, self.folder, self.budget)
@@ -317,7 +317,7 @@ class Flattener:
         return value
 
     def _unique(self, label: str, place: _Place, index: int) -> str:
-        """Return a free label for a call or an If, with _, _2 ... where it is taken; the names inside begin with it."""
+        """Return a free label for a call or an If: `label`, with _, _2 ... if taken; the names inside begin with it."""
         unique, number = label, self.calls.get(label, 0)
         while unique in self.calls:
             number += 1

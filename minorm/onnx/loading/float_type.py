@@ -1,4 +1,4 @@
-"""Tell the float type in which a loaded graph computes: the type of its file, or the one that `to` gave it since.
+"""Tell the float type in which a loaded graph computes: the file's type, or the type that a later `to` gave the graph.
 
 A user may call `to` on a module around the graph, so we ask the graph's tensors. We watch one tensor of each float type
 in the file, because a file may hold several types, float16 weights beside float32 ones say, and `to(mn.float32)`
@@ -22,7 +22,7 @@ class FloatType:
 
     held        parameters and buffers
     inputs      the types that the file declares of its inputs
-    constants   the types of its other tensors; they count if all the others are integers
+    constants   the types of the file's other tensors; they count if all parameters, buffers and inputs are integers
     """
 
     def __init__(self, held: Iterable[Tensor], inputs: Iterable[Any], constants: Iterable[Any] = ()) -> None:
@@ -42,7 +42,7 @@ class FloatType:
                 self._made.append(self._watched[dtype])
 
     def converted_to(self) -> Any:
-        """Return the type that `to` gave the floats; None while they have the types of the file."""
+        """Return the type that `to` gave the floats; None if they still have the types of the file."""
         return next((tensor.dtype for before, tensor in self._watched.items() if tensor.dtype != before), None)
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:

@@ -3,7 +3,7 @@
     d / sqrt(mean(d^2) + eps)        d = x - mean(x), perhaps multiplied with a weight first; or x itself
     x * k + (bias - mean(x) * k)     k = weight / sqrt(mean(d^2) + eps), as TensorFlow writes it
 
-A square is a Pow or a Mul. The formula divides by the root or multiplies with its inverse. Operands stand in any order,
+A square is a Pow or a Mul. The formula divides by the root or multiplies by its inverse. Operands may have any order,
 and a file may compute a mean twice.
 """
 
@@ -16,7 +16,7 @@ from itertools import product as pairs
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import REPEATED, Held, Wiring
 
-MEANS = 8  # the most readers of a norm's mean; a value with more readers does not count as one
+MEANS = 8  # the most readers of a norm's mean; a value with more readers is not taken for a mean
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Norm:
     axes      the normalized axes; () for a GroupNorm
     groups    for a GroupNorm: the shape of its first Reshape, (N, num_groups, ...); 0 is the length of x's axis
     shape     the shape of its second Reshape; None if it is the shape of x
-    per_group whether weight and bias are one number a group
+    per_group True if weight and bias have one number for each group
     """
 
     kind: str  # GroupNorm, LayerNorm or RMSNorm
@@ -44,7 +44,7 @@ class Norm:
 
 
 def standardized(node: Node, w: Wiring) -> Norm | None:
-    """Match d / sqrt(mean(d^2) + eps), where d is x or x - mean(x)."""
+    """Match d / sqrt(mean(d^2) + eps); d is x or x - mean(x)."""
     for quotient, divisor, power in _quotients(node):
         found = _root(divisor, power, w)
         if found is None:
@@ -78,7 +78,7 @@ def _numerators(name: str, w: Wiring) -> Iterator[tuple[str, Held | None, tuple[
 
 
 def _quotients(node: Node) -> Iterator[tuple[str, str, float]]:
-    """Yield (d, r, power): the node is d / r (power 1) or d * r, where r must be an inverse (power -1)."""
+    """Yield (d, r, power): the node is d / r (power 1), or d * r (power -1: r must be an inverse)."""
     if len(node.inputs) == 2:
         a, b = node.inputs
         if node.operator == "Div":
@@ -164,7 +164,7 @@ def _reduced(node: Node, w: Wiring) -> tuple[int, ...] | None:
 
 
 def by_moments(node: Node, w: Wiring) -> Norm | None:
-    """Match x * k + (bias - mean(x) * k), where the node is the sum."""
+    """Match x * k + (bias - mean(x) * k); the node is the sum."""
     for scaled, shift in (node.inputs, node.inputs[::-1]):
         first, rest = w.maker(scaled, "Mul"), w.maker(shift, "Sub")
         second = w.maker(rest.inputs[1], "Mul") if rest is not None else None
@@ -187,7 +187,7 @@ def _orders(node: Node) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _factor(k: str, x: str, reduction: Node, w: Wiring) -> Norm | None:
-    """Match k = weight / sqrt(mean((x - mean)^2) + eps), where `reduction` computes the mean."""
+    """Match k = weight / sqrt(mean((x - mean)^2) + eps); `reduction` computes the mean."""
     axes, mean = _reduced(reduction, w), reduction.outputs[0]
     for r, weight, scaling in _numerators(k, w):
         found = _root(r, -1.0, w)

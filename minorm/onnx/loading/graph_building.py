@@ -41,7 +41,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Builder:
-    """Calls the readers in order: computes nodes that depend on constants alone, and makes the others steps."""
+    """Calls the readers in order: computes a node that depends on constants alone, makes each other node a step."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Builder:
         for node in nodes:
             node.used, node.types = self.used, types
         self.roles = roles.assign(nodes, declared, initializers, self.ends, updated, source, trainable)
-        self.frames = [Frame()]  # the last one is inside the others
+        self.frames = [Frame()]  # the last frame is inside the others
         self.idle: Body | None = None  # a loop that never runs, while we skip its nodes
         self.layers: list[tuple[Node, Module]] = []
         self.parameters: dict[str, Parameter] = {}
@@ -217,7 +217,7 @@ class Builder:
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
 
     def _fused(self, group: byte_nodes.Group, steps: Mapping[Sequence[str], Step]) -> Fused | None:
-        """Return the step of a group with the steps that it replaces; None unless all of its nodes became steps."""
+        """Return the step of a group with the steps that it replaces; None if one of its nodes is not a step."""
         node = group.node
         known = self.constants, group.constants, self.frames[0].slots
         read = [self._read(name) for name in node.inputs if name]
@@ -252,7 +252,7 @@ class Builder:
         self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
 
     def _leave(self, node: Node, names: Sequence[str], conditions: Sequence[tuple[str, bool]]) -> None:
-        """Close the frame of a body, whose nodes are steps now, and add the step that repeats them."""
+        """Close the frame of a body, as all its nodes are steps now, and add the step that repeats these."""
         body = node.body
         assert body is not None
         own, results = names[: body.given], names[body.given + len(body.inputs) :]
@@ -285,7 +285,7 @@ class Builder:
     def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
         """Compute a node that depends on constants alone.
 
-        False: each run must compute it, because the result is a sequence, or much larger than the file.
+        Return False if each run must compute it, because the result is a sequence, or much larger than the file.
         """
         values: list[Any] = [narrow.tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
@@ -313,7 +313,7 @@ class Builder:
 
 
 def _precise(node: Node) -> tuple[int, ...]:
-    """Return the inputs whose float type may differ from that of the others, by the operator's schema."""
+    """Return the inputs whose float type may, by the operator's schema, differ from the type of the other inputs."""
     if node.operator == "If":
         return ()
     formal = onnx.defs.get_schema(node.operator, node.since, "").inputs
@@ -331,17 +331,17 @@ def _casts(node: Node) -> bool:
 
 
 def _checked(node: Node) -> str:
-    """Return the operator whose schema types the inputs; "" for minorm's form of If and layers of the metadata."""
+    """Return the operator whose schema types the inputs; "" for minorm's If and layers described in the metadata."""
     return "" if node.operator == "If" or node.described is not None else node.operator
 
 
 def _before(name: str) -> str:
-    """Name the value that a buffer has before its layer changes it, for the other nodes."""
+    """Name, for the other nodes, the value that a buffer has before its layer changes it."""
     return f"{name} before"
 
 
 def _whole(name: str) -> str:
-    """Name the expanded form of a Parameter that the file holds once for each sample, which its nodes read."""
+    """Name the expanded form of a Parameter that the file holds once for each sample; its nodes read this form."""
     return f"{name} expanded"
 
 
@@ -356,7 +356,7 @@ def _set_modes(
     parameters: Mapping[str, Parameter],
     trains: bool,
 ) -> None:
-    """Put each layer in its reader's mode, and the graph in training mode if one layer trains; then freeze layers."""
+    """Give each layer the mode that its reader chose; if one layer trains, the graph trains. Then freeze layers."""
     modes = [(layer, layer.training) for _, layer in layers]
     model.train(trains or any(mode for _, mode in modes))
     for layer, mode in modes:

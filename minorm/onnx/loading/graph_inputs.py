@@ -20,7 +20,7 @@ class Input:
     """Describes an input of the graph, as the file declares it. A length is an int, or the name of a free length.
 
     form        "tensor", or "sequence", a list of Tensors of the type
-    optional    whether None may be given
+    optional    True if None may be given
     """
 
     name: str
@@ -33,7 +33,7 @@ class Input:
         return self.described()
 
     def described(self, converted_to: Any = None) -> str:
-        """Return name, type and shape as text. converted_to: the float type of a converted graph."""
+        """Return name, type and shape as text; `converted_to` is the float type of a converted graph."""
         shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         several = "sequence of " if self.form == "sequence" else ""
         dtype = self._wanted(converted_to)
@@ -43,7 +43,7 @@ class Input:
         return self.dtype if converted_to is None or not dtypes.is_float(self.dtype) else converted_to
 
     def check(self, given: Any, converted_to: Any = None) -> Any:
-        """Return `given` as a Tensor, or a list of Tensors; raise if it is not what the file declares.
+        """Return `given` as a Tensor, or a list of Tensors; raise an error if it does not fit the declaration.
 
         converted_to    the float type of a converted graph
         """

@@ -1,6 +1,6 @@
 """Run a loaded graph as a Module, node by node, and drop every value after its last use.
 
-The graph lists all Parameters and buffers under their initializers' names, with any characters that these have. The
+The graph lists all Parameters and buffers under their initializers' names, whatever characters these contain. The
 modules below it are places (places.py): nodes that have a mode (BatchNormalization, Dropout), and the modules that the
 file's names mention, so that `model.get_submodule("layer1.0.bn1").freeze()` works.
 """
@@ -40,7 +40,7 @@ from minorm.tensor.tensor import Tensor
 def _apart(result: Any, held: Container[int]) -> Any:
     """Return the result, or a copy if it shares the graph's memory, so that the caller may change it.
 
-    held    the ids of the version counters of the graph's tensors, which their views share
+    held    the ids of the version counters of the graph's tensors; a view has the same counter as its tensor
     """
     if not isinstance(result, Tensor):  # a sequence, or nothing
         return [_apart(item, held) for item in result] if isinstance(result, list) else result
@@ -55,8 +55,8 @@ class GraphModule(Sealed):
 
     `to(mn.float16)` converts it like any Module: from then on inputs and outputs have that type, and so does every
     float that a node reads, a constant of the file or the result of a Cast. A file with several float types then has
-    one. The types that ONNX prescribes stay (the scales of a Resize), and the graph still computes in the types of the
-    file where a result depends on shapes alone (the padding of TensorFlow's SAME).
+    only one float type. The types that ONNX prescribes stay (the scales of a Resize). A result that depends on shapes
+    alone is still computed in the types of the file (the padding of TensorFlow's SAME).
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GraphModule(Sealed):
         self.verdicts: dict[str, Verdict] = {}  # for every tensor of the file: its role, and the reason
         self.constants = dict(constants)  # the fixed numbers of the file: shapes, indices, bounds
         self.original: Original | None = None  # the rest of the file, for `export`
-        self.placed: list[Placed] = []  # where the layers with a mode stand in the file
+        self.placed: list[Placed] = []  # the nodes in the file of the layers with a mode
         self._budget = budget
         self._plans = Plans()
         self.stores_integers = False  # a file of minorm holds the weights as integers: quantized/integer_weights.py
@@ -105,9 +105,9 @@ class GraphModule(Sealed):
         """Run the graph on these inputs and return its outputs."""
         dtype = self.converted_to()
         steps = self._steps if dtype is not None else self._inference_steps(inputs)
-        # If the graph has fused steps, plans are made from these.
+        # If the graph has fused steps, plans are made from the fused steps.
         by_plan = dtype is not None or self._fused_steps is None or steps is self._fused_steps
-        if by_plan:  # Tensors of a form that has a plan were checked when it was made
+        if by_plan:  # the check took place when the plan for such inputs was made
             given = inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs)
             planned = self._plans.run(given, dtype)
             if planned is not None:
@@ -141,7 +141,7 @@ class GraphModule(Sealed):
         return results[0] if len(results) == 1 else results
 
     def fuse(self, fused: Sequence[Fused]) -> None:
-        """Run these steps in inference, in place of the steps that they replace."""
+        """Run the fused steps in inference instead of the steps that they replace."""
         self._fused = list(fused)
         self._set_fused_steps()
 
@@ -154,7 +154,7 @@ class GraphModule(Sealed):
         return {*self._output_slots, *updated, *(slot for slot, _ in self._given)}
 
     def _inference_steps(self, inputs: Sequence[Any]) -> list[Step]:
-        """Return the fused steps if the run is not watched and needs no gradients; else the steps of the file."""
+        """Return the fused steps if the run needs no gradients and is not watched; otherwise the steps of the file."""
         if self._fused_steps is None or self.training or trace.state.calls is not None or memory_budget.is_watched():
             return self._steps
         given = (*inputs, *self.parameters()) if is_grad_enabled() else ()
@@ -162,7 +162,7 @@ class GraphModule(Sealed):
         return self._steps if trains else self._fused_steps
 
     def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
-        """Return the recorder that makes a plan of this run; nearly always None."""
+        """Return the recorder that makes a plan of this run; for most runs it is None."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
         layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
         state = set(map(id, self._state.values()))
@@ -175,12 +175,14 @@ class GraphModule(Sealed):
 
         The name is that of a module of the file, a node, a value or a tensor. The name of a value means the node that
         computes it; the name of a tensor means its module. MatMul and the Add of its bias are one node here. The graph
-        calls the layer with the values that the nodes read from the network, in that order, and the layer returns the
-        value that the network reads from them: one Tensor. It takes the graph's mode. Nodes and tensors that the graph
-        no longer needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the layer.
+        calls the layer with the values that the nodes read from the network, in the same order. The layer returns one
+        Tensor: the value that the network read from the nodes. It takes the graph's mode. Nodes and tensors that the
+        graph no longer needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the
+        layer.
 
-        Raise ValueError for an unknown name, and propose names; also if the rest of the network reads several values of
-        these nodes. Raise TypeError for a layer that is not a Module. The graph does not change then.
+        Raise ValueError for an unknown name; the error proposes names. Raise ValueError also if the rest of the network
+        reads several values of these nodes. Raise TypeError for a layer that is not a Module. After an error the graph
+        is unchanged.
 
         Example:
             >>> body = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
@@ -193,7 +195,7 @@ class GraphModule(Sealed):
         completed(replacing.Replacement(self, part, layer, part.path or replacing.flat(name)).make)
 
     def _rewire(self, new: replacing.Replacement) -> None:
-        """Run the steps of a replacement from now on, and drop the tensors that it no longer needs."""
+        """Run the steps of a replacement from now on, and drop the tensors that the graph no longer needs."""
         self._steps, self.updates, self.snapshots = new.steps, new.updates, new.snapshots
         self.updated_names, self.original = new.updated_names, new.file
         self._given = [(slot, tensor) for slot, tensor in self._given if id(tensor) not in new.lost]
@@ -210,11 +212,11 @@ class GraphModule(Sealed):
         self._set_fused_steps()
 
     def _of_layers(self) -> list[Tensor]:
-        """Return the parameters and buffers of the layers that were put in."""
+        """Return the parameters and buffers of the layers that replace nodes."""
         return [tensor for layer in self.layers_put_in.values() for tensor in (*layer.parameters(), *layer.buffers())]
 
     def check(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs as Tensors; TypeError or ValueError if they are not what the file declares."""
+        """Return the inputs as Tensors; raise TypeError or ValueError if they do not fit the file's declarations."""
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(printable, self.input_names))
             raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
@@ -222,7 +224,7 @@ class GraphModule(Sealed):
         return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
 
     def tensors_by_name(self) -> dict[str, Tensor]:
-        """Return parameters and buffers under the names of the file, equal and shared ones too."""
+        """Return parameters and buffers under the names of the file, also equal and shared tensors."""
         return dict(self._state)
 
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
@@ -234,7 +236,7 @@ class GraphModule(Sealed):
         return {*self._state, *self.constants}
 
     def converted_to(self) -> Any:
-        """Return the type of all floats if `to` has changed it, on this module or one around it; else None."""
+        """Return the type of all floats if `to`, here or on a module around this one, has changed it; else None."""
         return self._float_type.converted_to()
 
     def _input_types(self) -> list[Any]:
@@ -246,11 +248,10 @@ class GraphModule(Sealed):
         return self
 
     def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
-        """Return the slots to fill before a run, with their tensors: constants in `dtype`, if the graph was converted.
+        """Return the slots to fill before a run, with their tensors; a converted graph has its constants in `dtype`.
 
-        Constants that shape arithmetic reads stay as the file has them, and that arithmetic keeps the file's types,
-        because float16 cannot count to 2049. A node of data converts the results where it reads them, like everything
-        that it reads.
+        Constants that shape arithmetic reads keep the file's types, and so do its results, because float16 cannot count
+        to 2049. A node of the network itself converts all values that it reads, these results too.
         """
         if dtype is None:
             return self._given

@@ -64,13 +64,13 @@ def load(
     """Load an ONNX model as a Module: `model(*inputs)` returns its output, or a tuple of several.
 
     `model(*inputs)` takes the inputs that are not initializers, in the order of the graph. A tensor is a weight if it
-    has the name of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is combined
-    with values of the network, unless a formula makes its numbers. It is a Parameter under its name if a gradient can
-    flow from an output to it. Other numbers (an eps, an exponent) are constants; `minorm check --trainable` says why.
-    The running statistics of a BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that
-    a file writes in other operators is one layer, unless another node reads a value between them. Each layer is in the
-    mode that its node says. train() and eval() switch all layers but frozen ones, and a layer that was frozen when
-    minorm exported it is frozen again.
+    has the name of a module's tensor (`layer1.0.conv1.weight`), is an input that its operator uses as weights, or is
+    combined with values of the network; but numbers from a formula are not weights. A weight becomes a Parameter under
+    its name if a gradient can flow from an output to it. Other numbers (such as an eps or an exponent) are constants;
+    `minorm check --trainable` says why. The running statistics of a BatchNormalization are buffers under their names. A
+    GroupNorm, LayerNorm or RMSNorm that a file writes in other operators is one layer, unless another node reads a
+    value between them. Each layer starts in the mode that its node says. train() and eval() switch all layers that are
+    not frozen. A layer that was frozen when minorm exported it is frozen again.
 
     In a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     updates its buffers with them and returns only the other outputs. It returns the new values too if `outputs` names
@@ -79,15 +79,15 @@ def load(
     `load(path, dtype=mn.bfloat16)` loads the network in another float type: parameters, buffers, constants, inputs,
     outputs and the results of Casts. It runs, trains and is exported in that type.
 
-    `load(path, before="fc")` loads the network up to its last layer, so that you can put others behind it;
+    `load(path, before="fc")` loads the network without its last layer `fc`, so that you can add other layers;
     `model.replace("fc", layer)` puts another layer in its place. `model.metadata` holds the file's own entries, such as
     class names.
 
-    Raise LoadError, a ValueError, for a damaged file or one that is not a regular file, and for a name or pattern in
-    `trainable` that matches nothing; also for a `dtype` if the graph has only integers or a weight would become
-    infinite. If minorm does not have some nodes, one LoadError lists them all, with the values in front of them, where
-    you can cut the graph (`error.cuts`). FileNotFoundError and PermissionError name the file. Raise MemoryError if the
-    model does not fit.
+    Raise LoadError, a ValueError, for a damaged file, for a path that is not a regular file, and for a name or pattern
+    in `trainable` that matches nothing. With `dtype`, raise it also if the graph has only integers or if a weight would
+    become infinite. If minorm does not have the operators of some nodes, one LoadError lists all these nodes, and the
+    values in front of them at which you can cut the graph (`error.cuts`). FileNotFoundError and PermissionError name
+    the file. Raise MemoryError if the model does not fit.
 
     Example:
         >>> model = nn.Linear(2, 3)
@@ -110,7 +110,7 @@ def load(
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
     """Load a model as `load` does, but return every output of the file, the updated running statistics too.
 
-    folder     where the weights of an onnx.ModelProto may lie
+    folder     the folder of the external weights of an onnx.ModelProto, if it has any
     """
     return _module(source, None, max_bytes, whole=True, folder=folder)
 
@@ -191,7 +191,7 @@ def _module(
 def parse(
     source: Source, max_bytes: int, folder: str | None = None, external_root: Any = None
 ) -> tuple[Any, str | None]:
-    """Return the model, and the folder where its weights may lie if they are not in the file."""
+    """Return the model, and the folder of its external weights: those that are not in the file itself."""
     if isinstance(source, onnx.ModelProto):
         return source, folder
     if isinstance(source, (bytes, bytearray, memoryview)):

@@ -1,7 +1,7 @@
 """Write and read minorm's entries in `metadata_props`, for facts that ONNX itself cannot express.
 
 minorm.edited        the producer of a file that minorm loaded and wrote back; our entries count while it matches
-minorm.training      whether a layer was in training mode when the file was written
+minorm.training      True if a layer was in training mode when the file was written
 minorm.frozen        the paths of frozen modules
 minorm.statistics    path of a layer -> how it keeps running statistics, if no operator says so: those of an
                      InstanceNorm, momentum=None, an unbiased variance. In the graph other nodes update them; a loaded
@@ -28,7 +28,7 @@ CLASSES = "classes"  # a list of names, which `minorm predict` reads
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:
-    """Return the entries for a module that is written in training form, in inference form, or (None) as it is."""
+    """Return the entries for a module written in training form (True), inference form (False), or as it is (None)."""
     if training is None:
         training = any(part.training and not part.frozen for part in module.modules())
     named = dict(module.named_modules())
@@ -39,7 +39,7 @@ def written(module: Module, training: bool | None) -> dict[str, str]:
 
 
 def rewrite(model: Any, module: Any, training: bool | None) -> None:
-    """Update a file's entries; a file of another producer gets them only if they say more than the default."""
+    """Update minorm's entries in a file; another producer's file gets entries only if they differ from the default."""
     entries = written(module, training)
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
@@ -51,7 +51,7 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
 
 
 def drop_stale_classes(model: Any) -> str:
-    """Drop the class names if the first output has another number of classes; return the reason, or ""."""
+    """Drop the class names if the first output has another number of classes; return the reason, or "" if they stay."""
     shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
     try:
         names = json.loads(entries_of(model).get(CLASSES, ""))
@@ -67,7 +67,7 @@ def drop_stale_classes(model: Any) -> str:
 
 
 def set_entries(model: Any, given: Mapping[str, Any]) -> None:
-    """Set the entries that are not minorm's own; unchanged ones stay as they are, and in order."""
+    """Set the entries that are not minorm's own; unchanged entries stay in their order."""
     if clash := [key for key in given if not isinstance(key, str) or key.startswith(PREFIX)]:
         raise ValueError(f"export: metadata has the key {clash[0]!r}; expected texts that do not begin with {PREFIX!r}")
     before = entries_of(model)
@@ -81,13 +81,13 @@ def set_entries(model: Any, given: Mapping[str, Any]) -> None:
 
 
 def entries_of(model: Any) -> dict[str, Any]:
-    """Return a file's own entries as texts, class names say, without those that minorm wrote for itself."""
+    """Return a file's own entries, such as class names, as texts, without the entries that minorm wrote for itself."""
     texts = [entry for entry in model.metadata_props if isinstance(entry.key, str) and isinstance(entry.value, str)]
     return {entry.key: entry.value for entry in texts if not _is_our_entry(entry)}
 
 
 def _text(value: Any) -> str:
-    """Return a text as it is, anything else as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     try:
         return value if isinstance(value, str) else json.dumps(value)
     except (TypeError, ValueError) as error:
@@ -99,7 +99,7 @@ def _is_our_entry(entry: Any) -> bool:
 
 
 def is_ours(model: Any) -> bool:
-    """Return whether minorm wrote the file, or wrote it back and no other tool has written it since."""
+    """Return True if minorm wrote the file, or wrote it back and no other tool has written it since then."""
     edited = (entry.value for entry in model.metadata_props if entry.key == EDITED)
     return model.producer_name == OURS or model.producer_name in edited
 
@@ -127,7 +127,7 @@ def frozen(model: Any) -> list[str]:
 
 
 def statistics(model: Any) -> dict[str, Statistics]:
-    """Return path -> how that layer keeps its running statistics."""
+    """Return path of a layer -> its Statistics, which say how it keeps running statistics."""
     given = _entry(model, "statistics", {})
     try:
         found = {path: Statistics(**fields) for path, fields in given.items()}

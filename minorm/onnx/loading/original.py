@@ -27,7 +27,7 @@ LEAST = 1024  # bytes; smaller tensors stay in the copy
 
 @dataclass
 class Placed:
-    """Locates a node whose form in the file says the mode of a layer. value: its first output, in the flat list."""
+    """Locates a node whose form in the file says a layer's mode; `value` is its first output in the flat list."""
 
     value: str
     operator: str
@@ -49,9 +49,10 @@ class Original:
 
     model       its ModelProto; a tensor that the module holds has only a name, a type and a shape
     layout      how functions and branches were flattened
-    starts      buffer -> the value of the file from which it started, if it is not an initializer under that name
+    starts      buffer -> the value of the file from which it started, if that is not an initializer with the buffer's
+                name
     expanded    tensor that holds a Parameter once for each sample -> that Parameter, and the shape in the file
-    outside     whether the file kept weights in other files
+    outside     True if the file kept weights in other files
     """
 
     model: Any
@@ -66,12 +67,12 @@ class Original:
     def replaced(
         self, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
     ) -> Original | None:
-        """Return the file with one node, which stands for a layer, in place of the nodes that compute `output`.
+        """Return the file with the stand-in node of a layer in place of the nodes that compute `output`.
 
-        returned    what the module returns
-        gone        outputs of the file that it no longer has
+        returned    the names of the values that the module returns
+        gone        the outputs of the file to drop
 
-        Return None if the value stands in a function, or is computed from one that does.
+        Return None if `output`, or one of `inputs`, is a value inside a function.
         """
         if not self.layout.homes.keys().isdisjoint([*inputs, output]):
             return None
@@ -101,7 +102,7 @@ def keep(
 ) -> Original:
     """Return a copy of the model without the contents of the tensors in `held`.
 
-    folder    where the weights lie that are not in the file
+    folder    the folder of the weights that are not in the file itself
     read      for a cut graph, the values that the module reads: other initializers are left out
     """
     copy = onnx.ModelProto()
@@ -132,7 +133,7 @@ def _node(old: Any, new: Any, held: Collection[str]) -> None:
 
 
 def _copy(old: Any, new: Any, *but: str) -> None:
-    """Copy the fields of a message, except some; leave out texts that are not UTF-8, in a comment say."""
+    """Copy the fields of a message, without the fields in `but` and texts (comments, say) that are not UTF-8."""
     for entry in old.DESCRIPTOR.fields:
         if entry.name in but:
             continue

@@ -5,8 +5,8 @@
     GroupNorm    Reshape to (N, groups, ...), InstanceNormalization without weights or the formula of LayerNorm,
                  Reshape back, * weight + bias, one number a channel
 
-The formulas stand in formulas.py. We only take what is certainly such a norm: eps is a fixed number, the axes are the
-last ones, the weights' shapes fit these, and no other node reads the values in between.
+The formulas are in formulas.py. We only take nodes that are certainly such a norm: eps is a fixed number, the axes are
+the last ones, the weights' shapes fit these axes, and no other node reads the values in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEHIND = -1  # in a target shape: the remaining length
 
 
 def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
-    """Yield the norms among these nodes, in order; no node is part of two."""
+    """Yield the norms among these nodes, in order; no node is part of two norms."""
     taken = set[int]()
     for node in nodes:
         if node.operator not in _STARTS or node.domain or "broadcast" in node.attributes:
@@ -35,7 +35,7 @@ def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
 
 
 def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
-    """Yield the norms that the standardization ending with this node may be, the longest first."""
+    """Yield the possible norms around the standardization that ends with this node, the longest first."""
     core = _STARTS[node.operator](node, wiring)
     if core is None:
         return
@@ -47,7 +47,7 @@ def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
 
 
 def _instances(node: Node, w: Wiring) -> Norm | None:
-    """Match an InstanceNormalization, whose axes follow later from its input; scale 1 and bias 0 are no weights."""
+    """Match an InstanceNormalization; its input gives the axes later. A scale of 1 and a bias of 0 are not weights."""
     eps = float(node["epsilon"])
     if node.described is not None or len(node.inputs) != 3 or not eps >= 0:
         return None
@@ -77,7 +77,7 @@ def _are_last(core: Norm, w: Wiring) -> bool:
 
 
 def _group(core: Norm, w: Wiring) -> Norm | None:
-    """Match the GroupNorm around a standardization of (N, groups, ...) over all axes behind these two."""
+    """Match the GroupNorm around a standardization of (N, groups, ...) over all axes after the first two."""
     first, last = w.maker(core.x, "Reshape"), w.reader(core.result, "Reshape")
     if first is None or last is None or core.kind != "LayerNorm" or last.inputs[0] != core.result:
         return None
@@ -124,7 +124,7 @@ def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
 
 
 def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
-    """Yield the norm with the Mul and the Add behind it, as far as these apply its weight and its bias."""
+    """Yield the norm with the Mul and the Add after it, if these apply its weight and its bias."""
     if norm.per_group:
         yield norm
         return
@@ -148,7 +148,7 @@ def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
 
 
 def _with_cast(norm: Norm, w: Wiring) -> Norm:
-    """Return the norm with a Cast behind it that keeps its type, if there is one."""
+    """Return the norm, together with the Cast after it if that Cast leaves the type unchanged."""
     cast = w.reader(norm.result, "Cast", "CastLike")
     if cast is None or cast.inputs[0] != norm.result or not w.keeps_type(cast):
         return norm
@@ -156,7 +156,7 @@ def _with_cast(norm: Norm, w: Wiring) -> Norm:
 
 
 def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
-    """Return the norm with its only reader, if this is `operator` with a tensor of the file that fits its channels."""
+    """Return the norm with its only reader, if that is `operator` with a tensor of the file that fits the channels."""
     node = w.reader(norm.result, operator)
     if node is None or len(node.inputs) != 2:
         return None

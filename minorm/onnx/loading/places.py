@@ -1,8 +1,8 @@
 """Build the modules below a loaded graph: a tree of places, from the paths in the names of tensors and nodes.
 
-A name with dots, `layer1.0.conv1.weight`, says the place of its tensor. A tool may have renamed the tensor
-(`onnx::Conv_193`, a convolution with its BatchNorm folded in); its place is then the module of the first node that
-reads it. The names come from the file: if a part cannot be an attribute (`forward`, `..`), or the path is too deep, the
+A name with dots, `layer1.0.conv1.weight`, says the place of its tensor. If a tool has renamed the tensor
+(`onnx::Conv_193`, a convolution with its BatchNorm folded in), its place is the module of the first node that reads it.
+The names come from the file. If a part of a name cannot be an attribute (`forward`, `..`), or the path is too deep, the
 tensor goes to the last place on the path that can exist.
 """
 
@@ -25,17 +25,17 @@ MAX_DEPTH = 16  # the depth of the tree
 
 @dataclass
 class Wish:
-    """Asks for a place for a node that is a module. `shared`: the module at that path may do more than this node."""
+    """A request for a place in the tree of modules, for a node that becomes a module."""
 
     module: Module
     path: str
     operator: str
-    shared: bool
+    shared: bool  # True if the module at that path may do more than this node
     tensors: Mapping[str, Tensor]  # the tensors that the node reads
 
 
 def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> Wish:
-    """Ask for a layer's place: the path in its tensors' names, else the node's module, else the node's name."""
+    """Request a layer's place: the path in its tensors' names, else the node's module, else the node's name."""
     read = {name: tensors[name] for name in (*node.inputs, *node.statistics) if name in tensors}
     prefixes = {paths.prefix(name) for name in (*node.statistics, *node.inputs[1:3]) if name}
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
@@ -54,7 +54,7 @@ def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], where: Mapping[str, str]) -> None:
-    """Put each layer at its path below `root`, and plain Layers at the places of tensors."""
+    """Put each layer at its path below `root`, and a plain Layer at each place that only holds tensors."""
     parents = {above for path in (*where.values(), *(layer.path for layer in layers)) for above in _ancestors(path)}
     held: dict[str, dict[str, None]] = {}  # path -> the names of its tensors, in order
     for name, path in where.items():
@@ -103,7 +103,7 @@ def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[floa
 
 
 def layer_of(root: Module, name: str) -> Module:
-    """Return the place that a tensor's dotted name means, or the last existing one on the way there."""
+    """Return the place that a tensor's dotted name means; if it does not exist, the last existing place on the path."""
     module: Module = root
     for part in name.split(".")[:-1]:
         child = vars(module).get(part)
@@ -151,13 +151,13 @@ def _free(parent: Module, name: str) -> bool:
 
 
 def _at(root: Module, path: str) -> Layer | None:
-    """Return the layer at a dotted path, and make it if it is missing; None if the path cannot exist."""
+    """Return the layer at a dotted path, made now if it was missing; None if the path cannot exist."""
     found = _nearest(root, path)
     return found[0] if found is not None and found[1] == path else None
 
 
 def _nearest(root: Module, path: str) -> tuple[Layer, str] | None:
-    """Return the layer at a dotted path, or the last one on the way there that can exist, and its path."""
+    """Return (layer, path): the layer at a dotted path, or the last layer on the way there that can exist."""
     module, reached = root, ""
     for name in path.split(".", MAX_DEPTH)[:MAX_DEPTH]:
         child = vars(module).get(name)

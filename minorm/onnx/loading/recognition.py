@@ -1,8 +1,8 @@
-"""Replace normalizations that a file writes in other operators by one layer each.
+"""Replace each normalization that a file writes in other operators by one layer.
 
-One node takes the place of the nodes of such a norm (patterns.py); the readers of GroupNormalization,
-LayerNormalization and RMSNormalization make a layer from it. So its weight and bias become weights and its eps does
-not, the norm has a place in the loaded graph, and it trains through minorm's own kernels.
+One node takes the place of the nodes of such a norm (patterns.py). The readers of GroupNormalization,
+LayerNormalization and RMSNormalization make a layer from this node. So the norm's weight and bias become Parameters,
+its eps stays a constant, it is a module of the loaded graph, and it trains through minorm's own kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPERATORS = {
 
 
 class Recognised(Node):
-    """Stands for several nodes of the file."""
+    """A node that replaces several nodes of the file."""
 
     def __str__(self) -> str:
         place = f"node {self.name!r}" if self.name else f"the node that computes {self.outputs[0]!r}"
@@ -47,10 +47,10 @@ def recognised(
     origin: Origin,
     trainable: Any = None,
 ) -> list[Node]:
-    """Return the nodes, with one node in place of all that write a norm.
+    """Return the nodes, with one node in place of all nodes of each norm.
 
     ends         the wanted values: outputs, buffers' next values
-    trainable    what the caller wants to train; a tensor with a name in it is not a fixed number
+    trainable    the tensors that the caller wants to train; a tensor named in this list is not a fixed number
     """
     asked = trainable if isinstance(trainable, list) else ()
     wiring = Wiring(
@@ -66,13 +66,13 @@ def recognised(
 
 
 def types_of(nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the types of the values, where these are certain."""
+    """Return name -> type, for the values whose types are certain."""
     declared = {entry.name: entry.dtype for entry in inputs}
     return kinds.types(nodes, declared | {name: array.dtype for name, array in initializers.items()})
 
 
 def learned(origin: Origin, asked: Collection[str] = ()) -> Callable[[str], bool]:
-    """Return a test whether an initializer is certainly a weight: by the file, by its name, or by the caller's wish."""
+    """Return a function that says whether an initializer is certainly a weight, by the file, its name or the caller."""
 
     def is_learned(name: str) -> bool:
         named = origin.kinds.get(name) == PARAMETER or ("." in name and origin.names(name))
@@ -100,7 +100,7 @@ def _node(norm: Norm) -> Node:
 
 
 def ranks_of(model: Any) -> dict[str, int]:
-    """Return the numbers of axes of a graph's values, where it declares them."""
+    """Return name -> the number of axes, for the values of the graph whose shapes the file declares."""
     described = chain(model.graph.value_info, model.graph.input, model.graph.output)
     return {
         entry.name: len(entry.type.tensor_type.shape.dim)

@@ -1,6 +1,6 @@
-"""Run the body of a Loop or Scan in a loaded graph: steps with separate slots, which every turn fills again.
+"""Run the body of a Loop or Scan in a loaded graph: its steps have separate slots, which every turn fills again.
 
-The step that repeats the body takes the outer values that it reads as inputs, after those of the node.
+The step that repeats the body has the node's inputs, and after these the outer values that the body reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Turns:
     """Runs its steps once a turn.
 
     slots       the slots of its values, by name
-    inputs      the names of one turn's inputs; `outputs` those of its outputs
+    inputs      the names of one turn's inputs; `outputs` has the names of its outputs
     captured    the names of the values from outside
     """
 
@@ -59,7 +59,7 @@ class Frame:
     """Collects the steps of a graph that is being built: the model's own, or the body of a Loop or Scan.
 
     made      the values that are computed in it
-    shapes    whether everything that it reads depends on shapes and constants alone
+    shapes    True if everything that it reads depends on shapes and constants alone
     """
 
     slots: dict[str, int] = field(default_factory=dict)
@@ -81,9 +81,9 @@ class Frame:
 
 @dataclass
 class Repetition(Step):
-    """Runs a Loop or Scan: calls its operation with a function that runs one turn, then the node's own inputs.
+    """Runs a Loop or Scan: calls its operation with a function that runs one turn, and with the node's own inputs.
 
-    counted    whether shapes alone determine the number of turns
+    counted    True if shapes alone determine the number of turns
     """
 
     turns: Turns | None = None

@@ -1,4 +1,4 @@
-"""Find each node's operator version, and whether minorm reads it; one error names all the nodes that it does not."""
+"""Find each node's operator version, and whether minorm reads it; one error names all nodes that it cannot read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZED = (
 
 
 def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collection[str] = ()) -> None:
-    """Find each node's version; one error lists all nodes without a reader, and where the graph can be cut."""
+    """Find each node's version; one error lists all nodes without a reader, and where to cut the graph."""
     missing = []
     for node in nodes:
         why = registry.why_not(node.operator, node.domain, node.opset)
@@ -50,7 +50,7 @@ def _is_of_onnxruntime(domain: str) -> bool:
 def refuse(
     missing: Sequence[tuple[Node, str]], nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str]
 ) -> None:
-    """Raise LoadError if some nodes cannot be read: say which, why, and where the graph can be cut in front of them."""
+    """Raise LoadError if some nodes cannot be read; it names them, the reasons, and where to cut the graph."""
     if missing:
         cuts = cutting.values(nodes, inputs, outputs, [node for node, _ in missing])
         lines = [f"load: minorm does not run {len(missing)} of {len(nodes)} nodes:"]

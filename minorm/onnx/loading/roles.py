@@ -39,7 +39,7 @@ ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast"
 
 @dataclass
 class Roles:
-    """Holds the decisions. parameters: names of tensors -> their arrays. buffers: a name -> the value it starts from.
+    """Holds the decisions. `parameters`: name -> array. `buffers`: name -> the value from which the buffer starts.
 
     updates      buffer -> the graph's output that is its next value, if no layer changes it by itself
     spread       tensors that hold a Parameter once for each sample -> that Parameter
@@ -69,7 +69,7 @@ def assign(
     inputs       the types of the graph's inputs, by name
     updated      initializer -> the output that is its next value, as minorm writes training graphs
     source       the file's producer and its own statements
-    trainable    the caller's choice of Parameters, if there is one
+    trainable    the caller's choice of Parameters, or None
     """
     origin = _origins(nodes, initializers)
     arrays = _floats(nodes, initializers, source)
@@ -81,7 +81,7 @@ def assign(
     # Statistics that only arithmetic reads stay statistics; if another operator reads one as a weight, it is a weight.
     fixed = set(updated)
     fixed |= {name for node in owners for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
-    # So do the statistics of a layer without an ONNX operator, which minorm wrote as a formula.
+    # The statistics of a layer without an ONNX operator, which minorm wrote as a formula, stay statistics too.
     held = {name for node in owners for name in _statistics(node)}
     named = [name for name in readers if source.ours and name.rpartition(".")[2] in RUNNING]
     alone = {name for name in named if name in initializers and name not in held}
@@ -142,7 +142,7 @@ def _floats(nodes: Sequence[Node], initializers: Mapping[str, Any], source: Orig
 
 
 def _roots(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return result of an Identity -> the value that it copies."""
+    """Return the result of each Identity -> the value that it copies."""
     roots: dict[str, str] = {}
     for node in nodes:
         if node.operator == "Identity":
@@ -151,7 +151,7 @@ def _roots(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def _updates(node: Node, same: Mapping[str, str], updated: Mapping[str, str]) -> bool:
-    """Return whether the file keeps this node's running statistics, not what other nodes make of them."""
+    """Return True if the file keeps the running statistics as this node computes them, unchanged by other nodes."""
     kept = ((updated.get(name, new), new) for name, new in zip(node.statistics, node.outputs[1:3], strict=False))
     return all(same.get(found, found) == same.get(new, new) for found, new in kept)
 
@@ -172,7 +172,7 @@ def _statistics(node: Node) -> tuple[str, ...]:
 
 
 def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
-    """Return value -> the initializer or constant that it is, perhaps under another name (Identity).
+    """Return value -> the initializer or constant that it equals, perhaps under another name (Identity).
 
     A value that a node makes from constants without a gradient, as ConstantOfShape does, is a constant too.
     """

@@ -41,7 +41,7 @@ class Signature(NamedTuple):
         )  # fmt: skip
 
     def given(self, label: str, inputs: int, outputs: int, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes of the call `label`, with the defaults; LoadError if these or the counts do not fit."""
+        """Return the attributes of the call `label`, with defaults; raise LoadError if names or counts do not fit."""
         if inputs > len(self.inputs) or outputs > len(self.outputs):
             raise LoadError(
                 f"load: {label!r} calls function {self.name!r} with {inputs} inputs and {outputs} outputs; it has "
@@ -55,12 +55,12 @@ class Signature(NamedTuple):
 
 
 def domain_of(name: str) -> str:
-    """Return the domain; for ONNX's own domain always ""."""
+    """Return the domain; ONNX's own domain is "", also if the file calls it "ai.onnx"."""
     return "" if name == "ai.onnx" else text(name, "the name of a domain")
 
 
 def opset_table(imports: Any, what: str) -> dict[str, int]:
-    """Return domain -> opset; LoadError if a domain appears twice with different opsets."""
+    """Return domain -> opset; raise LoadError if a domain appears twice with different opsets."""
     table: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)

@@ -2,7 +2,7 @@
 
 An ONNX graph cannot change its state, so its new running statistics are outputs. A loaded module updates its buffers
 with them and does not return them. A cut graph keeps the updates of the layers that it still computes. The nodes that
-compute the updates lie beside the way from inputs to outputs, so the cut would lose them otherwise.
+compute the updates are not between inputs and outputs, so without this rule the cut would drop them.
 
 If `minorm.statistics` in the metadata describes a layer, the loaded layer updates its statistics itself, and the nodes
 that updated them are left out.
@@ -36,7 +36,8 @@ def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
 def still_computed(
     nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str], updated: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the entries of `updated` that the nodes for `outputs` still determine: all of a layer, or none.
+    """Return the entries of `updated` that the nodes for `outputs` still compute; a layer keeps all entries or loses
+    all.
 
     given    the inputs and initializers of the graph
     """
@@ -56,9 +57,9 @@ def adopted(
     updated: Mapping[str, str],
     outputs: Collection[str],
 ) -> dict[str, str]:
-    """Give each described normalization its statistics as inputs 3 and on; return the rest of `updated`.
+    """Give each described normalization its statistics as inputs from 3 on; return the other entries of `updated`.
 
-    outputs    what the module returns: a layer keeps its nodes if its new statistics are among these
+    outputs    the values that the module returns; if a layer's new statistics are among these, its nodes stay
     """
     left = dict(updated)
     layers: dict[tuple[str, str], list[Node]] = {}

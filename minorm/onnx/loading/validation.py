@@ -1,8 +1,9 @@
-"""Check that a file is a valid model, before anything in it is believed, computed or allocated.
+"""Check that a file is a valid model, before we trust, compute or allocate anything because of it.
 
 We do not use the checker of the onnx package here. It is C++ code that would read a foreign file in this process; with
 shape inference, a small file can crash it (SECURITY.md). It also refuses some valid models (GroupNormalization 18). The
-checks here cover what it asks of nodes, names and attributes; `minorm check` runs it in a separate process.
+checks here cover that checker's rules for nodes, names and attributes; `minorm check` runs the onnx checker in a
+separate process.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ _MOST = 2**31 - 1  # the greatest value of these, and of paddings
 
 
 def check_node(node: Node) -> None:
-    """Check the numbers of inputs and outputs, and the attributes' names, types and ranges; LoadError otherwise."""
+    """Raise LoadError for a wrong number of inputs or outputs, or an attribute of a wrong name, type or range."""
     if node.operator == "If" or node.enters:  # in minorm's own forms, see flattening.py
         return
     schema = schema_of(node.operator, node.since)
@@ -134,12 +135,12 @@ def check_node(node: Node) -> None:
 
 
 def fixed_inputs(node: Node) -> Container[int]:
-    """Return the inputs through which no gradient flows; none for a damaged node, whose reader cannot be asked."""
+    """Return the inputs through which no gradient flows; () for a damaged node, because its reader may fail."""
     return registry.READERS[node.operator, node.since].fixed_inputs(node) if is_sound(node) else ()
 
 
 def is_sound(node: Node) -> bool:
-    """Return whether the version of its operator allows this node; else its reader cannot be asked."""
+    """Return True if the version of its operator allows this node; only then may its reader be called."""
     try:
         check_node(node)
     except LoadError:

@@ -35,7 +35,7 @@ def check(
 
 
 def converted(model: GraphModule, dtype: Any) -> GraphModule:
-    """Convert the graph to this type; LoadError if a weight would become infinite."""
+    """Convert the graph to this type; raise LoadError if a weight would become infinite."""
     for name, tensor in model.tensors_by_name().items():
         if dtypes.is_float(tensor.dtype) and dtypes.largest(tensor.dtype) > dtypes.largest(dtype):
             finite = tensor.array[np.isfinite(tensor.array)]

@@ -1,7 +1,7 @@
 """Collect the float tensors for the judge: tensors in nodes, copies, folded duplicates, and the caller's choice.
 
-PyTorch's exporters write equal weights of a fresh model once, and a Parameter once for each sample of the example. Here
-they train as the separate weights, or the one Parameter, that they were.
+PyTorch's exporters write equal weights of a fresh model once; here they train as separate weights again. The exporters
+write a Parameter once for each sample of the example; here it trains as one Parameter again.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def constants(nodes: Iterable[Node]) -> dict[str, Any]:
 
 
 def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Return tensor -> the equal one from which a tool copies it by an Identity.
+    """Return tensor -> the equal tensor from which a tool copies it by an Identity.
 
     PyTorch's exporter writes the equal weights of a fresh model once. A tensor that two modules really share has one
-    name there, and no Identity; but its folded form, `onnx::MatMul_7`, has a name for each call of a module.
+    name in its files, and no Identity; but its folded form, `onnx::MatMul_7`, has a name for each call of a module.
     """
     found: dict[str, str] = {}
     modules: dict[str, set[str]] = {}  # the modules that read a value
@@ -63,7 +63,7 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
-    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None if it did not.
+    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None without repetition.
 
     begins    initial states of recurrences, whose batch may be any axis but the last
     """
@@ -80,7 +80,7 @@ def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> i
 
 
 def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Return those of `others` in which folding repeated a weight for each sample -> that weight.
+    """Return tensor -> weight, for the tensors of `others` in which folding repeated that weight for each sample.
 
     Example: the newer exporter writes an RNN as sums and products, and it begins with zeros times a matrix plus a bias.
     """
@@ -106,16 +106,16 @@ def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, A
 
 
 def listed(trainable: Trainable) -> Any:
-    """Return names and patterns as a list; a function, None or anything else as it is."""
+    """Return names and patterns as a list; return a function, None or anything else unchanged."""
     if isinstance(trainable, str):
         return [trainable]
     return list(trainable) if isinstance(trainable, Iterable) else trainable
 
 
 def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[str]) -> set[str]:
-    """Return the names of `arrays` that the caller wants to train; LoadError for a name or pattern without a match.
+    """Return the names of `arrays` that the caller wants to train; LoadError if a name or pattern matches nothing.
 
-    arrays    the tensors that can be trained: a gradient reaches them
+    arrays    the tensors that can be trained, because a gradient reaches them
     others    further values of the graph, for the message
     """
     if callable(trainable):

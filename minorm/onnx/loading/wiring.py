@@ -1,4 +1,4 @@
-"""Answer questions about a flat list of nodes: who makes a value, who reads it, and which numbers the file fixes.
+"""Answer questions about a flat list of nodes: which node makes a value, which nodes read it, which numbers are fixed.
 
 It serves code that looks at several nodes at once. It computes only views of the file's tensors, and copies of small
 ones.
@@ -35,9 +35,9 @@ class Wiring:
 
     ends      values that are read elsewhere too: outputs of the graph, conditions
     arrays    initializers by name
-    learned   whether an initializer is certainly a weight, and so not a number that the file fixes
-    ranks     the values' numbers of axes, where the file declares them
-    types     the values' types, where these are certain
+    learned   a function of a name: True if that initializer is certainly a weight, and so not a fixed number
+    ranks     name -> number of axes, for the values whose shapes the file declares
+    types     name -> type, for the values whose types are certain
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Wiring:
     def reader(self, name: str, *operators: str) -> Node | None:
         """Return the only reader of a value, if it has one of these operators.
 
-        A CastLike that takes only the type of the value, for that reader, does not count.
+        A CastLike that uses only the type of the value, and serves only that reader, does not count as a reader.
         """
         readers = self.readers.get(name, [])
         if len(readers) > 1:
@@ -79,14 +79,14 @@ class Wiring:
         return readers[0] if _is_one_of(readers[0], operators) else None
 
     def is_like(self, node: Node, name: str, among: Collection[int]) -> bool:
-        """Return whether a node gives another value the type of this one, for just one of these nodes (their ids)."""
+        """Return True if a node casts another value to the type of `name`, only for a node with its id in `among`."""
         if node.operator != "CastLike" or node.inputs[0] == name or node.outputs[0] in self.ends:
             return False
         readers = self.readers.get(node.outputs[0], [])
         return len(readers) == 1 and id(readers[0]) in among
 
     def is_private(self, nodes: Collection[Node], result: str) -> bool:
-        """Return whether only these nodes read their values, except `result`, and all run under the same conditions."""
+        """Return True if all nodes run under the same conditions, and only they read their values, except `result`."""
         inside = {id(node) for node in nodes}
         made = [name for node in nodes for name in node.outputs if name and name != result]
         return len({node.conditions for node in nodes}) == 1 and all(
@@ -95,7 +95,7 @@ class Wiring:
         )
 
     def same(self, a: str, b: str, depth: int = 3) -> bool:
-        """Return whether two values are equal: one value, or one computed twice in the same way."""
+        """Return True if two values are equal: they are the same value, or computed twice in the same way."""
         if a == b:
             return True
         first, second = self.makers.get(a), self.makers.get(b)
@@ -118,7 +118,7 @@ class Wiring:
         return array if array is not None and array.size <= SMALL else None
 
     def _base(self, name: str) -> str:
-        """Return the value behind this one, before moves of its axes and Casts that keep its type."""
+        """Return the value from which moves of axes, and Casts that keep the type, make this value."""
         for _ in range(STEPS):
             node = None if name in self.arrays else self.maker(name, *MOVES)
             if node is None:
@@ -158,7 +158,7 @@ class Wiring:
             return None
 
     def number(self, name: str) -> float | None:
-        """Return the float of a value that the file fixes: 1e-05, not the float32 next to it."""
+        """Return the float of a value that the file fixes, with the fewest digits: 1e-05, not 9.99999974737875e-06."""
         array = self.array(name)
         if array is None or array.size != 1 or not dtypes.is_float(array.dtype):
             return None
@@ -180,7 +180,7 @@ class Wiring:
         return None if given is None else [int(n) for n in given]
 
     def held(self, name: str) -> Held | None:
-        """Return the float tensor of the file that a value is, perhaps with axes of length 1 added or removed."""
+        """Return the file's float tensor that a value equals, perhaps with axes of length 1 added or removed."""
         view = self._view(name, STEPS)
         if view is None or not dtypes.is_float(view.dtype):
             return None
@@ -189,7 +189,7 @@ class Wiring:
 
 
 def _is_one_of(node: Node, operators: Collection[str]) -> bool:
-    """Return whether a node has one of these operators, and not in the old form with a `broadcast` attribute."""
+    """Return True if a node has one of these operators, but not its old form with a `broadcast` attribute."""
     return node.operator in operators and not node.domain and "broadcast" not in node.attributes
 
 
@@ -245,7 +245,7 @@ def _constant_of_shape(node: Node, shape: Any) -> Any:
 
 
 def _cast(node: Node, x: Any) -> Any:
-    """Cast one number. More floats stay as they are: a caller gets their type elsewhere, or asks only for 0 and 1."""
+    """Cast one number. Float arrays stay unchanged: callers get their type elsewhere, or only look for 0 and 1."""
     target = DTYPES[node.attributes["to"]] if node.operator == "Cast" else x.dtype
     if not dtypes.is_float(target) or not (x.size == 1 or dtypes.is_float(x.dtype)):
         raise TypeError("other numbers than floats")

@@ -23,21 +23,21 @@ def to_input(d: NodeRewriter, name: str, place: int, elem: int = INT64) -> None:
 
 
 def to_attribute(d: NodeRewriter, place: int, name: str, floats: bool = False) -> None:
-    """Turn an input, which must be fixed, into an attribute of integers or floats."""
+    """Turn an input into an attribute of integers or floats; the file must fix the input."""
     if d.input(place):
         array = d.absorb(place, name)
         d.set(name, [float(n) for n in array.reshape(-1)] if floats else numbers(array, name))
 
 
 def one_number(array: Any, what: str) -> Any:
-    """Return the only element of a tensor; any other number of elements is an error."""
+    """Return the only element of a tensor; raise RuleNotApplicable if it does not have exactly one element."""
     if np.size(array) != 1:
         raise RuleNotApplicable(f"{what} has {np.size(array)} elements; expected one")
     return np.reshape(array, -1)[0].item()
 
 
 def checked_count(count: Any, what: str) -> int:
-    """Check a count from the file, so that no file makes the rules create too many things."""
+    """Check a count from the file, so that a file cannot make the rules create too many nodes or elements."""
     if not 0 <= count <= LARGEST:
         raise RuleNotApplicable(f"{what} is {count}; expected 0 to {LARGEST}")
     return int(count)
@@ -51,7 +51,7 @@ def place_of(axis: int, rank: int) -> int:
 
 
 def axes_from(d: NodeRewriter, x: str, axis: int) -> list[int]:
-    """List this axis and all axes behind it; a negative axis gives negative ones."""
+    """List this axis and all later axes; for a negative axis, all are negative."""
     if axis < 0:
         checked_count(-axis, "the number of axes")
         return [*range(axis, 0)]
@@ -78,7 +78,7 @@ def shape_of(d: NodeRewriter, x: str) -> str:
 
 
 def reshape(d: NodeRewriter, x: str, lengths: Sequence[int], kind: Kind | None = None) -> str:
-    """Write x reshaped to these lengths; 0 keeps a length, -1 takes the rest."""
+    """Write x reshaped to these lengths; 0 keeps a length, and -1 stands for the remaining elements."""
     known = tuple(n if n > 0 else None for n in lengths)
     return d.emit("Reshape", x, d.integers(list(lengths), "shape"), kind=kind or Kind(d.kind(x).elem, known))
 
@@ -89,17 +89,17 @@ def unsqueeze(d: NodeRewriter, x: str, axes: Sequence[int], rank: int) -> str:
 
 
 def stretched(d: NodeRewriter, p: str, rank: int) -> str:
-    """Reshape (C) numbers to broadcast along axis 1 of a value of `rank` axes."""
+    """Reshape a vector of C numbers so that it broadcasts along axis 1 of a value with `rank` axes."""
     return p if rank <= 2 else unsqueeze(d, p, range(1, rank - 1), rank - 1)
 
 
 def cast(d: NodeRewriter, x: str, elem: int) -> str:
-    """Write x in another element type; x itself if it has that type."""
+    """Write x in another element type; return x itself if it has that type."""
     return x if d.kind(x).elem == elem else d.emit("Cast", x, elem=elem)
 
 
 def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
-    """Write the node's first output: `formula` of the inputs returns the last operation; 16-bit floats use float32."""
+    """Write the node's first output: `formula(*inputs)` returns the last operation; 16-bit floats use float32."""
     half = d.elem(d.input(0)) in HALVES
     inputs = [cast(d, name, FLOAT) if name and half and d.elem(name) in HALVES else name for name in d.node.input]
     operator, *args = formula(*inputs)
@@ -113,7 +113,7 @@ def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
 
 
 def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
-    """Write (x - mean) / sqrt(var + eps) over axes, the mean, and the root; centred first, as means can be large."""
+    """Write (x - mean) / sqrt(var + eps) over axes, the mean, and the root; x is centred first: means can be large."""
     mean, centred = centre(d, x, axes)
     var = mean_of(d, d.emit("Mul", centred, centred), axes)
     root = d.emit("Sqrt", d.emit("Add", var, d.scalar(eps, x, "epsilon")))
@@ -121,7 +121,7 @@ def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tu
 
 
 def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
-    """Write the mean over axes, and x - mean; subtracted twice, because the first mean is rounded to x's precision."""
+    """Write the mean over axes, and x - mean. A mean is subtracted twice, as the first is rounded to x's precision."""
     mean = mean_of(d, x, axes)
     centred = d.emit("Sub", x, mean)
     rest = mean_of(d, centred, axes)
@@ -129,6 +129,6 @@ def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
 
 
 def mean_of(d: NodeRewriter, x: str, axes: Sequence[int], keep: bool = True) -> str:
-    """Write the mean over axes, which stay with length 1 if `keep`."""
+    """Write the mean over axes; if `keep` is True, the axes stay with length 1."""
     kind = None if keep else Kind(d.kind(x).elem)
     return d.emit("ReduceMean", x, d.integers(list(axes), "axes"), keepdims=int(keep), kind=kind)

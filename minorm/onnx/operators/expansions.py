@@ -1,4 +1,4 @@
-"""Expand operators into others: where a model has one of them, `load` reads the nodes that it stands for.
+"""Expand operators into others: instead of a node with such an operator, `load` reads several equivalent nodes.
 
 These are operators of other domains, mostly onnxruntime's com.microsoft, which a runtime puts into files when it
 optimizes or quantizes them. An expansion is a model function, written in the text form that the onnx package parses:
@@ -7,9 +7,10 @@ optimizes or quantizes them. An expansion is a model function, written in the te
     def bias_gelu(call: Call) -> str:
         return "s = Add(A, B)  C = Gelu(s)"
 
-The head lists attributes, with defaults, inputs and outputs; a node in the text may name an attribute (`@epsilon`). An
-input that a call leaves out is absent in its nodes as well. The nodes are of opset OPSET. Weights, layers and training
-modes are therefore found as in a file that has these nodes; written back, the file has the operator itself.
+The head lists attributes with their defaults, inputs and outputs. A node in the text may name an attribute
+(`@epsilon`). An input that a call leaves out is absent in the nodes as well. The nodes are of opset OPSET. So `load`
+finds weights, layers and training modes as in a file that has these nodes. A file that is written back has the operator
+itself.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ OPSET = 24
 
 @dataclass(frozen=True)
 class Call:
-    """A node as its expansion sees it.
+    """A node, with everything that its expansion may ask about it.
 
-    inputs        whether each input is present; likewise the outputs
-    ranks         the number of axes of each input if the file fixes it, else None
-    elements      the element type of each input that is an input of the model or an initializer, else 0
-    sequences     whether each input is known to be a sequence
+    inputs        for each input, True if it is present; `outputs` has the same for the outputs
+    ranks         for each input, its number of axes if the file fixes it, else None
+    elements      for each input, its element type if it is an input of the model or an initializer, else 0
+    sequences     for each input, True if it is known to be a sequence
     attributes    the attributes that the node gives, as Python values
     opset         the opset of the operator's domain
     opsets        the opsets of all domains of the model
@@ -72,7 +73,7 @@ EXPANSIONS: dict[tuple[str, str], tuple[str | Callable[[Call], str], Rule]] = {}
 
 
 def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], Rule]:
-    """Register the rule that writes nodes for an operator; `head` begins with its name, or a function returns it."""
+    """Register the rule that writes nodes for an operator; `head` begins with its name, or returns such a text."""
 
     def add(rule: Rule) -> Rule:
         name = rule.__name__ if callable(head) else head.split()[0]
@@ -83,7 +84,7 @@ def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], 
 
 
 def function(domain: str, operator: str, call: Call) -> Any:
-    """Return the FunctionProto that a node of EXPANSIONS stands for, None for an ordinary node; else LoadError."""
+    """Return the FunctionProto for a node of EXPANSIONS, None for an ordinary node; raise LoadError if unreadable."""
     head, rule = EXPANSIONS[domain, operator]
     try:
         body = rule(call)
@@ -123,7 +124,7 @@ def _text(value: Any) -> Any:
 
 
 def attribute_values(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Convert AttributeProtos to Python values; graphs and tensors stay as they are."""
+    """Convert AttributeProtos to Python values; graphs and tensors stay unchanged."""
     found = {}
     for name, attribute in attributes.items():
         value = helper.get_attribute_value(attribute) if attribute.type != AttributeProto.UNDEFINED else None

@@ -1,7 +1,8 @@
 """Choose the type to compute in for operators with inputs of several types or a `stash_type`.
 
-minorm computes in the widest type of the inputs, at least float32, and rounds once at the end; ONNX's text rounds to
-the stash type, to T, and after scale and bias again. minorm does not imitate a stash type of lower precision.
+minorm computes in the widest type of the inputs, at least float32, and rounds once at the end. ONNX's specification
+rounds three times: to the stash type, to T, and after scale and bias. minorm does not imitate a stash type of lower
+precision.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from minorm.tensor.tensor import Tensor
 
 
 def widest(*tensors: Tensor | None, stash: Any = dtypes.float16) -> Any:
-    """Return the widest of the types that minorm computes these tensors in, and of `stash`."""
+    """Return the widest among `stash` and the types in which minorm computes these tensors."""
     types = [dtypes.compute_type(t.dtype) for t in tensors if t is not None]
     return max([*types, stash], key=lambda dtype: dtype.itemsize)
 
 
 def same_type(*tensors: Any) -> tuple[Any, ...]:
-    """Return the tensors unchanged if all have one type, else all in the widest of the types to compute in."""
+    """Return the tensors unchanged if all have the same type; else convert them to the widest type to compute in."""
     if len({t.dtype for t in tensors if t is not None}) == 1:
         return tensors
     return in_type(widest(*tensors), *tensors)
@@ -34,7 +35,7 @@ def in_type(dtype: Any, *tensors: Any) -> tuple[Any, ...]:
 
 
 def stash_type(node: Node) -> Any:
-    """Return the type that `stash_type` names; ValueError unless it is a float type."""
+    """Return the type that `stash_type` names; raise ValueError if it is not a float type."""
     dtype = element_type(node["stash_type"], "stash_type")
     if not dtypes.is_float(dtype):
         raise ValueError(f"stash_type is {dtype}; expected a float type")
@@ -42,7 +43,7 @@ def stash_type(node: Node) -> Any:
 
 
 def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """y * scale + bias, where scale and bias broadcast to y and y's shape must not grow."""
+    """y * scale + bias; scale and bias broadcast to y, and must not make y's shape larger."""
     for name, p in (("scale", scale), ("bias", bias)):
         if p is not None and not stretches(p.shape, y.shape):
             raise ValueError(f"{name} has shape {p.shape}; expected one that stretches to {y.shape}")
@@ -57,7 +58,7 @@ def stretches(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def single(x: Tensor, scale: Tensor, bias: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Normalize over axes that have one element in all: x - mean is 0, so y is the bias."""
+    """Normalize over axes that together have one element: x - mean is 0, so y is the bias."""
     assert math.prod(x.shape[axis] for axis in axes) == 1
     if scale.ndim == 1:
         scale, bias = (p.reshape(-1, *(1,) * (x.ndim - 2)) for p in (scale, bias))

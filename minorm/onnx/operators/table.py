@@ -1,6 +1,6 @@
 """Write a Markdown table of the operators that minorm reads, differentiates and writes, with their versions.
 
-python -m minorm.onnx.operators.table docs/onnx-operators.md       puts it between the two marks in that file
+python -m minorm.onnx.operators.table docs/onnx-operators.md       puts the table between the two marks in that file
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BEGIN, END = (
 
 
 def table() -> str:
-    """Return the table: per operator the versions read, the inputs with a gradient, the versions with a writing rule.
+    """Return the table: for each operator the versions read, the inputs with a gradient, the versions written.
 
-    At the end it has a line for each domain whose operators are expanded into those of ONNX.
+    At the end it has a line for each domain whose operators are expanded into ONNX's operators.
     """
     read: dict[str, set[int]] = {}
     for operator, since in registry.READERS:
@@ -74,7 +74,7 @@ def _versions(since: Iterable[int]) -> str:
 
 
 def unread() -> dict[str, list[int]]:
-    """Find the versions that minorm does not read of operators that it reads in other versions."""
+    """Find unread versions of operators that minorm reads in other versions."""
     known = {operator for operator, _ in registry.READERS}
     found = {o: [v for v in PUBLISHED[o] if (o, v) not in registry.READERS] for o in sorted(known)}
     return {operator: versions for operator, versions in found.items() if versions}

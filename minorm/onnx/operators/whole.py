@@ -1,4 +1,4 @@
-"""Trace a loaded node as one call, so that `export` writes it again although minorm has no operation like it."""
+"""Trace a loaded node as one call, so that `export` can write it again although minorm has no such operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Written:
 
 
 def whole(node: Node, compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `compute`, which takes the node's inputs, so that a trace shows the node and not its parts."""
+    """Wrap `compute`, a function of the node's inputs, so that a trace shows the node instead of its parts."""
     written = Written(node.operator, node.since, dict(node.attributes), compute)
     return lambda *arguments: loaded_node(list(arguments), written)
 
@@ -37,7 +37,7 @@ def loaded_node(arguments: Sequence[Any], node: Written) -> Any:
 
 @lowers(loaded_node)
 def write(g: Graph, arguments: Sequence[Value | None], node: Written) -> Any:
-    """Write the node again as itself."""
+    """Write the same node again."""
     if not g.has(node.operator, node.since):
         raise RuleNotApplicable(f"{node.operator} of the file exists from opset {node.since} on")
     shapes, types = tuple(r.shape for r in g.results), tuple(r.dtype for r in g.results)

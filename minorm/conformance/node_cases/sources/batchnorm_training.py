@@ -11,7 +11,7 @@ from onnx.backend.test.case.node import expect
 
 
 def _train(x: Any, s: Any, bias: Any, mean: Any, var: Any, momentum: float = 0.9, epsilon: float = 1e-5) -> Any:
-    """Return y and the new running statistics, computed in float64; the variance is that of the population."""
+    """Return y and the new running statistics, computed in float64; the variance is the population variance."""
     types = x.dtype, mean.dtype
     x, s, bias, mean, var = (a.astype(np.float64) for a in (x, s, bias, mean, var))
     axis = (0, *range(2, x.ndim))
@@ -30,19 +30,19 @@ def _parameters(channels: int, dtype: Any = np.float32) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return quarters, each with its negative: the mean over N and positions is exactly the offset, even in float32."""
+    """Return multiples of 1/4, and their negatives: the mean over N and positions is exactly the offset in float32."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half]) + offset).astype(np.float32)
 
 
 def _case(name: str, x: Any, opset: int = 15, types: Any = None, given: Any = None, **attributes: Any) -> None:
-    """Add one case. types: of scale and bias, and of the statistics; given: these four arrays."""
+    """Add a case. `types`: (type of scale and bias, type of the statistics). `given` has these four arrays."""
     s, bias, mean, var = given or _parameters(x.shape[1], np.float32 if types or x.dtype != np.float64 else np.float64)
     if types is not None:
         s, bias, mean, var = s.astype(types[0]), bias.astype(types[0]), mean.astype(types[1]), var.astype(types[1])
     elif x.dtype == np.float16:
         s, bias, mean, var = (a.astype(np.float16) for a in (s, bias, mean, var))
-    if x.dtype == np.float16:  # a sum of two would cancel, and the rest of 11 bits tests nothing
+    if x.dtype == np.float16:  # a sum of two numbers would cancel, and the bits that remain of 11 test nothing
         s, bias = np.ones_like(s), np.zeros_like(bias)
     mode = {"training_mode": 1} if opset >= 14 else {}
     saved = ["saved_mean", "saved_var"] if opset < 14 else []  # the older versions have five outputs or one
@@ -78,7 +78,7 @@ class BatchNormalization(Base):
 
     @staticmethod
     def export_offset() -> None:
-        """E[x^2] - E[x]^2 in float32 loses the variance; x - mean keeps it."""
+        """Test large offsets: E[x^2] - E[x]^2 in float32 loses the variance, but x - mean keeps it."""
         for offset in (100, 1000, 10000):
             _case(f"offset_{offset}", _symmetric(offset, (2, 3, 4, 5)), momentum=0.5)
 

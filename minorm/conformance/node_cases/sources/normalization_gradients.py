@@ -1,4 +1,4 @@
-"""Gradients of normalizations, by the operator Gradient: of sum(y * dy) by the input and the parameters."""
+"""Gradients of sum(y * dy) by a normalization's input and parameters, computed by the operator Gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _standardized(x: Any, axes: Any, epsilon: float) -> Any:
 
 
 def _backward(g: Any, xhat: Any, root: Any, axes: Any) -> Any:
-    """Return the gradient of x, if g is that of xhat = (x - mean) / root, and both statistics depend on x."""
+    """Return the gradient of x if g is the gradient of xhat = (x - mean) / root, and both statistics depend on x."""
     return (g - g.mean(axes, keepdims=True) - xhat * (g * xhat).mean(axes, keepdims=True)) / root
 
 
@@ -27,7 +27,7 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return quarters, each with its negative: the mean over the last axis is exactly the offset."""
+    """Return multiples of 1/4 with their negatives: the mean over the last axis is exactly the offset."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -94,7 +94,7 @@ def _batch(name: str, x: Any, training: bool = True, **attributes: Any) -> None:
 
 
 def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: Any) -> None:
-    """Add a case of GroupNormalization; opset None: of InstanceNormalization, with one group per channel."""
+    """Add a case of GroupNormalization; if `opset` is None, of InstanceNormalization, with one group per channel."""
     channels, epsilon = x.shape[1], attributes.get("epsilon", 1e-5)
     size = groups if opset == 18 else channels
     s, bias, dy = _randn(size), _randn(size), _randn(*x.shape)
@@ -114,7 +114,7 @@ def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: An
 
 
 def _trailing(name: str, x: Any, axis: int, centred: bool, **attributes: Any) -> None:
-    """Add a case of LayerNormalization, or of RMSNormalization, which is not centred."""
+    """Add a case of LayerNormalization, or, if not `centred`, of RMSNormalization."""
     s, bias, dy = _randn(*x.shape[axis:]), _randn(*x.shape[axis:]), _randn(*x.shape)
     wide, g, epsilon = x.astype(np.float64), dy.astype(np.float64), attributes.get("epsilon", 1e-5)
     axes, over = tuple(range(axis % x.ndim, x.ndim)), tuple(range(axis % x.ndim))
@@ -162,7 +162,7 @@ class Gradient(Base):
 
     @staticmethod
     def export_mvn() -> None:
-        """The epsilon of 1e-9 stands beside the standard deviation: the second term has a factor root / std."""
+        """As 1e-9 is added to the standard deviation, the second term has a factor (std + 1e-9) / std."""
         x, dy = _randn(2, 3, 4, 5), _randn(2, 3, 4, 5)
         wide, g, axes = x.astype(np.float64), dy.astype(np.float64), (0, 2, 3)
         std = wide.std(axes, keepdims=True)
@@ -186,7 +186,7 @@ class Gradient(Base):
 
     @staticmethod
     def export_lrn() -> None:
-        """Each channel's energy is in the windows of others: its gradient is a sum over the windows that hold it."""
+        """Each channel's energy is in the windows of other channels, so its gradient is a sum over these windows."""
         x, dy, size = _randn(2, 7, 3, 4), _randn(2, 7, 3, 4), 4
         alpha, beta, bias = 0.5, 0.75, 1.0
         wide, g = x.astype(np.float64), dy.astype(np.float64)

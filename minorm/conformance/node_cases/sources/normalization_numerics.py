@@ -1,4 +1,4 @@
-"""Normalizations at offsets, of small and no variance, in every form of their axes, older versions and 16-bit types."""
+"""Normalizations of data with an offset or little variance, over any axes, in old versions and in 16-bit types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx.backend.test.case.node import expect
 
 
 def _standardized(x: Any, axes: Any, epsilon: float) -> Any:
-    """Return (x - mean) / sqrt(var + epsilon), the mean, and 1 / that root."""
+    """Return (x - mean) / sqrt(var + epsilon), the mean, and 1 / sqrt(var + epsilon)."""
     mean = x.mean(axes, keepdims=True)
     inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon)
     return (x - mean) * inverse, mean, inverse
@@ -22,7 +22,7 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return quarters, each with its negative: the mean over the last axis is exactly the offset, in float32 too."""
+    """Return multiples of 1/4, and their negatives: the mean over the last axis is exactly the offset in float32."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -32,7 +32,7 @@ def _randn(*shape: int) -> Any:
 
 
 def _scale_and_bias(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return 1 and 0 in float16, where a sum of two would cancel, and the rest of 11 bits tests nothing."""
+    """Return random numbers; in float16 return 1 and 0, because sums would cancel and leave too few of the 11 bits."""
     scale, bias = _randn(*shape), _randn(*shape)
     return (np.ones(shape, dtype), np.zeros(shape, dtype)) if dtype == np.float16 else (scale, bias)
 
@@ -72,7 +72,7 @@ class InstanceNormalization(Base):
 
 
 def _group(name: str, x: Any, groups: int = 2, opset: int = 21, epsilon: float = 1e-5, **attributes: Any) -> None:
-    """Add a case: version 18 has a scale and a bias per group, 21 per channel."""
+    """Add a case: version 18 has a scale and a bias per group, version 21 per channel."""
     size = groups if opset < 21 else x.shape[1]
     scale, bias = _scale_and_bias((size,), x.dtype)
     rows = x.astype(np.float64).reshape(x.shape[0], groups, -1)
@@ -104,7 +104,7 @@ class GroupNormalization(Base):
 
 
 def _layer(name: str, x: Any, axis: int = -1, shape: Any = None, **more: Any) -> None:
-    """Add a case. shape: of scale and bias; bias=False leaves it out; statistics=True gives Mean and InvStdDev too."""
+    """Add a case; scale and bias have `shape`. bias=False leaves bias out; statistics=True adds Mean and InvStdDev."""
     with_bias, statistics = more.pop("bias", True), more.pop("statistics", False)
     epsilon = more.get("epsilon", 1e-5)
     scale, bias = _scale_and_bias(shape or x.shape[axis:], x.dtype)
@@ -136,7 +136,7 @@ class LayerNormalization(Base):
 
 
 def _rms(name: str, x: Any, axis: int = -1, scale: Any = None, **attributes: Any) -> None:
-    """Add a case, in which Y has the type of scale."""
+    """Add a case; Y has the type of scale."""
     scale = np.random.randn(*x.shape[axis:]).astype(x.dtype) if scale is None else scale
     axes, wide = tuple(range(axis % x.ndim, x.ndim)), x.astype(np.float64)
     y = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)) * scale
@@ -181,7 +181,7 @@ class MeanVarianceNormalization(Base):
 
 
 def _lp(name: str, x: Any, p: int, axis: int = -1, opset: int = 22) -> None:
-    """Add a case: the result is 0 where the norm is 0."""
+    """Add a case: if the norm is 0, the result is 0."""
     wide = x.astype(np.float64)
     norm = (np.abs(wide) ** p).sum(axis, keepdims=True) ** (1 / p)
     y = np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0)
@@ -202,7 +202,7 @@ class LpNormalization(Base):
 
 
 def _lrn(name: str, x: Any, size: int, opset: int = 13, **attributes: Any) -> None:
-    """Add a case: a window of an even size reaches one channel further up than down."""
+    """Add a case: a window of an even size has one more channel above than below."""
     given = {"alpha": 0.5, "beta": 0.75, "bias": 1.0, **attributes}
     wide, energy = x.astype(np.float64), np.zeros(x.shape)
     for c in range(x.shape[1]):

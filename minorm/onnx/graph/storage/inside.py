@@ -13,7 +13,7 @@ from minorm.onnx.graph.tensors import Budget
 
 
 def is_outside(model: Any) -> bool:
-    """Return whether some weights of a model lie in other files."""
+    """Return True if some weights of a model are in other files."""
     return any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model))
 
 

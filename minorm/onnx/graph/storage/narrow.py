@@ -1,8 +1,8 @@
 """Read, cast and dequantize element types of 8, 4 and 2 bits.
 
 minorm does not compute with these types, and `minorm.tensor` refuses them. In a loaded graph such a value is a Tensor
-around an array of ml_dtypes with a byte per element, which Cast, CastLike, QuantizeLinear and DequantizeLinear take. A
-gradient passes only straight through a QuantizeLinear.
+around an array of ml_dtypes with a byte per element. Only Cast, CastLike, QuantizeLinear and DequantizeLinear take such
+Tensors. A gradient passes only through a QuantizeLinear, which leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ POWERS = next((dtype for dtype in BITS if dtype.name == "float8_e8m0fnu"), None)
 
 
 def tensor(array: Any) -> Tensor:
-    """Make a Tensor around an array, also one of a narrow type."""
+    """Make a Tensor around an array; the array may have a narrow type."""
     if isinstance(array, np.ndarray) and array.dtype in BITS:
         return Tensor.from_array(array)
     return Tensor(array)
@@ -65,7 +65,7 @@ def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Any:
-    """Cast an array to a narrow type; `saturate` limits numbers beyond the largest of a float type to the largest."""
+    """Cast an array to a narrow type; with `saturate`, numbers beyond a float type's range become its extremes."""
     if dtype == POWERS:
         return _power(x, saturate, round_mode)
     x = x.astype(np.float32) if x.dtype in BITS or x.dtype in dtypes.HALVES else x
@@ -78,7 +78,7 @@ def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = 
 
 
 def _power(x: Any, saturate: bool, round_mode: str) -> Any:
-    """Return the power of two above, below or nearest; NaN and infinity become NaN."""
+    """Round to the next power of two above, below, or to the nearest one; NaN and infinity become NaN."""
     if round_mode not in ("up", "down", "nearest"):
         raise ValueError(f"round_mode is {round_mode!r}; expected up, down or nearest")
     bits = x.astype(np.float32).view(np.uint32)

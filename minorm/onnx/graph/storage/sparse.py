@@ -16,7 +16,7 @@ from minorm.onnx.graph.tensors import MAX_RANK, Budget
 
 
 def densified(model: Any, folder: str | None, budget: Budget) -> Any:
-    """Return the model itself if all its tensors are dense, else a copy in which they are."""
+    """Return the model itself if all its tensors are dense; else return a copy with dense tensors."""
     if not any(len(getattr(h, "sparse_initializer", ())) or any(map(_is_sparse, h.node)) for h in _holders(model)):
         return model
     copy = type(model)()
@@ -53,14 +53,14 @@ def _is_sparse(node: Any) -> bool:
 
 
 def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> TensorProto:
-    """Make the dense tensor of a SparseTensorProto, with 0 elsewhere; places are flat or given for each axis."""
+    """Make the dense tensor of a SparseTensorProto; other elements are 0. Places are flat, or given for each axis."""
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")
     values = tensors.read(sparse.values, f"the values of {what}", folder, budget)
     places = tensors.read(sparse.indices, f"the places of {what}", folder, budget)
     budget.take(math.prod(shape) * values.dtype.itemsize, what)
-    if math.prod(max(n, 1) for n in shape) * values.dtype.itemsize >= 2**63:  # NumPy multiplies them, though one is 0
+    if math.prod(max(n, 1) for n in shape) * values.dtype.itemsize >= 2**63:  # NumPy's limit, even with a 0
         raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large")
     count = values.size
     flat = places.ndim == 1 and places.shape == (count,)

@@ -23,11 +23,11 @@ from minorm.serialization import limits
 from minorm.tensor.tensor import Tensor
 
 QUANTIZED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
-CLOSE = 1e-3  # of the largest number: how far the results of two images together may be from those of each alone
+CLOSE = 1e-3  # of the largest number: the allowed difference of two images' results together and one by one
 
 
 def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = None) -> bytes:
-    """Return the file's bytes; if its weights lie in other files, the bytes of a model that holds them too."""
+    """Return the file's bytes; if its weights are in other files, the bytes of a model that contains them."""
     model, folder = load.parse(path, max_bytes, None, external_root)
     if not inside.is_outside(model):
         with open(path, "rb") as file:
@@ -40,8 +40,8 @@ def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = N
 class Classifier:
     """Holds the file of a classifier, and builds networks from it.
 
-    what       the file's name in errors
-    contents   its bytes
+    what       the name of the file in error messages
+    contents   the bytes of the file
     """
 
     what: str
@@ -60,7 +60,7 @@ class Classifier:
         return metadata.entries_of(self._proto())
 
     def opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
-        """Return the network for such images with all its weights, and its head; ValueError if it cannot take them."""
+        """Return the network with all its weights, and its head; raise ValueError if it cannot take such images."""
         opened: tuple[GraphModule, Head] = self._named(lambda: self._opened(channels, size))
         self._heads[channels, size] = opened[1]
         return opened
@@ -90,7 +90,7 @@ class Classifier:
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> GraphModule:
         """Build a network that returns logits for such images and `classes` classes, with a new random head.
 
-        keeps_head    True: keep the head of the file
+        keeps_head    True to keep the head of the file
         """
         model, head = self.opened(channels, size)
 
@@ -107,7 +107,7 @@ class Classifier:
         return model
 
     def _check_runs(self, model: GraphModule, x: Tensor) -> None:
-        """Check that two images together give the same as each alone, whatever batch the file was written for."""
+        """Check that two images in one batch give the same as one by one, whatever batch the file was written for."""
         given, size = self.input, x.shape[2]
         try:
             both = _outputs(model, x).numpy()
@@ -143,7 +143,7 @@ class Classifier:
 
 
 def _cut(proto: Any, output: str, max_bytes: int) -> GraphModule:
-    """Return the network up to one output, in float32, with its new running statistics."""
+    """Return the network up to one output, in float32; its updates of running statistics stay."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     image_input.drop_outputs(copy, lambda name: name != output and not name.endswith(".updated"))

@@ -21,21 +21,21 @@ from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 
 PRODUCTS = ("Gemm", "MatMul", "Conv")
-ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # of an output; the loss takes logits
+ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # activations of an output; the loss takes logits
 FORMS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout")
 POOLINGS = ("GlobalAveragePool", "GlobalMaxPool", "AveragePool", "ReduceMean")
 PASSED = (*ACTIVATIONS, *FORMS, *POOLINGS, "Relu")
-SHOWN = 4  # the last nodes that an error names
+SHOWN = 4  # the number of last nodes that an error names
 
 
 @dataclass(frozen=True)
 class Head:
     """Locates and describes the last layer.
 
-    part        its nodes, with all that follow up to the output
-    name        the layer's name in the graph: a module's path, or that of its node
+    part        its nodes, and all nodes that follow up to the output
+    name        the layer's name in the graph: a module's path, or the name of its node
     operator    Gemm, MatMul or Conv
-    features    the number of features that it reads; `classes` that of its results
+    features    the number of features that it reads; `classes` is the number of its results
     after       the operators that follow
     weights     the names of its tensors in the file
     """
@@ -54,7 +54,7 @@ class Head:
         return next((operator for operator in self.after if operator in ACTIVATIONS), "")
 
     def layer(self, classes: int) -> Module:
-        """Return a new random layer of its kind for `classes` classes."""
+        """Return a new random layer of the head's kind for `classes` classes."""
         if self.operator != "Conv":
             return nn.Linear(self.features, classes)
         relu = [nn.ReLU()] if "Relu" in self.after else []
@@ -62,9 +62,9 @@ class Head:
 
 
 def find(model: Any, x: Tensor) -> Head:
-    """Find the head of a GraphModule with one output. x: images that it takes, to see shapes.
+    """Find the head of a GraphModule with one output. `x` are images for a run that shows the shapes.
 
-    Raise ValueError if there is no head; it says what was looked for, and which nodes are the last.
+    Raise ValueError if there is no head; the error says which nodes we looked for, and which nodes are the last.
     """
     spots, name, after = replacing.spots_of(model), model.output_names[0], list[str]()
     places: list[int] = []
@@ -89,7 +89,7 @@ def replace(model: Any, head: Head, layer: Module) -> None:
 
 
 def drop_activation(model: Any, head: Head) -> None:
-    """Let the model return logits: replace the Softmax, or similar operator, behind the head by an Identity."""
+    """Let the model return logits: replace the Softmax, or similar operator, after the head by an Identity."""
     for place in head.part.places:
         spot = replacing.spots_of(model).spots[place]
         if spot.operator in ACTIVATIONS:
@@ -118,7 +118,7 @@ def _head(model: Any, x: Tensor, spots: Spots, layer: list[int], places: list[in
 
 
 def _shapes(model: Any, wanted: Step, x: Tensor) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
-    """Return the shapes of a step's arguments, and that of its result."""
+    """Return the shapes of a step's arguments, and the shape of its result."""
     found: list[Any] = []
 
     def see(step: Step, arguments: Any, results: Any, multiplications: int) -> None:

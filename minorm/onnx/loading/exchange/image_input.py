@@ -1,7 +1,7 @@
 """Change a classifier's input to the form that training gives: any number of images, N x channels x size x size.
 
-We change a file with another form before we load it: a fixed batch becomes free, also where a Reshape repeats it, and
-an input of N x size x size x channels gets a Transpose.
+We change a file with another form before we load it: a fixed batch becomes free, in the shapes of Reshapes too, and an
+input of N x size x size x channels gets a Transpose.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProt
 class ImageInput:
     """Describes the images that a file declares.
 
-    channels        None if free
+    channels        their number, None if free
     size            height and width, None if free
-    batch           None if free
-    channels_last   whether it takes N x size x size x channels
+    batch           the number of images, None if free
+    channels_last   True if it takes N x size x size x channels
     """
 
     name: str
@@ -40,7 +40,7 @@ class ImageInput:
 
 
 def described(model: Any) -> ImageInput:
-    """Describe the only input of a ModelProto; ValueError if it does not take square images of floats."""
+    """Describe the only input of a ModelProto; raise ValueError if it does not take square images of floats."""
     held = {tensor.name for tensor in model.graph.initializer}
     inputs = [entry for entry in model.graph.input if entry.name not in held]
     if len(inputs) != 1:
@@ -90,7 +90,7 @@ def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
 
 
 def drop_outputs(model: Any, gone: Callable[[str], bool]) -> None:
-    """Drop the outputs of the ModelProto for whose names `gone` returns True."""
+    """Drop the outputs of the ModelProto whose name makes `gone` return True."""
     drop(model.graph.output, lambda entry: gone(entry.name))
 
 

@@ -11,10 +11,10 @@ from minorm.onnx.graph.node_layers import Layer
 
 
 def insert_layer(root: Module, layer: Module, wished: str, gone: Collection[int], lost: Collection[int]) -> str:
-    """Put the layer at a dotted path below `root`, or near it if that is taken; return its path.
+    """Put the layer at a dotted path below `root`, or near this path if it is taken; return the path.
 
-    gone    the ids of modules that the graph no longer runs
-    lost    the ids of tensors that it no longer reads
+    gone    the ids of the modules that the graph no longer runs
+    lost    the ids of the tensors that the graph no longer reads
     """
     for place in [place for place in root.modules() if isinstance(place, Layer)]:
         place.uses = {name: tensor for name, tensor in place.uses.items() if id(tensor) not in lost}
@@ -43,7 +43,7 @@ def _find_empty(module: Any, gone: Collection[int], running: Collection[int], em
 
 
 def _slot_for(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
-    """Return the module to put a layer in, the name there, and the path; take modules on the way out of `empty`."""
+    """Return the module to put a layer in, the name there, and the path; take modules on the path out of `empty`."""
     parent, reached = root, ""
     *above, name = wished.split(".")
     for part in above:
@@ -69,7 +69,7 @@ def _is_free(parent: Module, name: str) -> bool:
 
 
 def _clear(module: Any, empty: Collection[int]) -> None:
-    """Remove the empty modules below."""
+    """Remove the empty modules below this one."""
     for name, child in list(module._own(MODULE)):
         if id(child) in empty:
             del vars(module)[name]

@@ -1,7 +1,8 @@
-"""Replace nodes of a loaded graph by a layer, which reads the same values: `GraphModule.replace`.
+"""Replace nodes of a loaded graph by a layer that reads the same values: `GraphModule.replace`.
 
-We work everything out first, so that an error changes nothing. Then the layer computes the output in place of the old
-node, and everything that the graph no longer needs is dropped: nodes, their tensors, and the modules that held these.
+We compute everything first, so that an error changes nothing. Then the layer computes the output in place of the old
+node. Everything that the graph no longer needs is dropped: nodes, their tensors, and the modules that held these
+tensors.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LINE = "model.replace({}, layer)"
 
 
 def found(model: Any, name: str, layer: Any) -> Part:
-    """Return the nodes that the name means; TypeError or ValueError unless the layer can take their place."""
+    """Return the nodes that the name means; raise TypeError or ValueError if the layer cannot replace them."""
     if not isinstance(layer, Module):
         kind = f"the class {layer.__name__}" if isinstance(layer, type) else f"a {type(layer).__name__}"
         raise TypeError(f"replace: layer is {kind}; expected an nn.Module: model.replace({name!r}, nn.Linear(512, 5))")
@@ -54,7 +55,7 @@ def spots_of(model: Any) -> Spots:
 
 
 class Replacement:
-    """Works out a replacement: the steps and tensors of the graph afterwards, and those that it loses.
+    """Computes a replacement: the steps and tensors that the graph will have, and the tensors that it will lose.
 
     steps, updates, snapshots    as in GraphModule
     lost                         the ids of the tensors that only dropped nodes read

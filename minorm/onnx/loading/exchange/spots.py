@@ -1,7 +1,7 @@
-"""Find the nodes that a name means: a module's, one node, the maker of a value, or the readers of a tensor.
+"""Find the nodes that a name means: a module's nodes, one node, the node of a value, or the readers of a tensor.
 
 The inputs of a module are the values that its nodes read from the rest of the network, without tensors of the file and
-without lengths. Its output is the value that the rest reads from its nodes.
+without lengths. The output of a module is the value that the rest of the network reads from the module's nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.support.safe_names import printable
 
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # products to which a separate node may add a bias
 LENGTHS = {"Shape", "Size"}
-SHOWN = 3  # the names that an error proposes
+SHOWN = 3  # the number of names that an error proposes
 LONGEST = 100  # the most characters of a name that we compare with others
 
 
@@ -26,7 +26,7 @@ LONGEST = 100  # the most characters of a name that we compare with others
 class Spot:
     """Describes a node: its name in the file, its module, its operator, and the values that it reads and gives.
 
-    branch    whether it runs only under a condition
+    branch    True if it runs only under a condition
     """
 
     name: str
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 def in_front(
     name: str, nodes: Sequence[Node], initializers: Collection[str], inputs: Collection[str], ends: Collection[str]
 ) -> list[str]:
-    """Return the values in front of the nodes that a name means: `load(path, before=name)`."""
+    """Return the values that the nodes of a name read from the rest of the network: `load(path, before=name)`."""
     spots = [
         Spot(node.name, node.module, node.operator, node.inputs, node.outputs, bool(node.conditions)) for node in nodes
     ]
@@ -142,7 +142,7 @@ class Spots:
         return [], ""
 
     def _of_module(self, path: str) -> list[int]:
-        """Return the nodes of a module and of modules below it; if no node names it, the readers of its tensors."""
+        """Return the nodes of a module and of modules below it; if no node names the module, its tensors' readers."""
         if not path:
             return []
         inside = {place for place, spot in enumerate(self.spots) if _is_below(spot.module, path)}
@@ -153,13 +153,13 @@ class Spots:
         return sorted(live or found)
 
     def module_of(self, place: int) -> str:
-        """Return the path of the one module that holds a node's tensors, else of the module that the node names."""
+        """Return the path of the only module that holds the node's tensors; else of the module that the node names."""
         spot = self.spots[place]
         homes = {self.tensors[name] for name in spot.inputs if self.tensors.get(name)}
         return homes.pop() if len(homes) == 1 else spot.module
 
     def with_bias(self, place: int) -> list[int]:
-        """Return a node with the product or the bias that belongs to it: MatMul and Add are one layer."""
+        """Return a node together with the product or the bias that belongs to it: MatMul and Add are one layer."""
         spot = self.spots[place]
         if spot.operator == "Add":
             made = [self.makers[name] for name in spot.inputs if name in self.makers and name not in self.fixed]
@@ -222,7 +222,7 @@ def _is_below(path: str, above: str) -> bool:
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    """Return similar names, from the end of a long list, where the heads are."""
+    """Return similar names; of a long list we compare the end, because the heads are there."""
     names = [other for other in dict.fromkeys(known) if 0 < len(other) < LONGEST and other.isprintable()]
     path = name.replace("/", ".").strip(".")
     ending = [other for other in names if path and other.rpartition(".")[2] == path.rpartition(".")[2]]

@@ -1,4 +1,4 @@
-"""Put a node that stands for a layer in the file of a loaded graph; `export` replaces it by the layer's own nodes."""
+"""Put a stand-in node for a layer into the file of a loaded graph; `export` replaces it by the layer's own nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def put_layer(
     """Let an unnamed stand-in node compute `output`, and drop everything unneeded; return the layout afterwards.
 
     returned    the values that the module returns; they may differ from the outputs of the graph
-    gone        outputs of the graph to drop
+    gone        the outputs of the graph to drop
     """
     graph = model.graph
     before = reads_of(graph.node)
@@ -42,12 +42,12 @@ def put_layer(
 
 
 def name_layer(model: Any, path: str) -> None:
-    """Name the stand-in node of the layer that was put in last."""
+    """Give the newest stand-in node, which has no name yet, its name."""
     next(node for node in model.graph.node if is_layer(node) and not node.name).name = path
 
 
 def is_layer(node: Any) -> bool:
-    """Return whether a node stands for a layer."""
+    """Return True if a node is the stand-in node of a layer."""
     return bool(node.domain == DOMAIN and node.op_type == OPERATOR)
 
 

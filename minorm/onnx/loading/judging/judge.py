@@ -8,11 +8,11 @@ order:
    BUFFER or CONSTANT_TENSOR; PyTorch never writes a Parameter as a Constant node.
 2. What does its name say (naming.py)? Buffers have their usual names; a module's tensor has a module's path in its
    name.
-3. What are its numbers (tables.py)? Numbers from a formula were not trained: sines, filter banks, windows, masks,
-   ranges.
-4. Where does it stand (weights_by_input.py)? A tensor trains under any name if it stands as a weight of an operator
-   that has weights. It also trains if it is combined with values of the network, has more than one number, and these
-   are not all equal. One number in arithmetic trains only under the name of a module's tensor.
+3. What are its numbers (tables.py)? Numbers from a formula (sines, filter banks, windows, masks, ranges) were not
+   trained.
+4. What do nodes use it for (weights_by_input.py)? A tensor trains under any name if it is a weight of an operator that
+   has weights. It also trains if it is combined with values of the network and has several numbers that are not all
+   equal. One number in arithmetic trains only if it has the name of a module's tensor.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NOT_ASKED = Verdict(CONSTANT, "load(trainable=...) does not ask for it")
 def others_of(array: Any, is_state: bool) -> Verdict:
     """Return the verdict on a tensor that cannot train under any name.
 
-    is_state    whether a layer keeps it as running statistics
+    is_state    True if a layer keeps it as running statistics
     """
     if is_state:
         return Verdict(BUFFER, "running statistics of a normalization")
@@ -76,7 +76,7 @@ class Judge:
     ) -> None:
         self.arrays, self.origin = arrays, origin
         self.held = {node.outputs[0] for node in nodes if node.operator == "Constant" and not node.is_initializer}
-        # Initializers of branches and bodies: their own names.
+        # value -> the initializer's own name, for the initializers of branches and bodies
         self.own = {node.outputs[0]: node.name for node in nodes if node.operator == "Constant" and node.is_initializer}
         self.known = {*initializers, *self.own.values()}
         self.after: Mapping[str, str] = buffers_of(initializers) if origin.scripted else {}
@@ -100,7 +100,7 @@ class Judge:
         return found
 
     def _said(self, name: str) -> Verdict | None:
-        """Return the verdict of the file itself, if it has one."""
+        """Return the verdict that the file itself gives, or None."""
         if self.origin.ours:
             if name in self.held:
                 return Verdict(CONSTANT, "minorm writes no Parameter as a Constant node")
@@ -113,7 +113,7 @@ class Judge:
         return None
 
     def _impossible(self, name: str, own: str) -> Verdict | None:
-        """Return the verdict on a tensor that cannot be a Parameter under any name, else None."""
+        """Return the verdict if the tensor cannot be a Parameter under any name; else None."""
         if naming.is_named_as_buffer(own, self.known):
             return Verdict(BUFFER, "it has the name of a buffer")
         if own in self.after:
@@ -151,8 +151,8 @@ class Judge:
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
         """Return the formula that made the numbers, in words; "" without one.
 
-        An author may have initialized a weight, or a tensor with a word as its name, with a range or with few different
-        numbers.
+        A weight, or a tensor with a word as its name, may hold a range or few different numbers, because an author may
+        have initialized it so.
         """
         kind = None if place is None else place.kind
         is_weight = own.rpartition(".")[2] == "weight"
@@ -167,7 +167,7 @@ class Judge:
         return tables.formula(array) or few
 
     def _placed(self, array: Any, place: Place | None) -> Verdict:
-        """Return the verdict on a tensor by its place and numbers alone."""
+        """Return the verdict on a tensor that follows from its place and numbers alone."""
         if place is None:
             return Verdict(CONSTANT, "it is not where operators have weights, and no module's name says more")
         if place.kind is Kind.WEIGHT:
@@ -186,8 +186,8 @@ class Judge:
 def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
     """Find the buffers among the tensors of PyTorch's older exporter, in the order of the file, with the reasons.
 
-    It writes Parameters and buffers alike. But a module's buffers follow its Parameters, so every tensor of the module
-    after its first buffer is a buffer too.
+    This exporter writes Parameters and buffers in the same way. But a module's buffers come after its Parameters, so
+    every tensor of the module after its first buffer is a buffer too.
     """
     found: dict[str, str] = {}
     closed: dict[str, str] = {}

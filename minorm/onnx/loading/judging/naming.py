@@ -1,4 +1,4 @@
-"""Tell from a tensor's name whether a module has it, a person wrote it, or a program numbered it.
+"""Tell from a tensor's name whether it is the name of a module's tensor, a person's word, or a program's number.
 
     MODULE    a module's tensor: `layer1.0.conv1.weight`, TensorFlow's `model/dense/MatMul/ReadVariableOp:0`,
               Paddle's `linear_0.w_0`; in a file of PyTorch's older exporter also `cls_token`, a tensor of the outermost
@@ -65,7 +65,8 @@ class Origin:
     """Holds a file's statements about itself.
 
     kinds      name -> PARAMETER and the like; empty if the file does not say
-    scripted   whether PyTorch's older exporter wrote it: only that exporter's own names have colons and slashes
+    scripted   True if PyTorch's older exporter wrote the file; in it, only names by the exporter have colons and
+               slashes
     """
 
     producer: str = ""
@@ -74,7 +75,7 @@ class Origin:
 
     @property
     def ours(self) -> bool:
-        """Return whether minorm wrote it: then every initializer is a tensor of the model, and no Constant is."""
+        """Return True if minorm wrote the file; then its initializers, not its Constants, are the model's tensors."""
         return self.producer == metadata.OURS
 
     @classmethod
@@ -89,7 +90,7 @@ class Origin:
         return cls(model.producer_name, kinds, scripted=model.producer_name == "pytorch" and not newer)
 
     def form(self, name: str) -> Form:
-        """Return who gave the name, as far as one can tell."""
+        """Return which kind of author probably gave the name."""
         if self.kinds:
             return Form.MODULE if self.kinds.get(name) == PARAMETER else Form.TOOL
         if is_named_as_buffer(name):
@@ -110,12 +111,12 @@ class Origin:
 
 
 def is_module_name(name: str) -> bool:
-    """Return whether a module's tensor has such a name in PyTorch's older exporter: words joined by dots."""
+    """Return True if PyTorch's older exporter may give a module's tensor this name: words joined by dots."""
     return _WORD.fullmatch(name) is not None or _DOTTED.fullmatch(name) is not None
 
 
 def _is_variable(name: str) -> bool:
-    """Return whether a name is TensorFlow's for a variable, or ends with a usual name of a layer's tensor."""
+    """Return True if a name is TensorFlow's name for a variable, or ends with a usual name of a layer's tensor."""
     if "ReadVariableOp" in name:
         return True
     last = name.rpartition(":")[0] or name
@@ -137,7 +138,7 @@ def is_literal(name: str) -> bool:
 def is_named_as_buffer(name: str, siblings: Container[str] = ()) -> bool:
     """Return whether a name is that of a buffer: statistics, a known table, the state of a reparametrization.
 
-    siblings    the other tensors of the file: `weight_u` and `weight_mask` are buffers beside a `weight_orig`
+    siblings    the other tensors of the file: `weight_u` and `weight_mask` are buffers if the file has a `weight_orig`
     """
     last = name.rpartition(".")[2]
     if last in _STATISTICS or last in _TABLES or last.endswith(_BUFFER):

@@ -1,8 +1,8 @@
 """Recognize tensors that a formula made, not training: tables of sines, filter banks, windows, masks, ranges, grids.
 
 One property finds most of them. Along the right axis, a sine, a cosine, a straight line, and a growth by one factor all
-satisfy x[t+1] + x[t-1] = 2 c x[t], with one number c for each line. So do the rows of a Fourier basis along the
-frequencies, even with a window over them. Trained numbers never do.
+satisfy x[t+1] + x[t-1] = 2 c x[t], with one number c for each line. The rows of a Fourier basis along the frequencies
+satisfy it too, even with a window over them. Trained numbers never satisfy it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 from minorm.devices import dtypes
 
-MASKED = -50.0  # added before a softmax, such a number means "not here"
+MASKED = -50.0  # a number of at most this, added before a softmax, means "not here"
 LARGEST = 1 << 22  # elements; a larger tensor is not a table
-TOLERANCE = 2e-3  # of a line's largest number: sines of large angles have rounding errors, and so have 16-bit floats
+TOLERANCE = 2e-3  # of a line's largest number; sines of large angles and 16-bit floats have rounding errors
 WINDOW = 8  # the shortest vector whose symmetry means something
 BINARY = "zeros and ones"
 FEW = 6  # the most different numbers in the kernels of fixed filters
-LINES = 16  # the lines to look at first: they show for most weights that these have no formula
-SAMPLE = 256  # the numbers to look at first
+LINES = 16  # the number of lines to look at first; for most weights they show that there is no formula
+SAMPLE = 256  # the count of numbers to look at first
 SMALL = 1 << 12  # the most elements of a tensor that we look at completely
 
 
 def repeats(array: Any) -> bool:
-    """Return whether the first axis, a batch, repeats the same numbers for each sample: an expanded tensor."""
+    """Return True for an expanded tensor: its first axis, a batch, repeats the same numbers for each sample."""
     return (
         array.ndim > 1
         and len(array) > 1
@@ -54,7 +54,7 @@ def formula(array: Any) -> str:
 
 
 def basis(array: Any) -> str:
-    """Return the formula of a tensor that may be an operator's weight: as `formula`, without ranges and grids."""
+    """Return the formula of a tensor that may be an operator's weight: like `formula`, but without ranges and grids."""
     if not _may_be_a_table(array):
         return ""
     found = "" if _is_mixed(array) else _masks(array)
@@ -90,7 +90,7 @@ def is_binary(array: Any) -> bool:
 
 
 def few_numbers(array: Any, times: int = 2) -> str:
-    """Return why these numbers look written by a program, if nothing says that they are weights; else "".
+    """Return why these numbers may be written by a program, if nothing marks them as weights; else "".
 
     times    how often each number must occur on average
     """
@@ -107,12 +107,12 @@ def few_numbers(array: Any, times: int = 2) -> str:
 
 
 def _is_rounded(array: Any) -> bool:
-    """Return whether all numbers fit 16 bits; there are few such numbers, so repetitions prove nothing."""
+    """Return True if all numbers fit 16 bits; so few numbers do that repetitions prove nothing."""
     return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in dtypes.HALVES)
 
 
 def _has_hardly_moved(array: Any) -> bool:
-    """Return whether all numbers are nearly equal: a parameter that began with ones, say, and has hardly trained."""
+    """Return True if all numbers are nearly equal, as in a parameter that began with ones and has hardly trained."""
     sample = _sample(array)
     return bool(np.ptp(sample) <= 1e-3 * float(abs(sample).max()))
 
@@ -174,7 +174,7 @@ def _waves(values: Any) -> str:
 
 
 def _is_wave(values: Any) -> bool:
-    """Return whether sines stand beside their cosines, or behind them: sin^2 + cos^2 = 1."""
+    """Return True if sines alternate with their cosines, or come in the other half: sin^2 + cos^2 = 1."""
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
@@ -187,7 +187,7 @@ def _is_wave(values: Any) -> bool:
 
 
 def _lines(values: Any, axis: int, most: int | None = None) -> Any:
-    """Return lines along an axis in float64: all, or about `most`, spread out as the first may be all zeros."""
+    """Return lines along an axis in float64: all, or about `most` from everywhere, as the first may be all zeros."""
     others = [n for i, n in enumerate(values.shape) if i != axis]
     count = math.prod(others)
     if most is None or count <= most:
@@ -197,7 +197,7 @@ def _lines(values: Any, axis: int, most: int | None = None) -> Any:
 
 
 def _recurrent(lines: Any) -> Any:
-    """Return the c of each line, if all satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
+    """Return the c of each line if all lines satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
     around, middle = lines[:, 2:] + lines[:, :-2], 2 * lines[:, 1:-1]
     scale = np.maximum((middle * middle).sum(1), np.finfo(np.float64).tiny)
     c = (around * middle).sum(1) / scale
@@ -207,7 +207,7 @@ def _recurrent(lines: Any) -> Any:
 
 
 def _oscillates(values: Any, axis: int) -> bool:
-    """Return whether sines or cosines run along an axis, or each half of it, perhaps with other ends."""
+    """Return True if sines or cosines run along an axis or each half of it, perhaps except at the two ends."""
     n, count = values.shape[axis], values.size // values.shape[axis]
     halves = [slice(0, n // 2), slice(1, n // 2 - 1)] if n % 2 == 0 else []
     for part in (slice(0, n), slice(1, n - 1), *halves):
@@ -224,7 +224,7 @@ def _oscillates(values: Any, axis: int) -> bool:
 
 
 def _has_waves(lines: Any, c: Any) -> bool:
-    """Return whether some of these lines go up and down, so that they do not grow by a step or a factor."""
+    """Return True if some lines go up and down; lines that grow by a step or a factor do not."""
     most = abs(lines).max(1)
     steps = np.diff(lines)
     turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | (steps[:, 1:] * steps[:, :-1] < 0).any(1)
@@ -268,7 +268,7 @@ def _grows(flat: Any) -> bool:
 
 
 def _is_symmetric(values: Any) -> bool:
-    """Return whether a vector is its mirror image, perhaps without its first number: a window, a low-pass filter."""
+    """Return True if a vector, perhaps without its first number, is symmetric: a window or a low-pass filter."""
     if len(values) < WINDOW:
         return False
     bound = 1e-5 * abs(values).max()
@@ -282,7 +282,7 @@ def _is_blur(filters: Any) -> bool:
 
 
 def _is_bank(filters: Any) -> bool:
-    """Return whether each row rises and falls on one interval and is 0 elsewhere: mel and other filter banks."""
+    """Return True for a mel or other filter bank: each row rises and falls on one interval and is 0 elsewhere."""
     if min(filters.shape) < 3 or filters.shape[1] < 6 or not (filters >= 0).all():
         return False
     there = filters > 0

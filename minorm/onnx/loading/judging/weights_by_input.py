@@ -1,8 +1,8 @@
-"""Find where each float tensor of a file stands: as an operator's weight, beside values of the network, or elsewhere.
+"""Find the use of each float tensor of a file: an operator's weight, an operand beside values of the network, or other.
 
-Values of the network are those that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
-It may also be a part from which a weight is computed: a learned query meets weights before values of the network, and a
-weight-normalized kernel is a direction and a length.
+Values of the network are values that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
+It may also be a part from which nodes compute a weight: they multiply a learned query by weights before it meets values
+of the network, and make a weight-normalized kernel from a direction and a length.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UNSIGNED = frozenset(("Relu", "Abs", "Exp", "Sigmoid", "Softplus", "Softmax", "S
 
 
 class Kind(enum.Enum):
-    """Lists what a tensor can be for the nodes that read it, the strongest first."""
+    """Lists the uses that a tensor can have in the nodes that read it; the strongest comes first."""
 
     WEIGHT = "weight of"
     PART = "a part of the weight of"
@@ -66,7 +66,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Says what a tensor is for a node, and names the node."""
+    """Says how a node uses a tensor, and names the node."""
 
     kind: Kind
     operator: str
@@ -80,12 +80,12 @@ _ORDER = {kind: i for i, kind in enumerate(Kind)}
 
 
 def places(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> dict[str, Place]:
-    """Return array -> its place, for those that have one. inputs: the inputs of the graph."""
+    """Return array -> its place, for the arrays that have one; `inputs` are the inputs of the graph."""
     return _Walk(nodes, inputs, arrays).found()
 
 
 class _Walk:
-    """Walks from the last node to the first, and passes places up to the tensors from which values come."""
+    """Walks from the last node to the first, and passes a value's place on to the tensors that it is computed from."""
 
     def __init__(self, nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> None:
         self.nodes, self.arrays = nodes, arrays
@@ -147,7 +147,7 @@ class _Walk:
         return {name: self.places[name] for name in arrays if name in self.places}
 
     def _images(self, node: Node) -> None:
-        """Collect the tensors that reach a convolution as its image, or as its kernel, which a style may multiply."""
+        """Collect the tensors that reach a convolution as its image or its kernel; a style may multiply the kernel."""
         if node.operator in CONVOLUTIONS:
             self.images.update(node.inputs[:1])
             self.kernels.update(node.inputs[1:2])
@@ -163,7 +163,7 @@ class _Walk:
             self.places[name] = place
 
     def _pass_up(self, node: Node) -> None:
-        """Give the inputs of a node without values of the network the place of its result."""
+        """Give the place of a node's result to its inputs; none of these depends on the network's inputs."""
         place = min(
             (self.places[name] for name in node.outputs if name in self.places),
             key=lambda place: _ORDER[place.kind],
@@ -186,7 +186,7 @@ class _Walk:
                     self._put(node.inputs[i], part)
 
     def _enter(self, node: Node) -> None:
-        """Record the places that tensors have in a node that values of the network reach."""
+        """Record the places of the tensors that a node reads together with values of the network."""
         label = node.name or next(filter(None, node.outputs), "")
         operator = node.operator
         if operator in MOVES and (operator != "Gather" or node.inputs[0] in self.live):
@@ -221,18 +221,18 @@ class _Walk:
 
 
 class _Learned:
-    """Tells whether normalizations multiply with ones and add zeros; it looks at each array once for all readers."""
+    """Tells whether normalizations multiply by ones and add zeros; each array is examined once for all its readers."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
-        self.neutral: dict[tuple[str, float], bool] = {}  # whether all numbers of an array are this one
+        self.neutral: dict[tuple[str, float], bool] = {}  # (array, number) -> True if all numbers are this
 
     def is_neutral(self, node: Node) -> bool:
-        """Return whether a normalization multiplies with ones and adds zeros: it has no weights, but its operator needs
-        some.
+        """Return True if a normalization multiplies by ones and adds zeros, because it has no weights but its operator
+        needs some.
 
-        Exporters write a norm without weights in this way, and the first part of a GroupNorm: Reshape,
-        InstanceNormalization. But a BatchNormalization that trains may belong to a fresh model.
+        Exporters write a norm without weights in this way, and also the first part of a GroupNorm: Reshape,
+        InstanceNormalization. The answer is False for a BatchNormalization that trains: it may belong to a fresh model.
         """
         trains = node.operator == "BatchNormalization" and any(node.outputs[1:])
         if trains or isinstance(node.described, Written):  # weights that a file writes in separate nodes count
@@ -247,7 +247,7 @@ class _Learned:
 
 
 def states(nodes: Sequence[Node]) -> set[str]:
-    """Return the initial values of recurrences, RNNs or loops, also before nodes give them another shape."""
+    """Return the initial values of RNNs and loops, and the values that nodes repeat or cast to make these."""
     found = set[str]()
     for node in reversed(nodes):
         if node.operator in REPEATING or node.operator == "CastLike":
@@ -265,7 +265,7 @@ def is_channel(shape: tuple[int, ...]) -> bool:
 
 
 def is_positive(name: str, makers: Mapping[str, Node], arrays: Mapping[str, Any], depth: int = 4) -> bool:
-    """Return whether a value is never negative, as far as the nodes that compute it tell."""
+    """Return True if the nodes that compute a value show that it is never negative."""
     if name in arrays:
         return bool((arrays[name] >= 0).all())
     node = makers.get(name)
@@ -279,7 +279,7 @@ def is_positive(name: str, makers: Mapping[str, Node], arrays: Mapping[str, Any]
         )
     if node.operator in ("Cast", "Identity", "Reshape", "Pow", "ReduceMean", "ReduceSum", "GlobalAveragePool"):
         return is_positive(node.inputs[0], makers, arrays, depth - 1)
-    if node.operator in ("Max", "Add", "Mul"):  # only two of their inputs, to bound the time
+    if node.operator in ("Max", "Add", "Mul"):  # we look at only two of their inputs, to bound the time
         found = (is_positive(other, makers, arrays, depth - 1) for other in dict.fromkeys(node.inputs[:2]))
         return any(found) if node.operator == "Max" else all(found) or (node.operator == "Mul" and _is_square(node))
     return node.operator in UNSIGNED

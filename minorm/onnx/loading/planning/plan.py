@@ -1,4 +1,4 @@
-"""Hold the Functions of one run of a graph as a plan, on numbered registers."""
+"""Hold the Functions that one run of a graph applied as a plan, which reads and writes numbered registers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minorm.tensor.tensor import Tensor
 
 
 class Plan:
-    """Applies the Functions of a run again, on numbered registers. Register 0 is None, an absent argument.
+    """Applies the Functions of a run again, on numbered registers. Register 0 holds None, for an absent argument.
 
     held      pairs: a register, and the Tensor of the graph whose array it holds when a run begins
-    fixed     the initial registers of a run: arrays that follow from shapes, and None
-    layers    the layers with options; if these change, the plan is no longer valid
+    fixed     the registers as a run begins: arrays that follow from shapes, and None for the others
+    layers    the layers that have options; the plan becomes invalid if these options change
     """
 
     def __init__(

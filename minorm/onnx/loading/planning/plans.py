@@ -1,17 +1,17 @@
-"""Run inference by plan: record once which Functions a graph applies to inputs of some shapes, and apply them again.
+"""Run inference by plan: record once which Functions a graph applies to inputs of given shapes, and apply them again.
 
 A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
 without gradients, everything but the Functions' results follows from shapes. So we trace the second run with inputs of
 the same shapes and types. The Functions that it applied, with the numbers of their arrays and their options, are a
 Plan. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
 
-A plan is made only if that is certain. If a rule itself reads elements of its arguments, instead of passing them to a
-Function, these must follow from shapes; watched.py notices such reads. The shapes of results must follow from shapes
-too, which some operators cannot promise (UNSTEADY). The indices of a Take are the only array among options that may
-come from a run. A run records gradients, has an open trace or a watcher of its nodes, trains a layer, calls hooks, or
-uses arrays on a GPU: then it neither makes nor uses a plan. A graph without a plan runs node by node. So does a run
-that fails by plan, so that the error names the node. A graph that was converted to another type has plans of that type;
-they contain the conversions of the values that a node reads.
+A plan is made only if it certainly gives the same bits. If a rule itself reads elements of its arguments, instead of
+passing them to a Function, these must follow from shapes; watched.py notices such reads. The shapes of results must
+follow from shapes too; some operators (UNSTEADY) cannot promise this. Of the arrays among a Function's options, only
+the indices of a Take may come from the run. A run neither makes nor uses a plan if it records gradients, has an open
+trace or a watcher of its nodes, trains a layer, calls hooks, or uses arrays on a GPU. A graph without a plan runs node
+by node. So does a run that fails by plan, so that the error names the node. A graph that was converted to another type
+has plans of that type; they contain the conversions of the values that a node reads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEPT = 8  # the most plans of a graph; a new shape replaces the oldest
 class Plans:
     """Keeps the plans of a graph, by the shapes and types of its inputs and the type to which it was converted.
 
-    The entry is True for inputs that came once, and False for inputs without a plan.
+    The entry is True for inputs that have come once so far, and False for inputs that cannot have a plan.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Plans:
         return Plans, ()  # a copy of the graph makes its own plans
 
     def run(self, given: Sequence[Tensor], dtype: Any) -> list[Tensor] | None:
-        """Run the plan for these inputs and return its outputs; None without a plan, or if it may not be used now."""
+        """Run the plan for these inputs and return its outputs; None if there is no plan or it may not be used now."""
         if not self._known or not _may_repeat(given):
             return None
         key = _key(given, dtype)
@@ -68,10 +68,10 @@ class Plans:
         constants: Sequence[Tensor],
         layers: Sequence[Module],
     ) -> Recorder | None:
-        """Return a Recorder for this run, if these inputs have come once before and nothing prevents a plan."""
+        """Return a Recorder for this run if such inputs have come once before and a plan is possible; else None."""
         if not _may_repeat(given) or any(map(is_active, layers)):
             return None
-        places = [*map(id, given)]  # one Tensor in two places hides which one a node reads
+        places = [*map(id, given)]  # if one Tensor is two inputs, we cannot tell which input a node reads
         if len(set(places)) < len(places) or not {*map(id, held), *map(id, constants)}.isdisjoint(places):
             return None
         key = _key(given, dtype)
@@ -90,7 +90,7 @@ class Plans:
         )
 
     def keep(self, given: Sequence[Tensor], dtype: Any, plan: Plan | None) -> None:
-        """Use this plan for runs with such inputs from now on; None: run them node by node."""
+        """Use this plan for runs with such inputs from now on; if `plan` is None, run these inputs node by node."""
         self._known[_key(given, dtype)] = False if plan is None else plan
 
 
@@ -99,7 +99,7 @@ def _key(given: Sequence[Tensor], dtype: Any) -> Any:
 
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Return whether a run may go by plan: it only computes, with our own kernels, and is not watched."""
+    """Return True if a run may use a plan: it only computes, with our own kernels, and is not watched."""
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

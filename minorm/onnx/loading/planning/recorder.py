@@ -28,7 +28,7 @@ UNSTEADY = {
     "Unique",
 }  # fmt: skip
 
-# Layers that may replace nodes in a plan. Whether another layer decides by shapes alone, only its code could tell.
+# Layers that may replace nodes in a plan. Other layers may not, because we cannot tell if they decide by shapes alone.
 STEADY_LAYERS = {
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d",
     "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
@@ -37,14 +37,14 @@ STEADY_LAYERS = {
     "Sigmoid", "Softmax", "StochasticDepth", "Tanh",
 }  # fmt: skip
 
-GIVEN = object()  # in an index: an array that comes from the run
+GIVEN = object()  # stands in an index for an array that comes from the run
 
-# Operators whose rules read indices only to refuse those out of range, with a better error than their Functions.
+# Operators whose rules read indices only to raise a better error than their Functions for indices out of range.
 REFUSING = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
 
 
 class Taken(Application):
-    """Applies a Take whose index arrays come from the run: they follow x among the inputs."""
+    """Applies a Take whose index arrays come from the run; these arrays follow x among the inputs."""
 
     __slots__ = ("parts",)
 
@@ -59,7 +59,7 @@ class Taken(Application):
 
 
 class Recorder:
-    """Runs the steps of a graph one by one, and records what they apply; `why` says what prevents a plan."""
+    """Runs a graph's steps and records the Functions that they apply; `why` names a step that prevents a plan."""
 
     def __init__(
         self, inputs: Sequence[Tensor], held: Sequence[Tensor], constants: Sequence[Tensor], layers: Sequence[Module]
@@ -70,7 +70,7 @@ class Recorder:
         self._fixed: list[Any] = [None]
         self._known: dict[int, tuple[Any, Any]] = {0: (None, None)}  # the shapes and types of the registers
         self._applications: list[Application] = []
-        self._steady = {id(tensor) for tensor in constants}  # the ids of the Tensors that follow from shapes
+        self._steady = {id(tensor) for tensor in constants}  # the ids of the Tensors that depend on shapes alone
         self._kept = list(constants)  # so that no other Tensor gets their ids
         self._held = [(self._register(tensor), tensor) for tensor in held]
         for tensor in constants:
@@ -79,7 +79,7 @@ class Recorder:
         self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
 
     def run(self, step: Any, values: list[Any], dtype: Any) -> None:
-        """Run the step, in a trace, with stand-ins for the Tensors that do not follow from shapes.
+        """Run the step in a trace, with stand-ins for the Tensors that do not follow from shapes.
 
         dtype    the type to which the graph was converted, or None
         """
@@ -97,7 +97,7 @@ class Recorder:
         try:
             with trace.record() as calls:
                 results = step.run(values, dtype)
-        except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; or the node is at fault, and fails again
+        except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; a wrong node fails again
             self.why = step.label
             for slot, x in zip(step.inputs, arguments, strict=True):
                 if slot is not None:
@@ -120,7 +120,7 @@ class Recorder:
             values[slot] = self._meant(values[slot], meant)
 
     def _stand_in(self, tensor: Any, reads: Reads, meant: dict[int, Any]) -> Any:
-        """Return the stand-in that a rule gets for a Tensor; the Tensor itself if it follows from shapes."""
+        """Return the stand-in that a rule gets for a Tensor; return a Tensor that follows from shapes itself."""
         register = None if id(tensor) in self._steady else self._find(tensor)
         if register is None:
             return tensor
@@ -130,7 +130,7 @@ class Recorder:
         return stand_in
 
     def _meant(self, value: Any, meant: dict[int, Any]) -> Any:
-        """Return a step's value as the next step reads it: without a stand-in."""
+        """Return a step's value in the form that the next step reads: a plain Tensor in place of a stand-in."""
         if not isinstance(value, StandIn):
             return value
         if id(value) not in meant:
@@ -141,7 +141,7 @@ class Recorder:
         return meant[id(value)][1]
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
-        """Return the plan of a run with these results; None if something prevents it."""
+        """Return the plan of a run with these results; None if a plan is not possible."""
         if self.why or not all(isinstance(x, Tensor) for x in outputs):  # sequences are not arrays
             return None
         made = {register for application in self._applications for register in application.outputs}
@@ -156,7 +156,7 @@ class Recorder:
     ) -> bool:
         """Record the calls of a step; return True if that fails, because the step depends on more than shapes.
 
-        seen    whether the rule has read elements, so that tensors that it makes itself may depend on them
+        seen    True if the rule has read elements; then tensors that the rule makes itself may depend on them
         """
         read = {id(tensor) for tensor in results}
         for call in calls:
@@ -216,7 +216,7 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _is_steady(step: Any) -> bool:
-    """Return whether we notice every decision that a node makes by elements: not in loops and branches."""
+    """Return True if we notice every decision that a node makes by elements; in loops and branches we do not."""
     if step.conditions or getattr(step, "turns", None) is not None or step.operator in UNSTEADY:
         return False
     return bool(step.operator) or not isinstance(step.operation, Module) or all(map(_decides, step.operation.modules()))
@@ -238,7 +238,7 @@ def _elements(options: Any) -> Iterator[Elements]:
 
 
 def _is_array_of(tensor: Any, elements: Elements) -> bool:
-    """Return whether these are the elements of a stand-in, unchanged, and positions: a mask would decide shapes."""
+    """Return True if these are a stand-in's unchanged elements, and integer positions; a mask would decide shapes."""
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 

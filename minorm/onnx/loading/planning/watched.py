@@ -1,9 +1,9 @@
 """Notice whether the rule of a node reads elements of its arguments itself, instead of leaving that to Functions.
 
 A rule makes the same decisions for all inputs of one form if it looks only at shapes and types. If it looks at
-elements, it may decide otherwise next time. So the rule gets stand-ins: Tensors whose `array` is an `Elements`. A rule
-can ask an `Elements` for shape, type and memory order; any other use is noted, or is an error. Functions get the arrays
-as they are. The result of a Function on a stand-in is a stand-in too.
+elements, it may decide differently next time. So the rule gets stand-ins: Tensors whose `array` is an `Elements`. A
+rule can ask an `Elements` for shape, type and memory order; any other use is recorded, or raises an error. Functions
+get the arrays themselves. The result of a Function on a stand-in is a stand-in too.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 
 from minorm.tensor.tensor import Tensor
 
-# Modules that get the array itself: they apply Functions, or count bytes.
+# Modules that get the array itself, because they apply Functions or count bytes.
 _TRUSTED = ("minorm.graph.", "minorm.onnx.graph.memory_budget", "minorm.onnx.loading.")
 _FORM = ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags")
 _LIKE = (np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.shape, np.ndim, np.size)
 
 
 class Reads:
-    """Holds whether elements were read."""
+    """Holds a flag: `seen` is True once elements were read."""
 
     seen = False
 
 
 class Elements(np.lib.mixins.NDArrayOperatorsMixin):
-    """Shows an array to a rule: its shape and type freely; a read of its elements is noted."""
+    """Shows a rule the shape and type of an array, and records if the rule reads its elements."""
 
     def __init__(self, array: Any, reads: Reads) -> None:
         self._array, self._reads = array, reads
 
     def is_of(self, array: Any) -> bool:
-        """Return whether it stands for this very array."""
+        """Return True if it watches exactly this array."""
         return self._array is array
 
     def __getattr__(self, name: str) -> Any:
@@ -75,7 +75,7 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
         return float(self._array)
 
     def _note(self) -> None:
-        """Note a read of elements, unless a Function reads them because it got this object among its options."""
+        """Record a read of elements, unless the reader is a Function that got this object among its options."""
         frame: Any = sys._getframe(2)
         while frame is not None and not frame.f_globals["__name__"].startswith("minorm.onnx."):
             if frame.f_globals["__name__"] == "minorm.graph.graph":
@@ -102,7 +102,7 @@ class StandIn(Tensor):
 
     @property
     def array(self) -> Any:
-        """Return the array itself to Functions; to others an `Elements`, which notes reads."""
+        """Return the array itself to Functions; return to other code an `Elements`, which records reads."""
         own = _array.__get__(self)
         trusted = sys._getframe(1).f_globals["__name__"].startswith(_TRUSTED)
         return own if trusted else Elements(own, self.reads)

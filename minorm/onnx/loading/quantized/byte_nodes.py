@@ -5,11 +5,12 @@
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
-The file's own nodes stay. They run in training, and when they are watched. In inference, fused_steps.py runs one step
-in place of several, with onnxruntime's integers: a sum of products of integers times the quotient of the scales. A
-group must certainly have this pattern: the scales are fixed float32 numbers, one for a tensor or one for each output of
-a weight; a bias is int32, and its scale is the product of the scales; no other node reads the values in between.
-Weights are integers of the file, or floats that a QuantizeLinear rounds, as integer_weights.py makes them.
+The file's own nodes stay: they run in training, and when the run is watched. In inference, fused_steps.py runs one step
+in place of several. The step's integers are onnxruntime's: a sum of products of integers, times the quotient of the
+scales. A group must certainly have this pattern. The scales are fixed float32 numbers: one for a tensor, or one for
+each output of a weight. A bias is int32, and its scale is the product of the scales of input and weight. No other node
+reads the values in between. Weights are integers of the file, or floats that a QuantizeLinear rounds, as
+integer_weights.py makes them.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from minorm.onnx.loading.wiring import Wiring
 class Group:
     """Holds a node on bytes that stands for several nodes of the file.
 
-    parts      the nodes that it replaces, the QuantizeLinear last
-    sources    the nodes that turn the bytes that it reads into floats
-    beside     its only part stays too, for nodes that read its floats
+    parts      the nodes that it replaces; the last one is the QuantizeLinear
+    sources    the nodes that, in the file, turn the bytes that it reads into floats
+    beside     True if its only part stays too, for nodes that read that part's floats
     """
 
     node: Node
@@ -52,7 +53,7 @@ class Group:
 
 
 def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
-    """Return the groups among these nodes; none if the graph has loops."""
+    """Return the groups among these nodes; [] if the graph has loops."""
     if any(node.body is not None for node in nodes):
         return []
     each = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
@@ -63,7 +64,7 @@ def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
 
 
 def _carrier(node: Node, w: Wiring) -> Group | None:
-    """Return a group of one node that works on the bytes of its input, for a group that reads its result."""
+    """Return a group of one node that works on the bytes of its input, because another group reads the result."""
     x = dequantized(node.inputs[0], w)
     if x is None:
         return None
@@ -169,7 +170,7 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
 
 
 def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
-    """Return True for a Relu or Clip that cuts off below 0, False if the type's range does it; None for others."""
+    """Return True for a Relu or Clip that cuts off below 0, False if the type's range does so; None for other nodes."""
     if node.operator == "Relu":
         return True
     given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
@@ -189,7 +190,7 @@ def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
 
 
 def _begins_at_zero(y: Quantity) -> bool:
-    """Return whether the least number of the type stands for 0, so that a Relu changes nothing."""
+    """Return True if the least number of the type stands for 0; then a Relu changes nothing."""
     return (0 if y.zero is None else int(y.zero.reshape(()))) == np.iinfo(y.dtype).min
 
 
@@ -199,7 +200,7 @@ def _equal(x: Quantity, y: Quantity) -> bool:
 
 
 def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ...] | None:
-    """Return the bias input, or no input; None if it is not int32 in units of the product of the scales."""
+    """Return the bias as a tuple of inputs, () without one; None if it is not int32 in units of the scales' product."""
     if not node.has(2):
         return ()
     maker = w.maker(node.inputs[2], "DequantizeLinear")

@@ -1,4 +1,4 @@
-"""Make the steps of inference, in which one step on bytes stands for several nodes; byte_nodes.py finds them."""
+"""Make the steps of inference, in which one step on bytes replaces several nodes; byte_nodes.py finds these nodes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from minorm.onnx.graph.step import Step, mark_last_uses
 
 @dataclass
 class Fused:
-    """Holds a step and the steps of the file that it replaces, in order; it runs in the place of the last one.
+    """Holds a step and the steps of the file that it replaces, in order; it runs at the position of the last one.
 
-    sources    the steps of the file without which it would be wrong
-    beside     its only part stays, if another step reads it
+    sources    the steps of the file that compute its inputs in float; without one of these, the step is not used
+    beside     True if its only part stays when another step reads it
     """
 
     step: Step
@@ -23,9 +23,9 @@ class Fused:
 
 
 def inference_steps(steps: Sequence[Step], fused: Sequence[Fused], kept: set[int]) -> list[Step] | None:
-    """Return the steps with those of `fused` in place of their parts, without the steps that nothing needs then.
+    """Return the steps, with the steps of `fused` in place of their parts, and without steps that are not needed then.
 
-    Return None if no part is replaced. kept: the slots that are read after the run, or filled before it.
+    Return None if no part is replaced. `kept` are the slots that are read after the run, or filled before it.
     """
     there = {id(step) for step in steps}
     groups = [group for group in fused if all(id(one) in there for one in (*group.parts, *group.sources))]

@@ -5,7 +5,8 @@
 
 W is the float (q - zero_point) * scale, which QuantizeLinear turns back into q. So the module computes the same as the
 file, and training continues with the file's scales; `exporting/integers_again.py` turns W into integers again. A bias
-is int32, which ONNX's QuantizeLinear cannot make, so this node is only in the module and never in a file.
+is int32, and ONNX's QuantizeLinear cannot make int32; so a bias's QuantizeLinear is only in the module, never in a
+file.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT3
 
 
 def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
-    """Return the model with such weights as floats, and True; the model itself, and False, without such weights.
+    """Return (the model with such weights as floats, True); without such weights, return (the same model, False).
 
-    A node that makes no sense stays as it is: its reader says what is wrong.
+    A wrong node stays unchanged: its reader will raise the error.
     """
     if model.producer_name != metadata.OURS:
         return model, False
@@ -49,7 +50,7 @@ def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
 
 
 def _is_stored(node: Any, held: dict[str, Any]) -> bool:
-    """Return whether a node is a DequantizeLinear of integers, scale and zero point in the file that fit together."""
+    """Return True for a DequantizeLinear whose integers, scale and zero point are in the file and fit together."""
     given: list[Any] = [held.get(name) for name in node.input if name]
     if node.op_type != "DequantizeLinear" or node.domain or len(node.output) != 1 or not all(node.input[:2]):
         return False
@@ -101,7 +102,7 @@ def _quantize(graph: Any, held: dict[str, Any], node: Any, budget: Budget) -> An
 
 
 def refill_nodes(graph: Any, nodes: list[Any]) -> None:
-    """Replace the graph's nodes by these, some of which are its own."""
+    """Replace the graph's nodes by `nodes`, some of which may belong to the graph already."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
@@ -113,6 +114,6 @@ def axis_of(node: Any) -> int:
 
 
 def spread(parameter: Any, array: Any, axis: int) -> Any:
-    """Return a scale or zero point in float64, in the shape in which it broadcasts to the tensor."""
+    """Return a scale or zero point in float64, in a shape that broadcasts to the tensor."""
     place = axis % array.ndim if array.ndim else 0
     return quantization.spread(parameter.astype(np.float64), array.shape, place, block=0)

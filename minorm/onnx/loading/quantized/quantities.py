@@ -1,4 +1,4 @@
-"""Find the scale and the zero point of bytes in a quantized graph, as far as the file fixes them."""
+"""Find the scale and the zero point of bytes in a quantized graph, if the file fixes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import Wiring
 
-SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # they only move numbers
+SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # these only move numbers
 MOST = 8  # the most of these nodes between a DequantizeLinear and the node that reads it
 
 
@@ -29,12 +29,12 @@ class Quantity:
 
     @property
     def inputs(self) -> tuple[str, str, str]:
-        """Return the three input names under which a node on bytes reads it."""
+        """Return the names of the three inputs of a node on bytes that reads this value."""
         return self.name, self.scale_name, self.zero_name
 
 
 def dequantized(value: str, w: Wiring) -> Quantity | None:
-    """Return the bytes behind a value that a DequantizeLinear makes, perhaps moved by nodes of SAME; else None."""
+    """Return the bytes from which a DequantizeLinear, perhaps followed by nodes of SAME, makes a value; else None."""
     behind = makers(value, w)
     if not behind or any(node.conditions or len(node.outputs) > 1 for node in behind):
         return None
@@ -45,7 +45,7 @@ def dequantized(value: str, w: Wiring) -> Quantity | None:
 
 
 def makers(value: str, w: Wiring) -> list[Node]:
-    """Return the nodes from a value back to its DequantizeLinear, with nodes of SAME in between; or an empty list."""
+    """Return the nodes from a value back to its DequantizeLinear: nodes of SAME, then that node; [] if it has none."""
     found: list[Node] = []
     while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
         found.append(maker)
@@ -56,25 +56,25 @@ def makers(value: str, w: Wiring) -> list[Node]:
 
 
 def carried(value: str, w: Wiring) -> str:
-    """Return a new name for the bytes that a value stands for, which the file does not have."""
+    """Return a new name, which the file does not have, for the bytes of a value."""
     return unused(f"{value} bytes", w)
 
 
 def unused(name: str, w: Wiring) -> str:
-    """Return this name, or a longer one if the file has it."""
+    """Return this name, or a longer name if the file has this one already."""
     while name in w.makers or name in w.arrays or name in w.readers:
         name += "'"
     return name
 
 
 def held(name: str, w: Wiring) -> Any:
-    """Return the array of the file that a value is, or that a QuantizeLinear rounds to it; else None."""
+    """Return the file's array that a value equals, or the array that a QuantizeLinear rounds to it; else None."""
     maker = w.maker(name, "QuantizeLinear")
     return w.arrays.get(name if maker is None else maker.inputs[0])
 
 
 def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
-    """Describe the bytes of a (De)QuantizeLinear with fixed scales, one or one along an axis; else return None."""
+    """Describe the bytes of a (De)QuantizeLinear if its scales are fixed: one, or one for each index of an axis."""
     scale = fixed(node.inputs[1], w)
     zero_name = node.inputs[2] if node.has(2) else ""
     zero = fixed(zero_name, w) if zero_name else None

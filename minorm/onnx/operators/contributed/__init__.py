@@ -1,1 +1,1 @@
-"""Operators of onnxruntime and of previews, expanded into those of ONNX: see operators/expansions.py."""
+"""Operators of onnxruntime and of previews, expanded into ONNX's operators: see operators/expansions.py."""

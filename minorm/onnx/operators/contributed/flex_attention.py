@@ -41,7 +41,7 @@ def flex_attention(call: Call) -> Any:
 
 
 def _repeated(x: str, y: str) -> str:
-    """Repeat each head, in place, once for each query head that uses it."""
+    """Repeat each head once for each query head that uses it; the copies stay together."""
     n = f"{x}_"
     return (
         integers(f"{n}one", [1]) + integers(f"{n}two", [2])

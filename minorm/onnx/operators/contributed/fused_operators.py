@@ -115,7 +115,7 @@ def _matmul(call: Call, y: str) -> str:
 
 
 def _turned(call: Call, place: int, name: str) -> str:
-    """Transpose a factor: exchange its last two axes, and move its first axis behind the other batch axes."""
+    """Transpose a factor: exchange its last two axes, and move its first axis to the end of the batch axes."""
     swap, batch, rank = call.get(f"trans{name}", 0), call.get(f"transBatch{name}", 0), call.rank(place)
     if not swap and not batch:
         return ""

@@ -1,4 +1,4 @@
-"""Expand products with quantized weights, and the QLinear operators that onnxruntime adds to ONNX's."""
+"""Expand products with quantized weights, and the QLinear operators of onnxruntime that ONNX does not have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
 
 def product(y: str, a: str, b: str, scale_b: str, zero_b: str) -> str:
-    """Write y = a b in float32, with a quantized at run time and b held as integers."""
+    """Write y = a b in float32; a is quantized at run time, and b is held as integers."""
     n = f"_{y}"
     return (
         f"q{n}, s{n}, z{n} = DynamicQuantizeLinear({a})\n"
@@ -41,7 +41,7 @@ def matmul_integer_to_float(call: Call) -> str:
     "(A, B, scales, zero_points, g_idx, bias) => (Y)",
 )
 def matmul_n_bits(call: Call) -> str:
-    """Write a product with weights of 2, 4 or 8 bits in blocks along K, one scale per block: (N, blocks, bytes)."""
+    """Write a product with weights of 2, 4 or 8 bits, as (N, blocks, bytes): each block along K has one scale."""
     bits, block, rows, columns = (
         call.get(name, 4 if name == "bits" else 0) for name in ("bits", "block_size", "K", "N")
     )
@@ -119,7 +119,7 @@ def qlinear_mul(call: Call) -> str:
     "(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C, Y_scale, Y_zero_point) => (Y)",
 )
 def q_gemm(call: Call) -> str:
-    """Write Gemm of quantized factors; C is int32 in units of the product of the scales, y a float without Y_scale."""
+    """Write Gemm of quantized factors; C is int32 in units of the scales' product; without Y_scale, y is a float."""
     axis = 0 if call.get("transB", 0) else 1
     nodes = _floats("A") + f"B_f = DequantizeLinear <axis = {axis}> (B, B_scale, B_zero_point)\n"
     if call.has(6):

@@ -1,7 +1,7 @@
 """DynamicQuantizeLSTM: an LSTM with integer products, whose inputs and states are quantized at run time.
 
-The inputs are quantized together, but the states of each sample separately, so that no sample depends on the others;
-onnxruntime does the same if it has a thread for each sample.
+The inputs are quantized together, but the states are quantized separately for each sample, so that no sample depends on
+the others; onnxruntime does the same if it has a thread for each sample.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _direction(call: Call, d: int, backwards: bool) -> str:
 
 
 def _by_sample(r: str, scale: str, zero: str) -> str:
-    """Write ph = h r, with h quantized like DynamicQuantizeLinear but with a scale and zero point for each row."""
+    """Write ph = h r; h is quantized as in DynamicQuantizeLinear, but with a scale and zero point for each row."""
     return (
         "low_any = ReduceMin <keepdims = 0> (h, axis_1)  high_any = ReduceMax <keepdims = 0> (h, axis_1)\n"
         "low = Min(low_any, none)  high = Max(high_any, none)  span = Sub(high, low)  step = Div(span, most)\n"

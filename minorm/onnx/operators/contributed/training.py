@@ -1,7 +1,7 @@
 """Momentum, Adagrad and Adam of ai.onnx.preview.training: one step of an optimizer, for one weight or several.
 
-The inputs are the learning rate R, the number of the step T, then all weights, all gradients, and all states of each
-kind; the outputs are all new weights, then all new states of each kind.
+The inputs are the learning rate R, the number T of the step, then all weights, all gradients, and, kind by kind, all
+states. The outputs are all new weights, then, kind by kind, all new states.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _head(name: str, attributes: str, inputs: str, outputs: str) -> Callable[[Ca
 
 
 def _regularized(call: Call, i: int) -> str:
-    """Write the gradient plus that of the weight's norm."""
+    """Write the gradient plus the gradient of the weight's norm."""
     return f"r{i} = Mul(norm, X{i})  d{i} = Add(r{i}, G{i})\n"
 
 
@@ -75,7 +75,7 @@ def Adam(call: Call) -> str:
     nodes += _numbers(call, NORM, ("after", "norm_coefficient_post", 0.0), ("alpha", "alpha", 0.9),
                       ("beta", "beta", 0.999), ("eps", "epsilon", 0.0))  # fmt: skip
     nodes += "alpha_t = Pow(alpha, steps)  beta_t = Pow(beta, steps)  u_t = Sub(one, alpha_t)  v_t = Sub(one, beta_t)\n"
-    # At step 0 both are 0, and the root of 0 has no slope: the branch that is not chosen needs one too.
+    # At step 0 both are 0, and the root of 0 has no slope; but the branch that is not chosen needs a slope too.
     nodes += "u = Where(started, u_t, one)  v = Where(started, v_t, one)\n"
     nodes += "root = Sqrt(v)  wide = Mul(rate, root)  corrected = Div(wide, u)\n"
     nodes += "speed = Where(started, corrected, rate)  kept = Sub(one, after)\n"

@@ -1,4 +1,4 @@
-"""If in the form that flattening.py leaves: the inputs are the condition and the results of both branches in turn.
+"""If, in the form that flattening.py gives it: the inputs are the condition, then each branch's results.
 
 Only the nodes of the branch taken have run; the results of the other branch are absent.
 """

@@ -1,6 +1,6 @@
-"""Optional, OptionalHasElement and OptionalGetElement: None stands for an absent value, any other value for itself.
+"""Optional, OptionalHasElement and OptionalGetElement: None stands for an absent value; other values stay unchanged.
 
-From 18 on the two that read also take a plain value, and OptionalHasElement needs no input.
+From 18 on, OptionalHasElement and OptionalGetElement also take a plain value, and OptionalHasElement needs no input.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Loop and Scan: run a graph again and again, each turn with the results of the turn before.
+"""Loop and Scan: run a graph again and again; each turn takes the results of the turn before.
 
     Loop    v = body(i, condition, v) while i < M and the condition holds
     Scan    v = body(v, x[i]) for all i
 
 The other results of the turns are collected and stacked at the end. The condition that a turn returns counts even if
-the node has no condition input, as in onnxruntime (ONNX would ignore it). Scan 8 has a batch in front, and its
-sequences may have different lengths; from 9 on it has axes and directions instead. A reader here returns a function
-that takes `turn`, which runs the body, before the node's own inputs.
+the node has no condition input, as in onnxruntime (ONNX would ignore it). In Scan 8 the first axis is a batch, and its
+sequences may have different lengths; from 9 on, Scan has axes and directions instead. A reader here returns a function
+of `turn` and then the node's inputs; `turn` runs the body.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @reads("Scan", since=8, fixed=_lengths)
 def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
-    """Scan a batch in which sequence b has lengths[b] elements; later elements are skipped, and 0 in the results."""
+    """Scan a batch in which sequence b has lengths[b] elements; later elements are skipped; in results they are 0."""
     body = node.body
     assert body is not None
     scanned = len(body.inputs) - body.carried
@@ -155,7 +155,7 @@ def _turn(turn: Turn, i: int, *inputs: Any) -> list[Any]:
 
 
 def _handed_on(before: State, after: State, i: int) -> State:
-    """Return the new state of turn `i`, whose types must equal those of the old state."""
+    """Return the new state of turn `i`; its types must equal the types of the old state."""
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
         if _type(old) != _type(new):
             raise ValueError(
@@ -181,7 +181,7 @@ def _collect(collected: list[list[Tensor]], results: State, i: int) -> None:
 
 
 def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tensor:
-    """Stack the pieces along a new axis; after no turns, make an empty one of the shape that the file declares."""
+    """Stack the pieces along a new axis; without a turn, make an empty Tensor of the shape that the file declares."""
     body = node.body
     assert body is not None
     if not pieces:
@@ -221,7 +221,7 @@ def _length(found: list[int], what: str = "elements") -> int:
 
 
 def _listed(node: Node, name: str, n: int) -> list[int]:
-    """Return the attribute's number for each of n sequences; they are 0 if it is left out."""
+    """Return the attribute's numbers for n sequences; all are 0 if the attribute is left out."""
     given = node[name]
     if given is None:
         return [0] * n

@@ -22,7 +22,7 @@ MAX_PIECES = 1 << 16
 
 @reads("SplitToSequence", since=11, fixed=(1,))
 def read_split(node: Node) -> Callable[..., Sequence]:
-    """Split into pieces of the given lengths, of one length (the last shorter), or of 1 (no axis if keepdims=0)."""
+    """Split into pieces of given lengths, of one length (the last may be shorter), or of 1 (keepdims=0: no axis)."""
 
     def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:
         axis = axis_of("SplitToSequence", node["axis"], x)
@@ -100,7 +100,7 @@ def read_concat(node: Node) -> Callable[[Sequence], Tensor]:
 
 
 def _place(position: Tensor, parts: Sequence, end: bool = False) -> int:
-    """Return a position counted from 0; the one behind the last piece counts only with `end`."""
+    """Return a position counted from 0; the position after the last piece is allowed only if `end` is True."""
     place = int(position.item())
     if not -len(parts) <= place < len(parts) + end:
         raise ValueError(f"position is {place}; expected {-len(parts)} to {len(parts) - 1 + end}")

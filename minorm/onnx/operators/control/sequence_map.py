@@ -1,4 +1,4 @@
-"""SequenceMap applies a graph to every element of a sequence; it is read as the Loop that it stands for."""
+"""SequenceMap applies a graph to every element of a sequence; we read it as the equivalent Loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.onnx.operators.expansions import Call, expands, parsed, refuse
 
 @expands("", "SequenceMap")
 def sequence_map(call: Call) -> Any:
-    """Write the Loop; of the further inputs, sequences advance with the first, and Tensors stay the same."""
+    """Write the Loop; further inputs that are sequences advance with the first input, and Tensors stay the same."""
     body = call.get("body", None)
     if not isinstance(body, GraphProto) or len(body.input) != len(call.inputs) or not all(call.inputs):
         raise refuse("SequenceMap", "no body, or one with another number of inputs than the node")

@@ -187,7 +187,7 @@ def read_hardsigmoid(node: Node) -> Unary:
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), with no threshold."""
+    """log(1 + exp(x)), without a threshold."""
     return F.softplus(x, threshold=math.inf)
 
 
@@ -257,7 +257,7 @@ def _gelu_without_erf(g: Graph, x: Value) -> Value:
 
 @lowers(Erf)
 def lower_erf(g: Graph, x: Value) -> Value:
-    """Write sign(x) * (1 - erfc(|x|)) before opset 9, which has no Sign either."""
+    """Write sign(x) * (1 - erfc(|x|)) for opsets before 9, which do not have Sign either."""
     y = wide(g, x)
     sign = g.add("Clip", g.add("Mul", y, g.scalar(1e30, y)), min=-1.0, max=1.0)
     return g.cast(g.add("Mul", sign, g.add("Sub", g.scalar(1, y), _erfc(g, g.add("Abs", y)))), x.dtype)
@@ -275,7 +275,7 @@ def read_gelu(node: Node) -> Unary:
 
 
 def softmax(g: Graph, operator: str, x: Value, axis: int) -> Value:
-    """Write Softmax or LogSoftmax along one axis, in the form of the opset."""
+    """Write Softmax or LogSoftmax along one axis, in the form that the opset has."""
     axis %= x.ndim
     if g.has(operator, 13):
         return g.add(operator, x, axis=axis)
@@ -299,7 +299,7 @@ def write_log_softmax(g: Graph, x: Value, axis: int) -> Value:
 
 
 def _rows(function: Callable[[Tensor, int], Tensor], node: Node) -> Unary:
-    """Apply `function` along the axis of the node; before 13, along this axis and all behind it as one."""
+    """Apply `function` along the node's axis; before 13, this axis and all later axes count as one axis."""
     axis = node["axis"]
 
     def apply(x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Write the activations that minorm composes and ONNX has operators for: Selu, Celu, Mish, PRelu, Softsign.
+"""Write activations that minorm composes of operations, but ONNX has as operators: Selu, Celu, Mish, PRelu, Softsign.
 
-activation.py reads them. If the opset lacks the operator, or its attribute would lose digits that matter, their parts
-are written instead.
+activation.py reads them. If the opset lacks the operator, or its attribute would lose digits that matter, the composed
+operations are written instead.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import compose, place_of, shape_of
 
-# Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over that axis and all behind it
+# Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over this axis and all later ones
 
 
 def _along(d: NodeRewriter) -> None:
@@ -72,7 +72,7 @@ def gelu(d: NodeRewriter) -> None:
 
 @converts("Erf", 9, 0)
 def erf(d: NodeRewriter) -> None:
-    """Write f(relu(x)) - f(relu(-x)), f(u) = 1 - p(t) exp(-u^2), t = 1 / (1 + 0.3275911 u), exact to 1.5e-7."""
+    """Write f(relu(x)) - f(relu(-x)), f(u) = 1 - p(t) exp(-u^2), t = 1 / (1 + 0.3275911 u); the error is 1.5e-7."""
 
     def formula(x: str) -> tuple[Any, ...]:
         def f(u: str) -> str:

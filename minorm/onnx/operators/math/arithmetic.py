@@ -1,6 +1,7 @@
 """Read and write Add, Sub, Mul, Div, Pow, Sum, Mean, Max, Min, Clip, Cast and Identity.
 
-Since opset 7 the binary operators broadcast as NumPy does; before 7 (import only) an `axis` attribute gave the place.
+From opset 7 on, the binary operators broadcast as NumPy does; before 7 (import only), an `axis` attribute aligns the
+shapes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Binary = Callable[[Tensor, Tensor], Tensor]
 
 
 def paired(node: Node, function: Binary) -> Binary:
-    """Apply `function` to two operands that broadcast as in the node's version: before 7, by `broadcast` and `axis`."""
+    """Apply `function` to two operands, broadcast as in the node's version (before 7 by `broadcast` and `axis`)."""
 
     def apply(a: Tensor, b: Tensor) -> Tensor:
         if a.shape != b.shape:
@@ -164,7 +165,7 @@ def write_minimum(g: Graph, a: Value, b: Value) -> Value:
 
 
 def several(node: Node, function: Binary) -> Callable[..., Tensor]:
-    """Apply `function` to the first two operands, to that result and the third, and so on."""
+    """Apply `function` to the first two operands, then to the result and the third operand, and so on."""
 
     def apply(*operands: Tensor) -> Tensor:
         shapes = [x.shape for x in operands]
@@ -220,7 +221,7 @@ def write_clip_11(g: Graph, x: Value, low: float | None, high: float | None) -> 
 
 
 def _clip_integers(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
-    """Write Clip of integers before opset 12: Where puts the bound in the place of each number beyond it."""
+    """Write Clip of integers before opset 12: Where replaces each number beyond a bound by the bound."""
     if not g.has("Where", 9):
         raise RuleNotApplicable(
             "Clip takes integers from opset 12 on, and Where, which could replace it, exists from 9 on"
@@ -265,7 +266,7 @@ def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
 
 
 def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
-    """Raise ValueError for a bound outside x's integer type, as in a damaged file only: ONNX gives both one type."""
+    """Raise ValueError for a bound outside x's integer type: ONNX gives both one type, so the file is damaged."""
     if dtype is None or dtype.kind not in "iu":
         return
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -296,7 +297,7 @@ def converted(x: Tensor, dtype: Any, saturate: bool = True, round_mode: str = "u
 
 
 def target_type(node: Node) -> Any:
-    """Return the type that `to` gives by number, or by name in version 1."""
+    """Return the type that `to` names by its number, or, in version 1, by its name."""
     code = node["to"]
     if isinstance(code, str):
         code = dict(TensorProto.DataType.items()).get(code, TensorProto.UNDEFINED)

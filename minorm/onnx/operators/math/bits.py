@@ -34,7 +34,7 @@ def read_not(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: Stepwise.apply(x, step="invert")
 
 
-@reads("BitShift", since=11, fixed=EVERY)  # 28: signed integers too, which keep their sign in a shift to the right
+@reads("BitShift", since=11, fixed=EVERY)  # 28: signed integers too; a shift to the right keeps their sign
 def read_shift(node: Node) -> Binary:
     direction = node["direction"]
     if direction not in ("LEFT", "RIGHT"):

@@ -53,7 +53,7 @@ def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
 
 
 def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
-    """Write where `a relation b` holds, which is never where either is NaN."""
+    """Write a mask of the elements for which `a relation b` holds; it never holds for NaN."""
     operator = _OPERATORS[relation]
     if relation.endswith("_equal") and not g.has(operator):
         either = compare(g, a, b, relation.removesuffix("_equal"))
@@ -67,7 +67,7 @@ def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
 
 
 def _number(g: Graph, x: Value) -> Value:
-    """Write where x is not NaN without IsNaN: every number is above -1 or below 1."""
+    """Write a mask of the elements of x that are not NaN, without IsNaN: every number is above -1 or below 1."""
     return g.add("Or", g.add("Greater", x, g.scalar(-1, x)), g.add("Less", x, g.scalar(1, x)))
 
 
@@ -103,7 +103,7 @@ for _relation, _operator in (_OPERATORS | _LOGIC).items():
 
 @lowers(SearchSorted)
 def write_searchsorted(g: Graph, order: Value, x: Value, right: bool, dtype: np.dtype[np.generic]) -> Value:
-    """Write how many numbers of the sequence do not lie behind x; for x = NaN all of them."""
+    """Write the count of numbers of the sequence that do not come after x; for x = NaN, that is all of them."""
     sequence, x = _wide(g, order if order.ndim == 1 else unsqueeze(g, order, [-2 % (order.ndim + 1)])), _wide(g, x)
     behind = compare(g, sequence, unsqueeze(g, x, [x.ndim]), "greater" if right else "greater_equal")
     return g.cast(_counted(g, g.add("Not", behind)), dtype)
@@ -121,5 +121,5 @@ def _wide(g: Graph, x: Value) -> Value:
 
 
 def _counted(g: Graph, condition: Value) -> Value:
-    """Write how many values along the last axis are True."""
+    """Write the count of True values along the last axis."""
     return reduce(g, "ReduceSum", g.cast(condition, dtypes.int64), [condition.ndim - 1], keepdims=False)

@@ -1,4 +1,4 @@
-"""Read Einsum, and write it as one node if the opset has it, else as products and sums (28: bfloat16)."""
+"""Read Einsum, and write it as one node if the opset has it, else as products and sums (from 28 on also bfloat16)."""
 
 from __future__ import annotations
 

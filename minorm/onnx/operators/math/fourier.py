@@ -1,6 +1,7 @@
-"""Read and write DFT and STFT, the discrete Fourier transform along an axis and of windows of a signal.
+"""Read and write DFT and STFT, the discrete Fourier transforms of an axis and of windows of a signal.
 
-The last axis holds a complex number as two floats, or a real number as one. From 20 on the axis of DFT is an input.
+The last axis holds a complex number as two floats, or a real number as one float. From 20 on, the axis of DFT is an
+input.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _transform(node: Node) -> Callable[[Tensor, Tensor | None, int], Tensor]:
         node.fits((*x.shape[:place], n, *x.shape[place + 1 : -1], 2), x.dtype)
         node.works(x.numel() // max(1, x.shape[place]), n, 4 * n.bit_length())
         z = _fitted(_complex(x), place, n // 2 + 1 if halved else n)
-        if halved:  # the left-out half mirrors the rest, and the result is real
+        if halved:  # the half that is left out mirrors the other half, and the result is real
             rest = z.narrow(place, 1, n - n // 2 - 1).flip(place)
             z = cat([z, stack([rest[..., 0], -rest[..., 1]], -1)], place)
             return Fourier.apply(z, axis=place, inverse=True)[..., :1]
@@ -91,12 +92,12 @@ def read_stft(node: Node) -> Callable[..., Tensor]:
 
 
 def _complex(x: Tensor) -> Tensor:
-    """Give real numbers an imaginary part of 0."""
+    """Return x with an imaginary part of 0 if its numbers are real."""
     return pad(x, [0, 1]) if x.shape[-1] == 1 else x
 
 
 def _fitted(x: Tensor, axis: int, n: int) -> Tensor:
-    """Return x with n elements along an axis: cut off, or padded with zeros at the end."""
+    """Return x with n elements along an axis: its end is cut off, or padded with zeros."""
     missing = n - x.shape[axis]
     return x.narrow(axis, 0, n) if missing <= 0 else pad(x, [0, 0] * (x.ndim - 1 - axis) + [0, missing])
 

@@ -1,4 +1,4 @@
-"""Read and write MatMul, Gemm and Det; a Linear keeps its stored weight (out, in), which Gemm transposes."""
+"""Read and write MatMul, Gemm and Det; the weight of a Linear stays (out, in) in the file, and Gemm transposes it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def ask_matmul(node: Node, a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
-    """Ask for room and time for a product of these shapes, whose result has this type."""
+    """Ask for room and time for a product of these shapes with a result of this type."""
     result = (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
     node.fits(result, dtype)
     node.works(*result, *a[-1:])

@@ -1,4 +1,4 @@
-"""TfIdfVectorizer counts how often the n-grams of a pool occur in rows of whole numbers."""
+"""TfIdfVectorizer: count how often the n-grams of a pool occur in rows of whole numbers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def _pool(node: Node) -> dict[tuple[int, ...], int]:
-    """Map each n-gram to its number in the pool; ngram_counts says where those of length 1, 2 ... begin."""
+    """Map each n-gram to its number in the pool; ngram_counts says where the n-grams of length 1, 2 ... begin."""
     pool, begins = node["pool_int64s"], [*node["ngram_counts"], len(node["pool_int64s"])]
     places: dict[tuple[int, ...], int] = {}
     number = 0

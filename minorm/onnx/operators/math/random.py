@@ -1,8 +1,8 @@
-"""Read and write RandomNormal and RandomUniform, both also with Like, Bernoulli and Multinomial.
+"""Read and write RandomNormal, RandomUniform, RandomNormalLike, RandomUniformLike, Bernoulli and Multinomial.
 
-Draws come from minorm's generator: `minorm.manual_seed` repeats them. A node with a `seed` has a separate generator,
-which starts from the seed when the file is loaded: loaded again, the node draws the same numbers, run by run. ONNX does
-not define which numbers a seed means, so other runtimes draw other numbers.
+Draws come from minorm's generator, so `minorm.manual_seed` repeats them. A node with a `seed` has a separate generator,
+which starts from the seed when the file is loaded. If the file is loaded again, the node draws the same numbers, run by
+run. ONNX does not define the numbers for a seed, so other runtimes draw other numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Seeded(np.random.Generator):
 
 
 class Random(Layer):
-    """A node that draws random numbers; it is a Module so that loading the file does not compute it."""
+    """A node that draws random numbers; it is a Module so that `load` does not compute it as a constant."""
 
     def __init__(self, node: Node, draw: Callable[..., Tensor]) -> None:
         super().__init__()

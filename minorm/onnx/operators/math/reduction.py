@@ -1,6 +1,6 @@
 """Read and write reductions: sums, means, products, extremes, norms, logarithms of sums, ArgMax and ArgMin.
 
-The axes moved from an attribute to an input, in 13 for ReduceSum and in 18 for all others.
+The axes are an attribute in old versions, and an input from 13 on for ReduceSum, from 18 on for all others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
 
 
 def reduce(g: Graph, operator: str, x: Value, axes: Sequence[int], keepdims: bool = True) -> Value:
-    """Write a reduction in the form of the opset; without axes it is x itself."""
+    """Write a reduction in the form that the opset has; without axes the result is x."""
     if not axes:
         return g.add("Identity", x)
     shape = reduced_shape(x.known_shape, axes, keepdims)
@@ -61,7 +61,7 @@ Reduction = Callable[[Tensor, Axes, bool], Tensor]
 
 
 def _wide(function: Reduction) -> Reduction:
-    """Apply `function` in the type to compute in, or in float64 for integers; the result has x's type again."""
+    """Apply `function` to x in its type to compute in, or in float64 for integers; the result has x's type again."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         wide = x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
@@ -71,7 +71,7 @@ def _wide(function: Reduction) -> Reduction:
 
 
 def _extreme(reduction: Any, bound: float) -> Reduction:
-    """Reduce to the largest or smallest element; without elements, to x's number closest to `bound`."""
+    """Reduce to the largest or smallest element; without elements, to the number closest to `bound` in x's type."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         if all(x.shape[i] for i in axes):
@@ -86,7 +86,7 @@ def _extreme(reduction: Any, bound: float) -> Reduction:
 
 
 def _sum(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """Sum over these axes; unlike in `x.sum`, () means no axis."""
+    """Sum over these axes; () means no axis, unlike in `x.sum`."""
     return cast(Tensor, ops.Sum.apply(x, axes=axes, keepdims=keepdims))
 
 
@@ -121,7 +121,7 @@ def _reader(reduction: Reduction) -> Rule:
     return read
 
 
-# With noop_with_empty_axes and no axes these still apply their function of each element.
+# With noop_with_empty_axes and without axes, these operators still apply a function to each element.
 _EACH = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")
 
 for _operator, _reduction in _REDUCTIONS.items():

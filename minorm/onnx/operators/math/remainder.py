@@ -1,6 +1,6 @@
-"""Read and write Mod: for integers with the divisor's sign, or with the dividend's (fmod=1, floats too).
+"""Read and write Mod: it has the divisor's sign (integers), or, with fmod=1, the dividend's sign (floats too).
 
-From 28 on floats have both ways. a // b is written with Mod.
+From 28 on, floats may have either sign too. a // b is written with Mod.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def lower_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
 
 
 def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
-    """Write the remainder with a's sign, and where this sign is not b's."""
+    """Write the remainder with a's sign, and a mask of the elements for which this sign is not b's sign."""
     rest, zero = g.add("Mod", a, b, fmod=1), g.scalar(0, b)
     apart = g.add("Xor", compare(g, rest, zero, "less"), compare(g, b, zero, "less"))
     return rest, g.add("And", apart, g.add("Not", compare(g, rest, zero, "equal")))
@@ -53,7 +53,7 @@ def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
 
 @lowers(FloorDivide)
 def lower_floor_divide(g: Graph, a: Value, b: Value) -> Value:
-    """Write NumPy's steps: (a - rest) / b, less 1 where the rest has the other sign; floats are rounded to a whole."""
+    """Write NumPy's steps: (a - rest) / b, minus 1 if the rest has the other sign; round floats to whole numbers."""
     if not g.has("Mod"):
         raise RuleNotApplicable("a quotient rounded down needs Mod (opset 10)")
     if not dtypes.is_float(a.dtype):

@@ -35,7 +35,7 @@ def _in_wide(rule: Rule) -> Rule:
 @lowers(Atan2)
 @_in_wide
 def write_atan2(g: Graph, a: Value, b: Value) -> Value:
-    """Write the angle of tangent a / b, plus half a turn where b < 0; |a| = |b| may both be infinite, or 0."""
+    """Write the angle with tangent a / b, plus half a turn if b < 0; a and b may both be infinite, or both 0."""
     equal = compare(g, g.add("Abs", a), g.add("Abs", b), "equal")
     tangent = _where(g, equal, g.add("Mul", g.add("Sign", a), g.add("Sign", b)), g.add("Div", a, b))
     half = _where(g, _negative(g, a), g.scalar(-math.pi, a), g.scalar(math.pi, a))
@@ -43,7 +43,7 @@ def write_atan2(g: Graph, a: Value, b: Value) -> Value:
 
 
 def _negative(g: Graph, x: Value) -> Value:
-    """Write where x is below 0, or is -0."""
+    """Write a mask of the elements of x that are below 0, or -0."""
     zero = g.scalar(0, x)
     return g.add("Or", compare(g, x, zero, "less"), compare(g, g.add("Reciprocal", x), zero, "less"))
 

@@ -1,4 +1,4 @@
-"""HannWindow, HammingWindow, BlackmanWindow and MelWeightMatrix, the weights for spectra of sound."""
+"""Read HannWindow, HammingWindow, BlackmanWindow and MelWeightMatrix: the weights for spectra of sound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.onnx.graph.registry import EVERY, Rule, reads
 from minorm.onnx.graph.tensors import element_type
 from minorm.tensor.tensor import Tensor
 
-# The weights of cos(0), cos(w), cos(2 w) ..., where w runs through one full turn in the window.
+# The weights of cos(0), cos(w), cos(2 w) ...; w goes through one full turn in the window.
 WINDOWS = {
     "HannWindow": (0.5, -0.5),
     "HammingWindow": (25 / 46, -21 / 46),
@@ -44,7 +44,7 @@ for _operator, _weights in WINDOWS.items():
 
 @reads("MelWeightMatrix", since=17, fixed=EVERY)
 def read_mel(node: Node) -> Callable[..., Tensor]:
-    """Make the matrix (frequencies, bands); each band is a triangle, and all are equally wide on the mel scale."""
+    """Make the matrix (frequencies, bands); each band is a triangle; all bands are equally wide on the mel scale."""
     dtype = element_type(node["output_datatype"], "output_datatype")
 
     def mel(bands: Tensor, length: Tensor, rate: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def read_mel(node: Node) -> Callable[..., Tensor]:
 
 
 def _triangles(place: Any, corners: Any) -> Any:
-    """Compute triangles: i rises from corners[i] to 1 at corners[i + 1], and falls to 0 at corners[i + 2]."""
+    """Compute triangles: each rises from 0 at corners[i] to 1 at corners[i + 1], then falls to 0 at corners[i + 2]."""
     left, middle, right = corners[:-2], corners[1:-1], corners[2:]
     rising = np.where(left == middle, 1.0, (place - left) / np.maximum(1, middle - left))
     falling = (right - place) / np.maximum(1, right - middle)

@@ -2,10 +2,10 @@
 
     Y = softmax(cap(Q K^T scale) + bias) V, cap(s) = softcap tanh(s / softcap)
 
-The bias is -infinity where a query may not look: a mask of bools forbids it, or the key comes later (is_causal), lies
-outside a window, or is padding. Elsewhere it is the mask of floats, or 0. A query that may look at nothing gets 0.
-Version 24 adds the lengths of padded keys, 25 adds windows. The scores and the softmax are computed at least in
-float32.
+The bias is -infinity for a key that a query may not use: a mask of bools forbids it, or the key comes later
+(is_causal), lies outside a window, or is padding. For other keys the bias is the mask of floats, or 0. A query that may
+use no key gets 0. Version 24 adds the lengths of padded keys, 25 adds windows. The scores and the softmax are computed
+at least in float32.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
         seen, bias = _bias(node, shape, mask, before, valid)
         wide = widest(q, values, stash=stash or dtypes.float16)
         scale = 1 / math.sqrt(q.shape[3] or 1) if given_scale is None else given_scale
-        root = math.sqrt(abs(scale))  # scales both factors, so that the products do not overflow
+        root = math.sqrt(abs(scale))  # both factors are scaled by this, so that the products do not overflow
         shared_keys, shared = (_shared(x.to(wide), q.shape[1]) for x in (keys, values))
         scores = raw = (q.to(wide) * math.copysign(root, scale)) @ (shared_keys * root).mT
         if cap > 0:
@@ -77,7 +77,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
 
 
 def _heads(node: Node, x: Tensor, name: str) -> Tensor:
-    """Reshape (batch, length, heads * size) to (batch, heads, length, size), which may also come as it is."""
+    """Reshape (batch, length, heads * size) to (batch, heads, length, size); an x of four axes stays unchanged."""
     count = node[f"{name}_num_heads"]
     if x.ndim == 4:
         return x
@@ -99,7 +99,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _shared(x: Tensor, heads: int) -> Tensor:
-    """Repeat each head of x, in place, once for each query head that uses it."""
+    """Repeat each head of x once for each query head that uses it; the copies stay together."""
     if x.shape[1] == heads:
         return x
     return x[:, np.arange(x.shape[1]).repeat(heads // x.shape[1])]
@@ -108,7 +108,7 @@ def _shared(x: Tensor, heads: int) -> Tensor:
 def _bias(
     node: Node, shape: tuple[int, ...], mask: Tensor | None, before: int, valid: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return where a query may look (None for everywhere), and the numbers to add to the scores."""
+    """Return a mask of the keys that each query may use (None for all), and the numbers to add to the scores."""
     queries, keys = shape[2:]
     seen: Any = None
     bias: Tensor | None = None
@@ -148,7 +148,7 @@ def _both(seen: Any, allowed: Any) -> Any:
 
 
 def _softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
-    """Compute the softmax over the visible keys; a query without any gets zeros."""
+    """Compute the softmax over the visible keys; a query without a visible key gets zeros."""
     if seen is None:
         return F.softmax(scores, -1)
     anything = Tensor(seen.array.any(-1, keepdims=True))
@@ -157,7 +157,7 @@ def _softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
 
 @reads("RotaryEmbedding", since=23, fixed=(3,))
 def read_rotary(node: Node) -> Callable[..., Tensor]:
-    """Turn pairs of numbers by an angle that grows with the token's position, given its cosines and sines."""
+    """Rotate pairs of numbers by an angle that grows with the token's position; its cosines and sines are inputs."""
     heads, size, interleaved = node["num_heads"], node["rotary_embedding_dim"], bool(node["interleaved"])
 
     def rotate(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -180,7 +180,7 @@ def read_rotary(node: Node) -> Callable[..., Tensor]:
 
 
 def _tokens(x: Tensor, heads: int | None) -> Tensor:
-    """Bring x to (batch, length, heads, size)."""
+    """Return x in the form (batch, length, heads, size)."""
     if x.ndim == 4:
         return x.permute(0, 2, 1, 3)
     if x.ndim != 3 or heads is None or heads < 1 or x.shape[2] % heads:

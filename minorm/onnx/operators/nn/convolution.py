@@ -1,4 +1,4 @@
-"""Read and write Conv and ConvTranspose (11: the same attributes in clearer words; 22: bfloat16).
+"""Read and write Conv and ConvTranspose (version 11: the same attributes, described more clearly; 22: bfloat16).
 
 Paddings are always written as low and high numbers, never as `auto_pad`.
 """
@@ -54,7 +54,7 @@ CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
-    """Return strides and dilations, one per axis; check that kernel_shape equals the weight's."""
+    """Return strides and dilations, one per axis; check that kernel_shape equals the weight's kernel shape."""
     for name in ("kernel_shape", "strides", "dilations"):
         if node.get(name) is not None and len(node[name]) != rank:
             raise ValueError(f"{name} is {node[name]}; expected one number for each of {rank} spatial axes")
@@ -84,11 +84,12 @@ def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequ
 
 
 def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], places: Sequence[int]) -> None:
-    """Ask for room for the larger of image and result, and for time: each weight is multiplied once at each place.
+    """Ask for room for image or result, whichever is larger, and for time: a weight is multiplied once at each place.
 
-    A kernel, with all its taps and all channels of its group, is placed at every pixel of the result of a convolution,
-    or of the image of a transposed one. Stride and dilation reduce these places, and groups make the weight smaller.
-    Rows shorter than ROW pixels take as long as rows of ROW, and so does a weight that meets fewer than ROW pixels.
+    A kernel, with all its taps and all channels of its group, is placed at every pixel of a convolution's result, or of
+    a transposed convolution's image. Stride and dilation reduce the number of places; groups make the weight smaller.
+    Rows shorter than ROW pixels take as long as rows of ROW pixels. A weight that meets fewer than ROW pixels takes as
+    long as one that meets ROW.
     """
     rows = x.shape[0] * channels * math.prod(size[:-1])
     node.fits((rows, max(size[-1], ROW)), x.dtype)
@@ -96,7 +97,7 @@ def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], p
 
 
 def _ask_parts(node: Node, strides: Sequence[int], size: Sequence[int]) -> None:
-    """Ask for time to plan the image of a transposed convolution: pixels one stride apart form a separate part."""
+    """Ask for time to plan the image of a transposed convolution: pixels one stride apart form one part."""
     node.works(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
 
 
@@ -115,7 +116,7 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
 
 
 def read_form(node: Node) -> Callable[[Tensor, Tensor], tuple[Any, ...]]:
-    """Return a function that gives stride, padding, dilation and groups for x and w, and asks for room and time."""
+    """Return a function of x and w that returns stride, padding, dilation and groups, and asks for room and time."""
 
     def form(x: Tensor, w: Tensor) -> tuple[Any, ...]:
         rank, kernel = x.ndim - 2, w.shape[2:]
@@ -190,7 +191,7 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
 def _transposed_padding(
     node: Node, size: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: list[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Return the cut from `full`, the lengths without padding; a longer output_shape adds to `extra` instead."""
+    """Return how much to cut from `full`, the lengths without padding; a longer output_shape adds to `extra`."""
     wanted, kind = node["output_shape"], node["auto_pad"]
     if not wanted and kind not in ("SAME_UPPER", "SAME_LOWER"):
         return tuple(padding(node, size, [1] * len(size), strides))

@@ -1,4 +1,4 @@
-"""DeformConv is a convolution whose taps are moved by `offset` to places between the pixels.
+"""DeformConv: a convolution in which `offset` moves the taps to places between the pixels.
 
     y = b + sum over taps k of w[k] mask[k] x(p + k + offset[k]), x bilinear, and 0 outside
 
@@ -65,7 +65,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
 def _grid(
     size: Sequence[int], strides: Sequence[int], pads: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[np.ndarray]:
-    """Return the positions of the taps before they move, (taps, places) for each axis."""
+    """Return the positions of the taps before `offset` moves them, (taps, places) for each axis."""
     rank = len(size)
     found = []
     for axis in range(rank):

@@ -1,8 +1,7 @@
-"""Dropout is written as nothing in inference and as the operator in training; the place of the mode depends on the
-version.
+"""Write Dropout as an operator in training and as nothing in inference; its mode is stored differently in each version.
 
 Versions 1 and 6 train unless `is_test`. Versions 7 and 10 have no mode: a runtime for inference ignores the node. From
-12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from its own generator.
+12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from minorm's generator.
 """
 
 from __future__ import annotations
@@ -39,10 +38,9 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """A Dropout node, with the node's mode until train() or eval() sets another, or with the mode that the graph
-    computes.
+    """A Dropout node. It has the node's mode until train() or eval() sets another, or the mode that the graph computes.
 
-    The second output, if the graph reads it, is true where an element was kept; before version 10 it is 1 there.
+    The second output, if the graph reads it, is True for each kept element; before version 10 it is 1.
     """
 
     def __init__(self, node: Node, trains: bool) -> None:
@@ -94,7 +92,7 @@ def read_12(node: Node) -> Dropout:
 
 @converts("Dropout")
 def dropout(d: NodeRewriter) -> None:
-    """Convert the node; the mode survives if the version can store it (before 7 and from 12 on)."""
+    """Convert the node; the mode stays if the target version can store it (before 7 and from 12 on)."""
     ratio: Any = d.take("ratio", 0.5) if d.since < 12 else 0.5
     trains = not d.take("is_test", 0) if d.since < 7 else False
     d.drop("consumed_inputs")
@@ -124,7 +122,7 @@ def dropout(d: NodeRewriter) -> None:
     mask = d.output(1)
     if mask and mask not in d.values.read:
         d.node.output.pop()
-    elif mask and not trains and d.since >= 12 and d.goal < 12:  # all are kept, which older versions do not say
+    elif mask and not trains and d.since >= 12 and d.goal < 12:  # in inference older versions give no mask of ones
         d.node.output.pop()
         positive = d.emit("Greater", d.input(0), d.scalar(0, d.input(0), "zero"))
         d.emit("Or", positive, d.emit("Not", positive), to=mask)
@@ -135,7 +133,7 @@ def dropout(d: NodeRewriter) -> None:
 
 @sets_mode("Dropout")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """Set the mode: is_test before 7, the third input from 12 on unless the graph computes it; no mode between."""
+    """Set the mode: is_test before 7; the third input from 12 on unless the graph computes it; 7 and 10 have none."""
     if d.since < 7:
         d.drop("is_test")
         if not trains:

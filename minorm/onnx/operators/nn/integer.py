@@ -78,7 +78,7 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
 
 
 def read_fused(node: Node) -> Callable[..., Tensor]:
-    """Read a node of quantized/byte_nodes.py that stands for several; unlike ONNX's it may have `relu` and `transB`."""
+    """Read a node of quantized/byte_nodes.py, which stands for several nodes and may also have `relu` and `transB`."""
     if node.operator == "QLinearAdd":
         return _read_add(node)
     return READERS[node.operator, node.since].rule(node)

@@ -1,7 +1,7 @@
 """Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses by
 formulas.
 
-A loss in the graph makes a training graph that another tool can differentiate; its mean follows the batch.
+A graph with a loss is a training graph that another tool can differentiate; the loss is a mean over any batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minorm.onnx.operators.shape.shape import reshape, unsqueeze
 from minorm.ops.loss import LogOfProbabilities
 from minorm.tensor.tensor import Tensor
 
-NO_CLASS = -100  # the label without a loss, if the node names no other
+NO_CLASS = -100  # the label without a loss, if the node does not name one
 
 # Classes
 
@@ -105,7 +105,7 @@ def _labelled(
     smoothing: float,
     axis: int,
 ) -> Value:
-    """Write -sum q * factor * logp over the classes, q = 1 at the label; the mean divides by the labels' factors."""
+    """Write -sum q * factor * logp over the classes, q = 1 at the label; a mean divides by the labels' factors."""
     classes = int(logp.known_shape[axis])
     target = g.cast(target, dtypes.int64)
     numbers = _along(g, g.constant(np.arange(classes), np.int64, "classes"), logp, axis)

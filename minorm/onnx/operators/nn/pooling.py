@@ -2,8 +2,8 @@
 
 Versions added: MaxPool 8 indices, 10 ceil_mode and dilations, 12 integers; AveragePool 7 count_include_pad, 10
 ceil_mode, 19 dilations. A last window that extends past the end is written as padding, because runtimes disagree about
-ceil_mode; the maximum, and an average that excludes padding, do not depend on the amount. Padding that an average does
-count becomes zeros, by a Pad before it.
+ceil_mode; a maximum, and an average without padding, do not depend on the amount of padding. If an average counts
+padding, a Pad before it adds zeros.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Ints = Sequence[int]
 def covering(lengths: Shape, result: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
     """Return the padding with which ceil_mode=0 finds the windows of ceil_mode=1.
 
-    An axis of n elements is padded so that its last window ends exactly at the end. On an axis of free length, s - 1
-    more elements make room for a started window, whatever n is, and at most span - 1 let each window still start
-    inside.
+    An axis of n elements is padded so that its last window ends exactly at the end. On an axis of free length we pad s
+    - 1 more elements, so that a started window has room for any n; the padding is at most span - 1, so that each window
+    still starts inside.
     """
     found = []
     for n, m, k, s, (low, high), d in zip(lengths, result, kernel, stride, padding, dilation, strict=True):
@@ -158,7 +158,7 @@ def lower_avg_pool(
 
 
 def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, d: int) -> Any:
-    """Count the taps of each of m windows that meet an axis of n with `counted` elements around it."""
+    """Count the taps of each of m windows that meet an axis of n elements, extended by `counted` at its ends."""
     taps = np.arange(m)[:, None] * s + np.arange(k) * d - low
     return ((taps >= -counted[0]) & (taps < n + counted[1])).sum(1)
 
@@ -244,7 +244,7 @@ def read_max_pool(node: Node) -> Callable[[Tensor], Any]:
 
 
 def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> Tensor:
-    """Convert positions within each plane to ONNX's, through the whole tensor; in a plane they may go by columns."""
+    """Convert positions within each plane to ONNX's in the whole tensor; in a plane these may count by columns."""
     size, plane = shape[2:], math.prod(shape[2:])
     channels = np.arange(shape[1], dtype=np.int64).reshape(-1, *(1,) * len(size)) * plane
     ones = places[(slice(None), *(slice(0, 1),) * (places.ndim - 1))] * 0 + 1
@@ -287,7 +287,7 @@ def _power(node: Node) -> float:
 
 
 def _norm(x: Tensor, p: float, total: Callable[[Tensor], Tensor]) -> Tensor:
-    """Compute (total of |x|^p)^(1/p), with a slope of 0 where it is 0."""
+    """Compute (total of |x|^p)^(1/p); if this is 0, its slope is 0."""
     wide = x.to(dtypes.compute_type(x.dtype)).abs()
     if p == 1:
         return total(wide).to(x.dtype)

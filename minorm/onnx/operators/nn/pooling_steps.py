@@ -1,4 +1,4 @@
-"""Convert pooling to older opsets: `ceil_mode` becomes padding if the lengths are fixed, else it is refused."""
+"""Convert pooling to older opsets: `ceil_mode` becomes padding if the lengths are fixed; otherwise it is an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minorm.onnx.graph.registry import converts
 
 
 def _without_ceil(d: NodeRewriter) -> None:
-    """Convert to before version 10, which added ceil_mode and, for MaxPool, dilations."""
+    """Convert to a version before 10; version 10 added ceil_mode and, for MaxPool, dilations."""
     if set(d.take("dilations", None) or [1]) != {1}:
         raise RuleNotApplicable("before opset 10 there are no dilations")
     if not d.take("ceil_mode", 0) or d.get("auto_pad", "NOTSET") not in ("NOTSET", ""):
@@ -20,7 +20,7 @@ def _without_ceil(d: NodeRewriter) -> None:
     for axis, (k, stride) in enumerate(zip(kernel, strides, strict=True)):
         n = d.length(d.input(0), axis + 2) + pads[axis] + pads[axis + len(kernel)]
         over = -(n - k) % stride  # the elements missing to the end of the last window
-        last = -(-(n - k) // stride) * stride  # a window that would start behind the input is left out
+        last = -(-(n - k) // stride) * stride  # a window that would start after the input's end is left out
         more.append(over if last < n - pads[axis + len(kernel)] else 0)
     if any(more):
         if d.node.op_type == "AveragePool":

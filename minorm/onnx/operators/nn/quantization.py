@@ -1,7 +1,7 @@
 """Read and write QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 
-13: one scale for each place along an axis. 19: scales of 16 bits. 21: blocks, and integers of 16 bits. 23: the
-division's precision, the result's type. Training leaves scales and zero points as they are in the file, and changes the
+Version 13 added one scale for each place along an axis; 19: scales of 16 bits; 21: blocks, and integers of 16 bits; 23:
+attributes for the division's precision and the result's type. Training does not change scales and zero points, only the
 quantized values.
 """
 
@@ -56,7 +56,7 @@ def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
 
 
 def _shaped(zero: Tensor | None, scale: Tensor) -> Tensor | None:
-    """Give a single zero point the shape of its scale: onnxruntime's quantizer writes [] beside [1]."""
+    """Give a single zero point the shape of its scale: onnxruntime's quantizer writes the shapes [] and [1]."""
     one = zero is not None and zero.ndim <= 1 and scale.ndim <= 1 and zero.numel() == scale.numel() == 1
     return zero.reshape(scale.shape) if one and zero is not None and zero.shape != scale.shape else zero
 

@@ -1,4 +1,4 @@
-"""Convert QuantizeLinear and DequantizeLinear, which before 13 have one scale for the whole tensor."""
+"""Convert QuantizeLinear and DequantizeLinear; before version 13 they have one scale for the whole tensor."""
 
 from __future__ import annotations
 

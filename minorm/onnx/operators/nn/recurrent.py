@@ -1,9 +1,9 @@
 """Read and write RNN, LSTM and GRU.
 
-3: GRU may reset after the product. 7: `activations` may come without numbers, and `output_sequence` is gone (before, it
-said whether to compute Y; here Y is always computed). 14: `layout`, which onnxruntime refuses on the CPU. 22: bfloat16.
-ONNX has the rows of the gates in the order i o f c (ours: "iofg") and z r h ("zrn"); weights in PyTorch's order are
-written with a Gather that reorders rows.
+Version 3: GRU may reset after the product. 7: `activations` may come without numbers, and `output_sequence` was removed
+(it said whether to compute Y; here Y is always computed). 14: `layout`, which onnxruntime refuses on the CPU. 22:
+bfloat16. ONNX has the rows of the gates in the order i o f c (ours: "iofg") and z r h ("zrn"); weights in PyTorch's
+order are written with a Gather that reorders rows.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _options(node: Node) -> dict[str, Any]:
 
 
 def _activations(node: Node, directions: int) -> Activations:
-    """Return the activations that the node names, each with its numbers; None for the usual ones."""
+    """Return the activations that the node names, each with its numbers; None for the usual activations."""
     names = node.attributes.get("activations")
     if not names:
         return None
@@ -117,14 +117,14 @@ def _activations(node: Node, directions: int) -> Activations:
         if name.lower() not in known:
             raise ValueError(f"activations holds {name!r}; expected {', '.join(F.DEFAULTS)}")
         defaults = F.DEFAULTS[known[name.lower()]]
-        # The lists hold numbers for the activations that take one, in their order; missing numbers have their defaults.
+        # The lists hold numbers for the activations that take a number, in order; missing numbers have their defaults.
         own = [given.pop(0) if given else usual for given, usual in zip(numbers, defaults, strict=False)]
         gates.append(F.Gate(known[name.lower()], *own))
     return [tuple(gates[d * kinds : (d + 1) * kinds]) for d in range(directions)]
 
 
 def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
-    """Return a check that a run stays within the limits of a foreign file; a step costs time even if it is small."""
+    """Return a function that checks a run against the limits for foreign files; even a small step costs time."""
     batch_first, hidden = bool(node.get("layout")), node["hidden_size"]
 
     def weigh(x: Tensor, w: Tensor, r: Tensor) -> None:

@@ -16,7 +16,7 @@ def gru_3(d: NodeRewriter) -> None:
 
 
 def _time_first(d: NodeRewriter) -> None:
-    """Transpose before and after a node with layout=1, which has the batch first."""
+    """Transpose before and after a node with layout=1, in which the batch is the first axis."""
     if not d.take("layout", 0):
         return
     first = (0, 5, 6) if d.node.op_type == "LSTM" else (0, 5)

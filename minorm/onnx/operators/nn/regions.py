@@ -16,12 +16,12 @@ from minorm.onnx.operators.whole import whole
 from minorm.tensor.combining import stack
 from minorm.tensor.tensor import Tensor
 
-# NonMaxSuppression. 11: only clearer words: a score must lie above the threshold.
+# NonMaxSuppression. Version 11 only says more clearly that a score must be above the threshold.
 
 
 @reads("NonMaxSuppression", since=10, fixed=EVERY)
 def read_nms(node: Node) -> Callable[..., Tensor]:
-    """Return the batch, class and box of those kept, (n, 3), with the best first in each class."""
+    """Return (batch, class, box) of each kept box, as (n, 3); in each class, the best comes first."""
     centered = node["center_point_box"]
     if centered not in (0, 1):
         raise ValueError(f"center_point_box is {centered}; expected 0 or 1")
@@ -69,7 +69,7 @@ def _corners(boxes: Any, centered: bool) -> Any:
 
 
 def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, asked: bool) -> Any:
-    """Return the boxes to keep: take the best remaining box, drop those that overlap it too much, and repeat."""
+    """Return the boxes to keep: take the best remaining box, drop the boxes that overlap it too much, and repeat."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > threshold] if asked else order
     low, high = corners[:2], corners[2:]
@@ -92,7 +92,7 @@ def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, a
 
 @reads("RoiAlign", since=10, fixed=(1, 2))
 def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Resample each box to one size: each cell is the mean, or the largest, of x at some points in it."""
+    """Resample each box to one size: each cell is the mean, or the maximum, of x at some points in the cell."""
     half = node.since >= 16 and node["coordinate_transformation_mode"] == "half_pixel"
     mode, ratio, scale = node["mode"], node["sampling_ratio"], node["spatial_scale"]
     size = node["output_height"], node["output_width"]
@@ -159,7 +159,7 @@ def _matrix(places: Any, weights: Any, n: int) -> Any:
 
 
 def _largest(node: Node, image: Tensor, taps: list[tuple[Any, Any]]) -> Tensor:
-    """Return the largest of the weighted neighbours of all points, as in onnxruntime; 0 without points."""
+    """Return the maximum of the weighted neighbours of all points, as in onnxruntime; 0 if there are no points."""
     (rows, high), (columns, wide) = ((p.reshape(len(p), -1), w.reshape(len(w), -1)) for p, w in taps)
     if not rows.shape[1] or not columns.shape[1]:
         return image.new_zeros((len(image), len(rows), len(columns)))

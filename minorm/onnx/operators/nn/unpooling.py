@@ -1,4 +1,4 @@
-"""MaxUnpool puts the maxima back at the places where MaxPool found them, and 0 elsewhere."""
+"""MaxUnpool: put the maxima back at the places where MaxPool found them, and 0 at all other places."""
 
 from __future__ import annotations
 

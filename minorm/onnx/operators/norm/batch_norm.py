@@ -1,12 +1,13 @@
 """BatchNormalization is always kept as a node, never folded into a convolution, so that the file can go on training.
 
-Versions 7 and 9 give the mode by the number of outputs (1 in inference, 5 in training; an output without a name does
-not count); 14 and 15 give it by training_mode, with the running statistics as outputs 2 and 3. From 14 on the
-statistics may differ from x in type, from 15 on scale and bias too. Its momentum is minorm's: running = running *
-momentum + batch * (1 - momentum), and its variance the population's.
+In versions 7 and 9 the number of outputs says the mode: 1 in inference, 5 in training; an output without a name does
+not count. In versions 14 and 15 training_mode says it, and the running statistics are outputs 2 and 3. From 14 on the
+statistics may have another type than x, from 15 on scale and bias too. The momentum has minorm's meaning: running =
+running * momentum + batch * (1 - momentum). The variance is the population's.
 
 In the training form the running outputs are outputs of the graph, `<key>.updated`. ONNX cannot express momentum=None or
-an unbiased variance: then the node gives the batch's own statistics (momentum 0) and a few nodes blend them in.
+an unbiased variance. For these, the node gives the batch's statistics (momentum 0), and a few other nodes blend them
+into the running statistics.
 
 Before 7, `is_test` gave the mode; its absence means training.
 """
@@ -71,7 +72,7 @@ def write_7(g: Graph, **arguments: Any) -> Value:
 
 
 def _write(g: Graph, call: Call, outputs: int) -> Value:
-    """Write the node, with this many outputs in training."""
+    """Write the node; in training it has `outputs` outputs."""
     x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
         raise RuleNotApplicable("in inference, runtimes refuse a BatchNormalization without running statistics")
@@ -98,7 +99,7 @@ def _write(g: Graph, call: Call, outputs: int) -> Value:
 @lowers(F.batch_norm)
 @unmasked
 def lower(g: Graph, **arguments: Any) -> Value:
-    """Write the formula for track_running_stats=False: the batch's statistics in training and inference."""
+    """Write the formula for track_running_stats=False: it uses the batch's statistics in training and inference."""
     call = Call(**arguments)
     x, weight, bias = call.x, call.weight, call.bias
     if call.running_mean is not None:
@@ -117,9 +118,9 @@ def lower(g: Graph, **arguments: Any) -> Value:
 class BatchNormalization(StatisticsLayer):
     """The operator in all its versions, which owns its running statistics if the file holds them.
 
-    If it owns them, `training` decides: in training x is normalized with its own statistics, which are blended into the
-    running ones; else, and when frozen, with the running ones. If the graph computes them, the node keeps the form that
-    the file gives it, and gradients flow through all five inputs.
+    If it owns them, `training` decides. In training, x is normalized with x's statistics, which are blended into the
+    running statistics. In inference, and when frozen, x is normalized with the running statistics. If the graph
+    computes the statistics, the node keeps the form that the file gives it, and gradients flow through all five inputs.
 
     inverse_saved_var   output 5 of versions 1 to 9 is the variance, as in the specification; True gives onnxruntime's
                         value instead, 1 / sqrt(var + eps)
@@ -188,7 +189,7 @@ class BatchNormalization(StatisticsLayer):
 def trains(node: Node) -> bool:
     """Return whether a node trains: by `is_test` before 7, by more than one output before 14, then by training_mode.
 
-    An output without a name counts as absent: ONNX has these two ways to leave one out, and they mean the same.
+    An output without a name counts as absent: ONNX has these two ways to leave out an output, with the same meaning.
     """
     if node.since >= 14:
         return bool(node["training_mode"])
@@ -196,11 +197,11 @@ def trains(node: Node) -> bool:
 
 
 def _fixed(node: Node) -> tuple[int, ...]:
-    """Return the inputs without a gradient: in training only the new running statistics depend on the old ones."""
+    """Return the inputs without a gradient; in training, only the new running statistics depend on the old ones."""
     return (3, 4) if trains(node) and not (node.wants(1) or node.wants(2)) else ()
 
 
-# The shapes of the parameters show `spatial` (versions 1 to 7), because its wording was inverted between versions.
+# We read `spatial` (versions 1 to 7) from the shapes of the parameters, because versions define it inversely.
 @reads("BatchNormalization", since=1, fixed=_fixed)
 def read(node: Node) -> BatchNormalization | InstanceNormalization:
     if node.described is not None and node.described.per_sample:

@@ -1,8 +1,8 @@
 """Convert BatchNormalization from any version to any other, in the mode of its node.
 
-The mode is in `is_test` in versions 1 and 6 (absent means training), in the number of outputs in 7 and 9, in
-training_mode in 14 and 15. Before 9 `spatial=0` asks for statistics of every position; later that is a normalization
-between two Reshapes, with every position as a channel.
+The mode is stored in `is_test` in versions 1 and 6 (absent means training), in the number of outputs in 7 and 9, and in
+training_mode in 14 and 15. Before 9, `spatial=0` asks for statistics of every position; for later versions, we write a
+normalization between two Reshapes, with every position as a channel.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _trains(d: NodeRewriter) -> bool:
 
 
 def _outputs(d: NodeRewriter, trains: bool) -> None:
-    """Give the node the outputs of its mode in this version; 14 and 15 need a formula for the saved statistics."""
+    """Give the node the outputs of its mode in this version; for 14 and 15, write a formula for saved statistics."""
     extra = {place: d.output(place) for place in range(1, len(d.node.output)) if d.output(place)}
     del d.node.output[1:]
     if not trains:
@@ -104,7 +104,7 @@ def _channels(d: NodeRewriter) -> None:
 
 
 def _one_type(d: NodeRewriter) -> None:
-    """Cast to one type: before 15 scale and bias have X's type, before 14 the statistics too; compute in the wider."""
+    """Cast to one type, the wider one: before 15 scale and bias have X's type, before 14 the statistics have it too."""
     kinds = [d.kind(d.input(place)).elem for place in range(5)]
     groups = [(0, 1, 2), (3, 4)] if d.goal == 14 else [(0, 1, 2, 3, 4)]
     if all(len({kinds[place] for place in group}) == 1 for group in groups):

@@ -1,8 +1,9 @@
 """BatchNormalization in its training form as a pure function, as ONNX defines it: the new statistics are results.
 
-`F.batch_norm` changes running statistics in place. A node whose statistics the graph computes owns no statistics, and
-one whose statistics other nodes blend (momentum=None, an unbiased variance) hands them over. Both call `batch_norm` of
-this file, which export writes as BatchNormalization again; without it export would write a formula in the node's place.
+`F.batch_norm` changes running statistics in place. Two kinds of nodes cannot do this: a node whose statistics the graph
+computes, and a node whose statistics other nodes blend (momentum=None, an unbiased variance). Both call `batch_norm` of
+this file. Export writes this function as BatchNormalization again; otherwise it would write a formula instead of the
+node.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def batch_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize x with its own statistics; return y and mean * momentum + batch * (1 - momentum), the same for var.
 
-    x is (N, C, ...); the others are (C), or (C, ...) for statistics over N alone. It changes nothing in place. An empty
-    batch returns mean and var as they are.
+    x is (N, C, ...); the other tensors are (C), or (C, ...) for statistics over N alone. Nothing changes in place. An
+    empty batch returns mean and var unchanged.
     """
     axes = batch_axes(x, scale)
     count = math.prod(x.shape[axis] for axis in axes)
@@ -44,7 +45,7 @@ def _blend(old: Tensor, batch: Tensor, momentum: float) -> Tensor:
 
 
 def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
-    """Return the axes of the statistics: N and the positions, or N alone if scale has the positions."""
+    """Return the axes of the statistics: N and the positions, or only N if scale has axes for the positions."""
     return (0,) if x.ndim > 2 and scale.ndim == x.ndim - 1 else (0, *range(2, x.ndim))
 
 
@@ -57,7 +58,7 @@ def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tenso
 
 @trace.operation
 def put(buffer: Tensor, value: Tensor) -> Tensor:
-    """Change a buffer in place and return it as another Tensor; a graph gives its new value as an output."""
+    """Change a buffer in place and return its new value as another Tensor; in a graph, this value is an output."""
     if running.is_updating():
         buffer.copy_(value)
     return Tensor(buffer.array)

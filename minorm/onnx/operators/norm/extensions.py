@@ -1,6 +1,7 @@
-"""Write normalizations that ONNX has no operator for by their formula, or explain why that is impossible.
+"""Write normalizations without an ONNX operator by their formula, or explain why that is impossible.
 
-GhostBatchNorm needs no rule: in training it is a BatchNormalization for each group, in inference a single one.
+GhostBatchNorm needs no rule: in training it is a BatchNormalization for each group, in inference a single
+BatchNormalization.
 """
 
 from __future__ import annotations

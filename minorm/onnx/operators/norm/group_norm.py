@@ -1,4 +1,4 @@
-"""GroupNormalization: version 18 has one scale per *group* and is withdrawn; 21 has one per channel.
+"""GroupNormalization: version 18 has one scale per *group* and is withdrawn; version 21 has one scale per channel.
 
 Before 21 the groups are instances of a reshaped tensor: InstanceNormalization of (N, G, everything else).
 """
@@ -46,7 +46,7 @@ def write_21(
 
 
 def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
-    """Repeat (G) numbers to (C), each for the channels of its group."""
+    """Repeat (G) numbers to (C): each number for all channels of its group."""
     groups = int(parameter.known_shape[0])
     if groups == size:
         return parameter

@@ -1,8 +1,8 @@
-"""InstanceNormalization, which has no running statistics in any version (1: images; 6: any rank; 22: bfloat16).
+"""InstanceNormalization: no version has running statistics (1: only images; 6: any rank; 22: bfloat16).
 
-Inference with running statistics is written as BatchNormalization. Training with them is written as this operator, with
-the new running statistics as outputs `<key>.updated`. In both cases the metadata names the layer, and it is read as
-that layer.
+Inference with running statistics is written as BatchNormalization. Training with running statistics is written as
+InstanceNormalization, with the new running statistics as outputs `<key>.updated`. In both cases the metadata names the
+layer, so that `load` makes the same layer.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def write_running(
 
 
 class InstanceNormalization(StatisticsLayer):
-    """An InstanceNorm with running statistics that minorm wrote: training uses x's own statistics, inference these."""
+    """An InstanceNorm with running statistics that minorm wrote: only inference uses the running statistics."""
 
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""LayerNormalization from opset 17 on, which computes in float32; before, and for float64, the formula."""
+"""LayerNormalization from opset 17 on, which computes in float32; before 17, and for float64, we write the formula."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Write normalizations with a mask by the formula, from opset 13 on: ONNX has no operator for them.
 
-The mask is a value of the graph, often an input. n elements of a row count, and the sums run over these. Every other
-element of x, NaN too, becomes 0 before the first computation. x is centred twice: the mean of numbers far from 0 is
+The mask is a value of the graph, often an input. The sums are over the n elements of a row that count. Every other
+element of x, also NaN, becomes 0 before the first computation. x is centred twice: the mean of numbers far from 0 is
 rounded, and the mean of the differences is that rounding error. A loaded file has these nodes, and they train; the
-running statistics of an inference form stay as they are.
+running statistics of an inference form do not change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape
 
 @dataclass(frozen=True)
 class Moments:
-    """The statistics of each row: the number of elements that count (at least 1), whether any does, mean, variance."""
+    """The statistics of each row: the count of its valid elements (at least 1), if it has any, mean and variance."""
 
     count: Value
     seen: Value
@@ -36,14 +36,14 @@ class Moments:
 
 
 def _only(g: Graph, mask: Value, x: Value) -> Value:
-    """Write x where the mask is True, else 0."""
+    """Write x for elements for which the mask is True, and 0 for the others."""
     return g.add("Where", mask, x, g.scalar(0, x), dtype=x.dtype)
 
 
 def _standardize(
     g: Graph, x: Value, mask: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> tuple[Value, Moments]:
-    """Write (x - mean) / sqrt(var + eps) for the elements that count, 0 elsewhere; return it with the statistics."""
+    """Write (x - mean) / sqrt(var + eps) for elements that count, 0 for others; return this and the statistics."""
     axes = sorted(axes)
     n = reduce(g, "ReduceSum", expand(g, g.cast(mask, x.dtype), x.known_shape), axes)
     count = g.add("Max", n, g.scalar(1, n))
@@ -64,7 +64,7 @@ def _standardize(
 
 
 def _update(g: Graph, running: Value, batch: Value, seen: Value, momentum: float | None, batches: Value | None) -> None:
-    """Blend a statistic into the running one wherever any element counted."""
+    """Blend a statistic into the running statistic, but only for rows in which an element counted."""
     old = g.add("Identity", running)  # the present value: a node that later reads the buffer itself reads its new value
     shape = running.known_shape
     blend(g, running, reshape(g, batch, shape), momentum, batches)
@@ -124,7 +124,7 @@ def _running(
     unbiased_running_var: bool,
     compute_dtype: Any,
 ) -> Value:
-    """Normalize by channel: with x's statistics, blended into the running ones, or with the running ones themselves."""
+    """Normalize by channel with x's statistics, and blend them into the running ones; or use the running statistics."""
 
     def shaped(vector: Value | None) -> Value | None:
         return vector if vector is None or vector.ndim > 1 else channels(g, x, vector)
@@ -165,7 +165,7 @@ def lower_group_norm(
     eps: float,
     compute_dtype: Any,
 ) -> Value:
-    """Split axis 1 into groups and the channels of each, and normalize."""
+    """Split axis 1 into (groups, channels of a group), and normalize."""
     shape = x.known_shape
     split = (shape[0], num_groups, product(shape[1:2]) // num_groups, *shape[2:])
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)

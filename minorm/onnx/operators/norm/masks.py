@@ -1,11 +1,11 @@
-"""Decorators that say whether a rule of a normalization is for calls with a mask or without.
+"""Decorators that say whether a normalization's rule is for calls with a mask or without a mask.
 
     @lowers(F.layer_norm)
     @unmasked
     def lower(g, x, normalized_shape, weight, bias, eps, compute_dtype): ...
 
-They also remove the other arguments that a file does not record. An argument that neither this file nor the rule names
-makes export fail, so no argument is dropped unnoticed.
+They also remove the other arguments that a file does not record. If neither this file nor the rule names an argument,
+export fails; so no argument is dropped unnoticed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.onnx.graph.registry import Rule
 
 
 def unmasked(rule: Rule) -> Rule:
-    """Decorate a rule that declines a mask; the rules of masked_norm.py write one."""
+    """Decorate a rule for calls without a mask; with a mask, raise RuleNotApplicable (see masked_norm.py)."""
 
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
@@ -31,7 +31,7 @@ def unmasked(rule: Rule) -> Rule:
 
 
 def masked(rule: Rule) -> Rule:
-    """Decorate a rule that takes g and a mask before the other arguments, and declines a call without a mask."""
+    """Decorate a rule that takes g and a mask first; for a call without a mask, raise RuleNotApplicable."""
 
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
@@ -50,7 +50,7 @@ UNSAID = "backend", "process_group", "variance", "update_nonfinite", "skipped_ba
 def _said(**call: Any) -> dict[str, Any]:
     """Return the call without the arguments that a file does not record.
 
-    A backend computes the same as the file; a file is for one rank, so it has no process group; the runtime chooses
-    how it computes a variance; and a graph blends in all batches, finite or not.
+    A backend computes the same as the file. A file is for one rank, so it has no process group. The runtime chooses how
+    to compute a variance. A graph blends in all batches, finite or not.
     """
     return {name: value for name, value in call.items() if name not in UNSAID}

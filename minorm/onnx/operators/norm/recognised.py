@@ -1,7 +1,7 @@
-"""Compute a GroupNorm, LayerNorm or RMSNorm that a file writes in other operators as one layer by minorm's kernels.
+"""Compute, as one layer by minorm's kernels, a GroupNorm, LayerNorm or RMSNorm that a file writes in other operators.
 
-For data of another form (a batch of another length than the file's, say) the layer computes the nodes as they are
-written.
+For data of another form (a batch of another length than in the file, say), the layer computes the file's nodes one by
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class GroupNorm(NormLayer):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), mean and var of each group of each sample."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, *); each group of a sample has one mean and var."""
 
     def __init__(self, eps: float, how: Written) -> None:
         super().__init__(eps, how)
@@ -33,7 +33,7 @@ class GroupNorm(NormLayer):
         return _affine(reshaped(F.group_norm(groups, self.num_groups, eps=self.eps), back), weight, bias, self.how)
 
     def _is_usual(self, x: Tensor) -> bool:
-        """Return whether the nodes split the channels of x itself into groups, and restore its axes."""
+        """Return True if the nodes split exactly the channels of x into groups, and restore x's axes."""
         batch, groups, *rest = self.how.groups
         if x.ndim < 2 or 0 in x.shape or x.shape[1] % groups or batch not in (0, x.shape[0]):
             return False
@@ -57,11 +57,11 @@ class _OverLastAxes(NormLayer):
 
     @property
     def normalized_shape(self) -> tuple[int, ...] | None:
-        """Return the lengths of the normalized axes if a weight shows them, else None."""
+        """Return the lengths of the normalized axes if the weight's shape gives them, else None."""
         return self.how.weight
 
     def axes(self, x: Tensor) -> tuple[list[int], bool]:
-        """Return the axes, and whether they are the last axes of x."""
+        """Return the axes, and True if they are the last axes of x."""
         found = sorted(axis_of(type(self).__name__, axis, x) for axis in self.how.axes)
         return found, found == list(range(x.ndim - len(found), x.ndim))
 

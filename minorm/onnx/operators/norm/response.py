@@ -1,4 +1,4 @@
-"""LRN 1 and 13, LpNormalization 1 and 22; an even LRN window mirrors PyTorch's, so it takes the formula."""
+"""LRN 1 and 13, LpNormalization 1 and 22; LRN's even window is the mirror image of PyTorch's, so we write a formula."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float
 STEPS = 8  # an element of a window takes as long as this many multiplications
 
 
-@reads("LRN", since=1)  # a window has size - 1 other channels: the smaller half below, the larger above
+@reads("LRN", since=1)  # of size - 1 other channels, the smaller half is before, the larger after
 def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
     size, alpha, beta, bias = (node[name] for name in ("size", "alpha", "beta", "bias"))
 

@@ -1,4 +1,4 @@
-"""RMSNormalization from opset 23 on, which computes in float32; before, and for float64, the formula."""
+"""RMSNormalization from opset 23 on, which computes in float32; before 23, and for float64, we write the formula."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def moments(g: Graph, x: Value, axes: Sequence[int], keepdims: bool = True) -> t
 def standardize(
     g: Graph, x: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> Value:
-    """Write (x - mean) / sqrt(var + eps) over `axes`; mean = 0 unless centered, eps outside the root with the guard."""
+    """Write (x - mean) / sqrt(var + eps) over `axes`; mean = 0 if not `centered`; `guard` puts eps outside the root."""
     if centered:
         x = g.add("Sub", x, reduce(g, "ReduceMean", x, axes))
     var = reduce(g, "ReduceMean", g.add("Mul", x, x), axes)
@@ -44,7 +44,7 @@ def standardize(
 
 
 def affine(g: Graph, y: Value, scale: Value | None, bias: Value | None) -> Value:
-    """Write y * scale + bias without the absent ones; both broadcast to y."""
+    """Write y * scale + bias; scale and bias broadcast to y, and each may be absent."""
     if scale is not None:
         y = g.add("Mul", y, scale)
     return y if bias is None else g.add("Add", y, bias)
@@ -61,7 +61,7 @@ def computed(x: Value, compute_dtype: Any) -> Any:
 
 
 def is_usual(x: Value, compute_dtype: Any, *parameters: Value | None) -> bool:
-    """Return whether all have x's type and its usual type to compute in: most operators can express nothing else."""
+    """Return True if all have x's type and x's usual type to compute in; most operators cannot express other types."""
     same = all(p is None or p.dtype == x.dtype for p in parameters)
     return same and computed(x, compute_dtype) == dtypes.compute_type(x.dtype)
 
@@ -72,7 +72,7 @@ def cast_all(g: Graph, dtype: Any, *values: Value | None) -> tuple[Any, ...]:
 
 
 def one_type(g: Graph, *values: Value) -> tuple[Value, ...]:
-    """Return the values unchanged if they have one type, else all in the widest of the types to compute in."""
+    """Return the values unchanged if they have one type; else cast all to the widest type to compute in."""
     types = {value.dtype for value in values}
     if len(types) == 1:
         return values
@@ -88,7 +88,7 @@ def blend(
     batches: Value | None,
     correction: Value | None = None,
 ) -> None:
-    """Write running = running * keep + batch * (1 - keep), keep = momentum, or batches / (batches + 1) for None.
+    """Write running = running * keep + batch * (1 - keep); keep is momentum, or batches / (batches + 1) if it is None.
 
     `correction` is a factor of the batch's statistics (N / (N - 1) for an unbiased variance).
     """
@@ -107,7 +107,7 @@ def blend(
 
 
 def correction(g: Graph, lengths: Sequence[Length], like: Value) -> Value:
-    """Return N / (N - 1), where N is the number of elements under these axes and may follow the batch."""
+    """Return N / (N - 1); N is the product of these lengths, and may depend on the batch."""
     count = product(lengths)
     if not isinstance(count, Size):
         return g.scalar(count / max(count - 1, 1), like)

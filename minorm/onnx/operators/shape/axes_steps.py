@@ -1,6 +1,6 @@
 """Convert attributes that became inputs: lengths, axes and parts of Reshape, Squeeze, Split, Slice, Reduce* and others.
 
-On the way back, an input must be fixed in the file, or the node is refused.
+In the other direction, the file must fix the input; otherwise the node cannot be converted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def reshape_5(d: NodeRewriter) -> None:
 
 @converts("Reshape", 14, 13)
 def reshape_13(d: NodeRewriter) -> None:
-    """Drop allowzero, where 0 is a length and not a sign to copy one; only a fixed 0 makes a difference."""
+    """Drop allowzero, with which a 0 is a length, and not a sign to copy a length; it matters only for a fixed 0."""
     if d.take("allowzero", 0):
         lengths = d.array(1)
         if lengths is not None and 0 in lengths:
@@ -107,7 +107,7 @@ def tile_6(d: NodeRewriter) -> None:
 
 @converts("Expand", 8, 0)
 def expand_0(d: NodeRewriter) -> None:
-    """Multiply by ones, which changes no bit of a number."""
+    """Write Expand as a product with ones, which changes no bit of a number."""
     lengths = numbers(d.absorb(1, "the shape"))
     if d.elem(d.input(0)) == BOOL:
         raise RuleNotApplicable("it exists from opset 8 on")
@@ -150,7 +150,7 @@ def split_18(d: NodeRewriter) -> None:
 
 @converts("Split", 18, 13)
 def split_equally(d: NodeRewriter) -> None:
-    """Write the lengths: from 18 on the last parts may be smaller or empty; before, all are equal unless given."""
+    """Write the lengths of the parts: before 18 parts must be equal unless their lengths are given."""
     count = d.take("num_outputs")
     if count is None or d.input(1):
         return
@@ -185,7 +185,7 @@ def slice_10(d: NodeRewriter) -> None:
 
 @converts("Slice", 11, 10)
 def slice_positive(d: NodeRewriter) -> None:
-    """Make negative axes, which version 11 added, positive."""
+    """Make negative axes positive; before version 11, axes may not be negative."""
     axes = d.array(3)
     if axes is None and d.input(3):
         raise RuleNotApplicable("its axes are computed, and may be negative")
@@ -250,7 +250,7 @@ def constant_of_shape(d: NodeRewriter) -> None:
 
 @converts("Range", 11, 0)
 def range_0(d: NodeRewriter) -> None:
-    """Write fixed numbers as a constant; otherwise count the places where a row of ones is not 0."""
+    """Write fixed numbers as a constant; otherwise write nodes that count the places of a row of ones."""
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
         first, end, step = one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta")
@@ -274,7 +274,7 @@ def range_0(d: NodeRewriter) -> None:
 
 @converts("Trilu", 14, 0)
 def trilu_0(d: NodeRewriter) -> None:
-    """Select where column minus row is at least k, or at most k."""
+    """Select the elements for which column minus row is at least k (upper), or at most k."""
     x, upper = d.input(0), d.get("upper", 1)
     k = d.input(1) or d.integers(0, "k")
     if d.opset < 9:

@@ -1,7 +1,7 @@
-"""Convert to and from the broadcasting before NumPy's, which came in version 7 (Sum, Max, Min and Mean: 8).
+"""Convert to and from ONNX's older broadcasting; NumPy's is from version 7 on (Sum, Max, Min and Mean: 8).
 
-Operators like Add had `broadcast`, and `axis`, the place in the shape of A where that of B begins; PRelu had one slope
-per channel; operators like Sum needed operands of one shape.
+Operators like Add had two attributes: `broadcast`, and `axis`, the place in A's shape where B's shape begins. PRelu had
+one slope per channel. Operators like Sum needed operands of one shape.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ converts("Min", 8, 6)(_bound)
 
 
 def _integers(d: NodeRewriter) -> None:
-    """Write Max or Min of integers, which version 12 added, with Where."""
+    """Write Max or Min of integers with Where; only version 12 added integers."""
     elem = d.elem(d.input(0))
     if elem in FLOATS or len(d.node.input) == 1:
         return
@@ -118,7 +118,7 @@ converts("Min", 12, 8)(_integers)
 
 @converts("Pow", 12, 7)
 def pow_7(d: NodeRewriter) -> None:
-    """Cast the exponent to the type of the base, which it must have before 12."""
+    """Cast the exponent to the type of the base; before 12 both must have the same type."""
     base, exponent = (d.kind(d.input(place)).elem for place in (0, 1))
     if base in FLOATS and exponent and exponent != base:
         d.feed(1, d.emit("Cast", d.input(1), elem=base))
@@ -128,7 +128,7 @@ def pow_7(d: NodeRewriter) -> None:
 
 @converts("Equal", 11, 7)
 def equal_7(d: NodeRewriter) -> None:
-    """Write Equal of floats, which version 11 added: neither is less, and neither is NaN."""
+    """Write Equal of floats, which only version 11 added, as: neither number is less, and neither is NaN."""
     if d.kind(d.input(0)).elem not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
         return
     a, b = d.input(0), d.input(1)
@@ -138,7 +138,7 @@ def equal_7(d: NodeRewriter) -> None:
 
 
 def numbered(d: NodeRewriter, x: str) -> str:
-    """Write where x is not NaN."""
+    """Write a mask of the elements of x that are not NaN."""
     zero, one = d.scalar(0, x), d.scalar(1, x)
     return d.emit("Or", d.emit("Less", x, one), d.emit("Greater", x, zero))
 

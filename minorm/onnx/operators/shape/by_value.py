@@ -1,4 +1,4 @@
-"""Read NonZero, Compress and Unique, whose results have lengths that depend on values."""
+"""Read NonZero, Compress and Unique; the lengths of their results depend on values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("NonZero", since=9, fixed=EVERY)
 def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
-    """Return the places of nonzero elements, (axes, n); a scalar counts as a vector of one, as in onnxruntime."""
+    """Return the places of nonzero elements, (axes, n); as in onnxruntime, a scalar counts as a vector."""
 
     def non_zero(x: Tensor) -> Tensor:
         node.fits((max(1, x.ndim), x.numel()), dtypes.int64)
@@ -29,7 +29,7 @@ def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("Compress", since=9, fixed=(1,))
 def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Keep the slices of x along an axis, or its elements without an axis, whose condition is true; drop the rest."""
+    """Keep the slices of x along an axis, or, without an axis, its elements, for which the condition is true."""
 
     def compress(x: Tensor, condition: Tensor) -> Tensor:
         axis = None if node["axis"] is None else axis_of("compress", node["axis"], x)
@@ -84,7 +84,7 @@ def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
 
 
 def _different_rows(rows: Any) -> tuple[Any, Any, Any]:
-    """Do the same for long rows, where NumPy takes a microsecond for each column."""
+    """Do the same as `_different` for long rows, for which NumPy would take a microsecond for each column."""
     whole_rows = [row.tolist() for row in rows]
     order = sorted(range(len(rows)), key=whole_rows.__getitem__)
     inverse, first, counts = np.empty(len(rows), np.int64), [], []

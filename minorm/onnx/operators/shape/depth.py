@@ -63,12 +63,12 @@ def _image(x: Tensor) -> tuple[int, ...]:
     return x.shape
 
 
-# To other versions: mode CRD, with the channels in another order, came with 11 and 28
+# To other versions: mode CRD, which has the channels in another order, was added in versions 11 and 28
 
 
 @converts("DepthToSpace", 11, 1)
 def depth_to_space_1(d: NodeRewriter) -> None:
-    """Reorder any number of channels to the order of DCR."""
+    """Reorder the channels, however many, to the order of DCR."""
     if d.take("mode", "DCR") != "CRD":
         return
     x, block = d.input(0), d.get("blocksize")

@@ -1,4 +1,4 @@
-"""Read Col2Im, which adds windows up to an image, and CenterCropPad, which cuts or pads around the middle."""
+"""Read Col2Im, which adds up windows to an image, and CenterCropPad, which cuts or pads around the middle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("Col2Im", since=18, fixed=(1, 2))
 def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Add the windows (N, C * taps, count) up at their places in (N, C, *image_shape)."""
+    """Add up the windows, (N, C * taps, count), at their places in an image, (N, C, *image_shape)."""
 
     def fold(x: Tensor, image_shape: Tensor, block_shape: Tensor) -> Tensor:
         image, block = integers(image_shape, "image_shape"), integers(block_shape, "block_shape")

@@ -83,7 +83,7 @@ def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def count(g: Graph, length: Length, dtype: Any) -> Value:
-    """Write 0, 1, 2 ... up to a length, which may follow a free axis."""
+    """Write 0, 1, 2 ... up to a length, which may depend on a free axis."""
     if not isinstance(length, Size):
         return g.constant(np.arange(length, dtype=dtype))
     if not g.has("Range"):

@@ -24,7 +24,7 @@ Ints = Sequence[int]
 
 
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
-    """Expand `...` in an index to full slices, one entry per axis of x (a None entry takes no axis)."""
+    """Expand `...` in an index to full slices, so that each axis of x has one entry (a None entry takes no axis)."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [np.asarray(part) if isinstance(part, list) else part for part in parts]
     used = sum(part is not None and part is not Ellipsis for part in parts)
@@ -74,7 +74,7 @@ def write_unbind(g: Graph, x: Value, axis: int) -> tuple[Value, ...]:
 
 
 def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
-    """Return the number of elements that a slice takes from an axis, in every run."""
+    """Return the number of elements that a slice takes from an axis: an int, or a Size over the runs."""
     count = next((len(n.values) for n in (length, start, end) if isinstance(n, Size)), 1)
     runs = [[n.values[r] if isinstance(n, Size) else n for n in (length, start, end)] for r in range(count)]
     # An end of INT_MIN going backwards means "to the first element", which Python writes as None.
@@ -149,7 +149,7 @@ def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
     return g.add("GatherElements", x, index, shape=index.shape, axis=axis)
 
 
-# Slice. 10: bounds are inputs, and steps exist.
+# Slice. From version 10 on, bounds are inputs, and steps exist.
 
 
 @lowers(ops.rolled)
@@ -196,7 +196,7 @@ def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps:
 def _slice(n: int, start: int, end: int, step: int) -> slice:
     if step == 0:
         raise ValueError("steps holds a 0; expected other numbers")
-    # Backwards, a start before the first element means the first, where NumPy takes nothing.
+    # Backwards, a start before the first element means the first element; NumPy would take nothing.
     (least, most), (low, high) = ((0, n), (0, n)) if step > 0 else ((0, n - 1), (-1, n - 1))
     first, last = (i + n if i < 0 else i for i in (start, end))
     first, last = min(max(first, least), most), min(max(last, low), high)

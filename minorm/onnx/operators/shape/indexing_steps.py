@@ -1,4 +1,4 @@
-"""Convert Gather, Scatter and OneHot, whose indices may count from the end from version 11 on, and TopK."""
+"""Convert Gather, Scatter and OneHot (from version 11 on, indices may count from the end), and TopK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _length(d: NodeRewriter, axis: int) -> str:
 
 
 def _positive(d: NodeRewriter, axis: int) -> None:
-    """Make the indices positive; if the file does not fix them, add the length where they are negative."""
+    """Make the indices positive; if the file does not fix them, write nodes that add the length to negative ones."""
     indices = d.array(1)
     name = d.input(1)
     if indices is not None and (indices >= 0).all():
@@ -77,7 +77,7 @@ converts("ScatterND", 18, 16)(_less_reductions)
 
 @converts("OneHot", 9, 11)
 def one_hot_11(d: NodeRewriter) -> None:
-    """Replace negative indices, which were out of range, with the depth, which still is."""
+    """Replace negative indices, which were out of range before 11, by the depth, which is still out of range."""
     _one_hot(d, lambda depth, negative, indices: d.emit("Where", negative, depth, indices))
 
 
@@ -125,7 +125,7 @@ def topk_1(d: NodeRewriter) -> None:
 
 @converts("TopK", 11, 10)
 def topk_largest(d: NodeRewriter) -> None:
-    """Always sort, as sorted=0 allows any order; find the smallest as the largest of -x."""
+    """Always sort, because sorted=0 allows any order; find the smallest elements as the largest elements of -x."""
     d.drop("sorted")
     if d.take("largest", 1):
         return

@@ -1,7 +1,7 @@
 """Read and write Pad (1: `paddings`; 2: `pads`; 11: pads and value as inputs; 18: axes as an input; 19: mode wrap).
 
-Padding with a constant is written as a Pad; reflect, edge and wrap pick elements of x again, axis by axis. Around free
-axes they are written as a Pad too.
+Padding with a constant is written as a Pad. The modes reflect, edge and wrap are written as a Gather along each axis of
+fixed length, and as a Pad around free axes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write_pad_2(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: 
     return pad(g, x, widths, value)
 
 
-@writes(ops.Pad, "Pad", since=11)  # they are inputs; 11: integers
+@writes(ops.Pad, "Pad", since=11)  # amounts and value are inputs, and integers are allowed
 def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
     return pad(g, x, widths, value)
 
@@ -45,7 +45,7 @@ def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value:
 def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
     """Write padding with copies of x's elements around free axes; around axes of fixed length a Gather picks them.
 
-    Negative numbers cut: before the copies for wrap, else after them.
+    Negative numbers cut elements off: before the copies are made for wrap, and afterwards for the other modes.
     """
     if mode not in COPIES:
         raise RuleNotApplicable(f"mode {mode} pads with a value")
@@ -78,7 +78,7 @@ def copies(g: Graph, x: Value, widths: Pairs, mode: str) -> Value:
 
 
 def _wrapped(g: Graph, x: Value, widths: Pairs) -> Value:
-    """Write mode wrap; before 19, which introduced it, concatenate x's end, x and x's beginning."""
+    """Write mode wrap; before version 19, which added it, concatenate x's end, x and x's beginning."""
     if g.has("Pad", 19):
         return copies(g, x, widths, "wrap")
     for axis, (low, high) in enumerate(widths):
@@ -106,7 +106,7 @@ def _part(g: Graph, x: Value, axis: int, start: int, end: int, length: Length) -
 
 
 def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
-    """Write padding with `value`, widths[i] = (before, after) around axis i, in the form of the opset."""
+    """Write padding with `value` in the form that the opset has; widths[i] = (before, after) for axis i."""
     shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
     if not g.has("Pad", 11):
         numbers = [int(low) for low, _ in widths] + [int(high) for _, high in widths]
@@ -117,7 +117,7 @@ def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: floa
 
 
 def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: float) -> tuple[Value, Pairs]:
-    """Return x and the padding of its windows; padding that follows a free axis is added to x now, as a Pad."""
+    """Return x and the padding of its windows; if the padding depends on a free axis, write it now, as a Pad of x."""
     if not any(isinstance(n, Size) for pair in padding for n in pair):
         return x, [(int(low), int(high)) for low, high in padding]
     return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
@@ -148,7 +148,7 @@ def _mode(node: Node) -> str:
 
 
 def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
-    """Pad x before each of `axes` by the first half of `amounts`, after it by the second; negative numbers cut."""
+    """Pad x before each of `axes` by the first half of `amounts`, after it by the second half; negative numbers cut."""
     if len(amounts) != 2 * len(axes):
         raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
     widths = [(0, 0)] * x.ndim
@@ -163,7 +163,7 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
     for axis, (low, high) in enumerate(widths):
         if (low, high) == (0, 0):
             continue
-        if mode == "wrap":  # negative numbers cut first, and the rest repeats
+        if mode == "wrap":  # negative numbers cut first; then the remaining elements repeat
             x = along(x, axis, min(low, 0), min(high, 0), mode)
             low, high = max(low, 0), max(high, 0)
         if x.shape[axis] == 0:
@@ -198,7 +198,7 @@ def pad_attributes(d: NodeRewriter) -> None:
 
 @converts("Pad", 18, 13)
 def pad_every_axis(d: NodeRewriter) -> None:
-    """Add zero padding for the axes that are not named."""
+    """Add a padding of 0 for the axes that the node does not name."""
     if not d.input(3):
         return
     rank = d.rank(d.input(0))

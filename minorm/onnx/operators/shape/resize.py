@@ -1,9 +1,9 @@
 """Read and write Resize and Upsample, axis by axis, as a matrix product (linear, cubic) or by picking elements
 (nearest).
 
-Element i of the result looks at a coordinate x of the input (`coordinates`). There it takes the elements j near x, each
-with weight kernel(j - x), and the weights of a row add up to one: a matrix of `resized` by `length`. Elements beyond
-the ends equal those at the ends, or are left out with exclude_outside.
+Element i of the result is computed at a coordinate x of the input (`coordinates`). It is a sum of the elements j near
+x, each with weight kernel(j - x). The weights form a matrix of `resized` by `length`, whose rows add up to one.
+Elements beyond the ends equal the elements at the ends, or are left out with exclude_outside.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ COORDINATES = (
 
 
 def _up(x: Any) -> Any:
-    """Round up; version 10 leaves rounding open, and its node test, as onnxruntime, rounds up where an axis shrinks."""
+    """Round up; version 10 leaves rounding open, but its node test and onnxruntime round up if an axis shrinks."""
     return np.ceil(x)
 
 
 def scaled(n: int, scale: float | np.floating[Any]) -> int:
-    """Return the scaled length of n elements, computed in float32 as in runtimes: 5 times float32(2.6) is 13."""
+    """Return the scaled length of n elements; as in runtimes, it is computed in float32: 5 times float32(2.6) is 13."""
     return math.floor(np.float32(n) * np.float32(scale))
 
 
 class Sampling:
-    """How to resample an axis, from the attributes of a node."""
+    """Resamples an axis as the attributes of a node say."""
 
     def __init__(self, node: Node) -> None:
         resize = node.operator == "Resize" and node.since >= 11
@@ -78,11 +78,11 @@ class Sampling:
         self.weights = functools.partial(
             _weights, self.coordinates, self.mode, self.a, self.antialias, self.exclude_outside
         )
-        # of no method, which would make a cycle that keeps the node alive
+        # a function and not a method, which would make a cycle that keeps the node alive
         self.kept = functools.lru_cache(maxsize=16)(self.weights)
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
-        """Resize each of `axes` of x to a length: `sizes`, or `scaled` lengths."""
+        """Resize each of `axes` of x to its length in `sizes`, or else to its `scaled` length."""
         axes = tuple(range(x.ndim)) if self.axes is None else axes_of("resize", tuple(self.axes), x)
         if len(sizes or scales) != len(axes) or (self.kind == "tf_crop_and_resize" and len(roi) != 2 * len(axes)):
             raise ValueError(f"scales, sizes or roi has a wrong length; expected a number for each of axes {axes}")
@@ -105,7 +105,7 @@ class Sampling:
         for i, (axis, m, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
             n = x.shape[axis]
             region = (roi[i], roi[i + len(axes)]) if crops else (0.0, 1.0)
-            if n and (crops or (m, scale) != (n, 1)):  # an axis that keeps its length, such as batch or channels, stays
+            if n and (crops or (m, scale) != (n, 1)):  # other axes, such as batch or channels, are unchanged
                 y = self._along(y, axis, n, m, scale, region)
             if crops:
                 at = self.coordinates(n, m, scale, *region)
@@ -129,7 +129,7 @@ class Sampling:
             rounding = _up if self.shrinks_up and scale < 1 else ROUNDINGS[self.rounding]
             return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
         span = reach(self.mode, scale, self.antialias)
-        self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # the matrix twice, distances and weights
+        self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # room for the matrix twice, distances and weights
         self.node.works(x.numel(), m)
         key = n, m, scale, region, x.dtype
         weights = Tensor((self.kept if m * n <= SMALL else self.weights)(*key)).to(x.device)
@@ -203,7 +203,8 @@ def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
 def _fitting(n: Length, m: Length, scale: float) -> float:
     """Return the scale, or the nearest float32 with which runtimes make m elements from n.
 
-    2.3 times 50 rounds to 114 here, and to 115 in runtimes. A free axis has no such float32 for all its lengths.
+    For example, 2.3 times 50 rounds to 114 here, and to 115 in runtimes. For a free axis, no float32 is right for all
+    lengths.
     """
     near = np.float32(scale)
     while isinstance(n, int) and isinstance(m, int) and scaled(n, near) != m:

@@ -1,7 +1,7 @@
-"""Convert Upsample and Resize (7: scales as an attribute; 9: as an input; 10: Resize; 11: coordinates, sizes; 18:
-axes).
+"""Convert Upsample and Resize to other versions.
 
-Before 11 a coordinate is i / scale, and `nearest` rounds down, but up along an axis that shrinks.
+Version 7 has scales as an attribute, 9 as an input; 10 is called Resize; 11 adds coordinate modes and sizes, 18 axes.
+Before 11 a coordinate is i / scale; `nearest` rounds up along an axis that shrinks, and down along other axes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def upsample(d: NodeRewriter) -> None:
 
 @converts("Resize", 10, 11)
 def resize_11(d: NodeRewriter) -> None:
-    """Choose one rounding for all axes, where `nearest` rounded up only along an axis that shrinks."""
+    """Choose one rounding for all axes; before 11, `nearest` rounded up only along axes that shrink."""
     d.set("coordinate_transformation_mode", "asymmetric")
     if d.get("mode", "nearest") == "nearest":
         scales = d.array(1)
@@ -83,7 +83,7 @@ def resize_before_11(d: NodeRewriter) -> None:
 
 
 def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
-    """Write a matrix product along each axis, or pick elements, if the lengths are fixed."""
+    """If the lengths are fixed, write a matrix product along each axis, or pick elements."""
     x, elem = d.input(0), d.elem(d.input(0))
     before, after = d.shape(x), d.kind(d.output(0)).shape
     scales = d.array(2)
@@ -127,7 +127,7 @@ def _product(d: NodeRewriter, x: str, axis: int, weights: str) -> str:
 
 @converts("Resize", 11, 13)
 def resize_13(d: NodeRewriter) -> None:
-    """Remove empty tensors, which stood for inputs that are left out."""
+    """Remove empty tensors, which stood for absent inputs."""
     for place in (2, 1):
         array = d.array(place)
         if array is not None and not array.size:
@@ -149,7 +149,7 @@ def resize_wants_all(d: NodeRewriter) -> None:
 
 @converts("Resize", 18, 13)
 def resize_every_axis(d: NodeRewriter) -> None:
-    """Add the axes that are not named, which keep their length."""
+    """Add the axes that the node does not name; these keep their length."""
     if d.take("antialias", 0):
         raise RuleNotApplicable("before opset 18 there is no antialias")
     if d.take("keep_aspect_ratio_policy", "stretch") != "stretch":

@@ -12,7 +12,7 @@ MODES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
 
 @converts("GridSample", 16, 20)
 def grid_sample_20(d: NodeRewriter) -> None:
-    """Rename the modes to those that do not name the number of axes."""
+    """Rename the modes to the new names, which do not depend on the number of axes."""
     if d.has("mode"):
         d.set("mode", MODES.get(d.get("mode"), d.get("mode")))
 

@@ -1,6 +1,6 @@
 """Read and write ScatterElements, ScatterND, and Scatter, the older name of ScatterElements.
 
-11: indices may count from the end. 16: add and mul. 18: min and max.
+Version 11: indices may count from the end. 16: reductions add and mul. 18: reductions min and max.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read ReverseSequence and TensorScatter, in which each sample of a batch has its own length or place."""
+"""Read ReverseSequence and TensorScatter; in both, each sample of a batch has a separate length or place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("ReverseSequence", since=10, fixed=(1,))
 def read_reverse(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Reverse the first lengths[b] elements of sample b, and keep the rest."""
+    """Reverse the first lengths[b] elements of sample b, and leave the others unchanged."""
     batch, time = node["batch_axis"], node["time_axis"]
     if {batch, time} != {0, 1}:
         raise ValueError(f"batch_axis is {batch}, time_axis {time}; expected 0 and 1, in one order or the other")
@@ -42,7 +42,7 @@ def read_reverse(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 @reads("TensorScatter", since=24, fixed=(2,))
 def read_tensor_scatter(node: Node) -> Callable[..., Tensor]:
-    """Write the update of each sample into a cache from its place on; "circular" continues at the front."""
+    """Write each sample's update into a cache, beginning at the sample's place; "circular" continues at the front."""
     circular, axis = node["mode"] == "circular", node["axis"]
     if node["mode"] not in ("linear", "circular"):
         raise ValueError(f"mode is {node['mode']!r}; expected linear or circular")
@@ -63,7 +63,7 @@ def read_tensor_scatter(node: Node) -> Callable[..., Tensor]:
             raise ValueError(
                 f"write_indices holds {first.min()} to {first.max()}; expected 0 to {room - update.shape[place]}"
             )
-        # The distance of each place of the cache from the first written one, which is the place in the update.
+        # The distance of each place of the cache from the first written place; it is the place in the update.
         behind = np.arange(room) - first[:, None]
         behind = behind % max(1, room) if circular else behind
         written = (behind >= 0) & (behind < update.shape[place])

@@ -1,4 +1,4 @@
-"""Read and write Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze, Unsqueeze: elements move."""
+"""Read and write Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze and Unsqueeze."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and ba
 
 
 def reshape(g: Graph, x: Value, shape: Shape) -> Value:
-    """Write x in another shape; a free length becomes 0 (as in x) or -1 (the rest) if that determines it."""
+    """Write x in another shape; a free length becomes 0 (as in x) or -1 (the rest) if this is enough."""
     if 0 in shape:  # an empty axis; in a target, 0 means "as in x" unless allowzero says otherwise
         if not g.has("Reshape", 14):
             raise RuleNotApplicable("Reshape gives empty shapes (allowzero) from opset 14 on")
@@ -41,7 +41,7 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshape_as(g: Graph, x: Value, like: Value) -> Value:
-    """Write x in the shape of another value, which a Shape node reads if several lengths are free."""
+    """Write x in the shape of another value; if several lengths are free, a Shape node reads them."""
     shape = like.known_shape
     free = [n for i, n in enumerate(shape) if isinstance(n, Size) and x.known_shape[i : i + 1] != (n,)]
     if len(free) < 2:
@@ -94,7 +94,7 @@ def write_permute(g: Graph, x: Value, order: tuple[int, ...]) -> Value:
 
 
 def expand(g: Graph, x: Value, shape: Shape) -> Value:
-    """Write x broadcast to `shape`; before Expand existed (8), repeat its axes of length 1."""
+    """Write x broadcast to `shape`; before opset 8, which has no Expand, repeat its axes of length 1."""
     shape = tuple(shape)
     if x.shape == shape:
         return x
@@ -168,7 +168,7 @@ def read_concat(node: Node) -> Callable[..., Tensor]:
     return concat
 
 
-# Split. 13: the lengths are an input. 18: a number of parts is possible, and the last may be shorter.
+# Split. 13: the lengths are an input. 18: the number of parts may be given, and the last part may be shorter.
 
 
 @reads("Split", since=1, fixed=(1,))
@@ -233,7 +233,7 @@ def slice_(
     steps: Sequence[int],
     shape: Shape,
 ) -> Value:
-    """Write x[start:end:step] along some axes (10: bounds are inputs, and steps exist)."""
+    """Write x[start:end:step] along some axes (from version 10 on, bounds are inputs, and steps exist)."""
     if not axes:
         return x
     if g.has("Slice", 10):
@@ -268,7 +268,7 @@ def write_flip(g: Graph, x: Value, axes: tuple[int, ...]) -> Value:
 
 
 def squeeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
-    """Write x without these axes of length 1 (13: the axes are an input)."""
+    """Write x without these axes of length 1 (from version 13 on, the axes are an input)."""
     shape = tuple(n for i, n in enumerate(x.known_shape) if i not in axes)
     if not axes:
         return x
@@ -278,7 +278,7 @@ def squeeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 
 
 def unsqueeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
-    """Write x with axes of length 1 at these places of the result (13: the axes are an input)."""
+    """Write x with axes of length 1 at these places of the result (from version 13 on, the axes are an input)."""
     rest = iter(x.known_shape)
     shape = tuple(1 if i in axes else next(rest) for i in range(x.ndim + len(axes)))
     if not axes:
