@@ -128,7 +128,7 @@ def test_wrong_usage(run: Path, sick_file: str, tmp_path: Path, capsys: pytest.C
         ((sick_file, "--data", str(tmp_path), "--path", str(tmp_path)), "name two places; expected one"),
         ((sick_file, "--weights", "w.pt"), "--weights needs FILE.py:FUNCTION"),
         ((sick_file, "--image-size", "8"), "--image-size needs FILE.py:FUNCTION"),
-        (("mine.py:build", "--fix", "freeze", "--out", "x"), "expected none with FILE.py:FUNCTION"),
+        (("mine.py:build", "--fix", "freeze", "--out", "x"), "not of FILE.py:FUNCTION; the report says"),
         (("mine.py:build", "--batch-size", "0"), "--batch-size 0: expected 1 to 8,192"),
         ((sick_file, "--data", "digits", "--fix", "freeze", "--out", sick_file), "is the model itself"),
         ((sick_file, "--fix", "freeze", "--out", "x.png", "--plot", "x.png"), "x.png is named twice"),

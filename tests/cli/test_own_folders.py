@@ -45,7 +45,7 @@ def test_what_has_no_path_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     told = failed(capsys, 2, "--data", "digits", "--path", str(tmp_path))
     assert "is for your own images, and the digits come with scikit-learn" in told
     (tmp_path / "run.toml").write_text(f'data = "digits"\npath = "{tmp_path}"\n')
-    assert "the digits are part of scikit-learn" in failed(capsys, 2, "--config", str(tmp_path / "run.toml"))
+    assert "the digits come with scikit-learn" in failed(capsys, 2, "--config", str(tmp_path / "run.toml"))
     assert "say where it is: --path DIR" in failed(capsys, 1, "--data", "folder")
 
 

@@ -137,7 +137,7 @@ def test_a_terminal_is_asked(there: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_trust_and_other_images_go_with_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, others in (("--trust", "--resume or --init"), ("--other-images", "--resume")):
         assert cli.main(["train", name, "-o", str(tmp_path / "run")]) == 2
-        assert f"{name} goes with {others} alone" in capsys.readouterr().err
+        assert f"{name} needs {others}" in capsys.readouterr().err
 
 
 def test_a_lone_file_runs_nothing_of_pythons_own_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
