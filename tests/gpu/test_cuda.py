@@ -87,7 +87,7 @@ def test_work_goes_to_the_stream_that_is_asked_for_and_waits_where_it_is_told_to
     assert side.query()
     assert end.query()
     side.synchronize()
-    with pytest.raises(ValueError, match="expected both with enable_timing=True"):
+    with pytest.raises(ValueError, match="expected both events with enable_timing=True"):
         start.elapsed_time(mn.cuda.Event())
 
 
