@@ -16,8 +16,9 @@ class Offer:
     """Collects the entries that the modules take, and their lists of problems.
 
     taken       the entries to copy, key -> value
-    missing     the modules' keys that the state lacks; unexpected: keys that no module takes
-    errors      other problems that overrides report
+    missing     the keys of the modules that the state lacks
+    unexpected  the keys of the state that no module takes
+    errors      other problems, which overrides report
     """
 
     def __init__(self, places: Iterable[tuple[str, Any]], own: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ class _BatchNorm(RunningNorm):
         >>> layer.eval()(mn.randn({shape})).shape  # with running_mean and running_var
         ({shape})
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Written to ONNX as BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     normalize: ClassVar[Any] = staticmethod(F.batch_norm)

@@ -70,7 +70,7 @@ class TLU(Module):
         tensor([[0.],
                 [2.]])
 
-    ONNX Max 13; Singh and Krishnan 2019, arXiv:1911.09737.
+    Written to ONNX as Max (opset 13); Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     tau: Parameter

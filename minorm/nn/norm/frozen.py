@@ -31,7 +31,7 @@ class FrozenBatchNorm2d(Module):
         >>> list(layer.parameters())
         []
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Written to ONNX as BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     ignored_keys: ClassVar[tuple[str, ...]] = ("num_batches_tracked",)

@@ -26,7 +26,7 @@ class MeanVarianceNorm(Module):
         >>> layer(mn.tensor([[1.0, 3.0]]))
         tensor([[-1.,  1.]])
 
-    ONNX MeanVarianceNormalization 13.
+    Written to ONNX as MeanVarianceNormalization (opset 13).
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class SyncBatchNorm(_BatchNorm):
         >>> nn.SyncBatchNorm.convert_sync_batchnorm(model)[1]
         SyncBatchNorm(3, eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Written to ONNX as BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"
