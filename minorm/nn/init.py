@@ -159,8 +159,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """Return (fan_in, fan_out) of a weight (out, in, *kernel): products in an output, and uses of an input.
-    """
+    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the products in an output, and the uses of an input."""
     if tensor.ndim < 2:
         raise ValueError(
             f"init: fan_in and fan_out need a weight of at least 2 dimensions (out, in, ...); shape is {tensor.shape}; "

@@ -44,7 +44,7 @@ def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool
         raise TypeError(f"register hook: hook is a {type(hook).__name__}; expected a function")
     own, number = hooks.setdefault(when, {}), next(_numbers)
     number = -number if first else number
-    own[number] = hook, options  # a single assignment: a thread that runs the module at this moment still sees all other hooks
+    own[number] = hook, options  # one assignment, so a thread that runs the module now sees all other hooks
     return RemovableHandle(own, number)
 
 
@@ -111,7 +111,7 @@ class Watch:
         for place, gradient in zip(self.places, gradients, strict=True):
             leaving[place] = _as_tensor(gradient)
         found = self._tell(tuple(leaving))
-        if any(isinstance(gradient, Tensor) for gradient in gradients):  # gradients are Tensors only with create_graph=True
+        if any(isinstance(gradient, Tensor) for gradient in gradients):  # with create_graph=True they are Tensors
             return tuple(found[place] for place in self.places)
         return tuple(None if found[place] is None else found[place].array for place in self.places)
 

@@ -48,8 +48,7 @@ ARGUMENTS = {
 
 
 class _Layer(Module):
-    """Attentions, then linear2(activation(linear1(x))); each has dropout, a residual connection and a norm.
-    """
+    """Attentions, then linear2(activation(linear1(x))); each has dropout, a residual connection and a norm."""
 
     attentions: ClassVar[tuple[str, ...]]  # the attributes that hold the attentions
     activation: Any  # a function, stored by `_as_setting`

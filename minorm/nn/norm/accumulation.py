@@ -34,7 +34,7 @@ class Moments:
     """
 
     def __init__(self, per_sample: bool) -> None:
-        self.per_sample = per_sample  # a bool: average over samples; the variance then leaves out how far their means differ
+        self.per_sample = per_sample  # a bool: averages over samples; var leaves out how far their means differ
         self.weight: Any = 0  # the number of elements, or of samples with per_sample
         self.count: Any = 0  # the number of elements behind each variance
 

@@ -78,8 +78,7 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """Normalize with the statistics of x? Yes also if it stopped tracking statistics, as in PyTorch.
-        """
+        """Normalize with the statistics of x? Yes also if the layer stopped tracking statistics, as in PyTorch."""
         return super()._from_batch() or not self.track_running_stats
 
 
