@@ -378,7 +378,8 @@ class Module(Attributes):
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
-        TypeError for a type that is not a float type. If one tensor cannot be converted, the module stays unchanged.
+        Raises TypeError for a type that is not a float type. If one tensor cannot be converted, the module stays
+        unchanged.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype

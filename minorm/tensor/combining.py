@@ -31,7 +31,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         >>> mn.cat([mn.tensor([1, 2]), mn.tensor([3])])
         tensor([1, 2, 3])
 
-    ONNX Concat 13.
+    Its ONNX operator is Concat (opset 13).
     """
     if not tensors:
         raise ValueError("cat: no tensors; expected at least one")
@@ -193,7 +193,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
         >>> mn.where(x > 0, x, 0.0)
         tensor([1., 0.])
 
-    ONNX Where 16.
+    Its ONNX operator is Where (opset 16).
     """
     if input is None and other is None:
         return as_tensor(condition).nonzero(as_tuple=True)
@@ -221,7 +221,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
         >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)
         tensor([9., 1., 2.])
 
-    ONNX Pad.
+    Its ONNX operator is Pad.
     """
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ValueError(
@@ -245,7 +245,7 @@ def maximum(input: Any, other: Any) -> Tensor:
         >>> mn.maximum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
         tensor([3., 5.])
 
-    ONNX Max 13.
+    Its ONNX operator is Max (opset 13).
     """
     return elementwise.Maximum.apply(*_pair("maximum", input, other))
 
@@ -259,7 +259,7 @@ def minimum(input: Any, other: Any) -> Tensor:
         >>> mn.minimum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
         tensor([1., 2.])
 
-    ONNX Min 13.
+    Its ONNX operator is Min (opset 13).
     """
     return elementwise.Minimum.apply(*_pair("minimum", input, other))
 
@@ -279,7 +279,7 @@ def matmul(input: Tensor, other: Any) -> Tensor:
         >>> mn.matmul(mn.tensor([[1.0, 2.0]]), mn.tensor([[3.0], [4.0]]))
         tensor([[11.]])
 
-    ONNX MatMul 13.
+    Its ONNX operator is MatMul (opset 13).
     """
     return as_tensor(input) @ other
 

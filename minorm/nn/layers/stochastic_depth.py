@@ -13,8 +13,8 @@ class StochasticDepth(Random):
     batch.
 
     Put it at the end of a residual branch: where m is 0, the block passes its input on. x is (N, ...), y has x's shape
-    and type. In evaluation, and in a frozen layer, y = x. ValueError for another mode, and unless 0 <= p <= 1. Name and
-    arguments are the same as in torchvision.ops.
+    and type. In evaluation, and in a frozen layer, y = x. Raises ValueError for another mode, and unless 0 <= p <= 1.
+    Name and arguments are the same as in torchvision.ops.
 
     Example:
         >>> layer = nn.StochasticDepth(p=0.5, mode="row")

@@ -14,8 +14,9 @@ class BCELoss(Options):
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input; logarithms are at least -100.
 
     input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape. ValueError for an input
-    outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses fewer digits.
+    (otherwise TypeError). The loss is one number; without a reduction it has their shape. Raises ValueError for an
+    input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses fewer
+    digits.
 
     Example:
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))

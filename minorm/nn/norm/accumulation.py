@@ -170,7 +170,7 @@ def accumulate_stats(model: Module) -> Iterator[None]:
 
     Outputs and gradients do not change: each layer still normalizes each micro-batch with that micro-batch's
     statistics. To normalize by the whole batch, use `SyncBatchNorm` on several ranks of one process; see
-    docs/distributed.md. TypeError unless model is a Module.
+    docs/distributed.md. Raises TypeError unless model is a Module.
 
     Example:
         >>> model = nn.BatchNorm1d(3)

@@ -67,9 +67,7 @@ def clip_grad_norm_(
 
 
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
-    """Clip without waiting for the GPU, since the factor stays an array; only a check that the norm is finite
-    (`finite`) waits.
-    """
+    """Clip without waiting for the GPU, since the factor stays an array; only finite=True waits, to check the norm."""
     first = arrays[0]
     parts = [devices.scalar(0.0, np.float64, first)]
     for array in arrays:

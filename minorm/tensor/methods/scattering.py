@@ -81,7 +81,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             >>> x.scatter_reduce(0, index, mn.tensor([1.0, 4.0]), "amax", include_self=False)
             tensor([ 4., 20.])
 
-        ONNX ScatterElements 18.
+        Its ONNX operator is ScatterElements (opset 18).
         """
         if reduce not in REDUCES:
             raise ValueError(f"scatter_reduce: reduce is {reduce!r}; expected one of {', '.join(REDUCES)}")
@@ -183,7 +183,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             tensor([[ 0., 11.],
                     [ 0.,  0.]])
 
-        ONNX ScatterND 16.
+        Its ONNX operator is ScatterND (opset 16).
         """
         return put_at("index_put", self, indices, values, "add" if accumulate else "none")
 
