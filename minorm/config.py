@@ -36,7 +36,7 @@ def set_num_threads(n: int) -> None:
     """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.
 
     ValueError below 1, above 1024, and where the system refuses to make so many threads; then the number stays as it
-    was. TypeError for what is no integer.
+    was. Raises TypeError for what is no integer.
 
     Example:
         >>> before = mn.get_num_threads()
@@ -58,7 +58,7 @@ def environment() -> dict[str, str]:
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
     """Show how this installation was built and what it found, in the form of `numpy.show_config`.
 
-    ValueError for another mode.
+    Raises ValueError for another mode.
 
     Example:
         >>> mn.show_config("dicts")["minorm"] == mn.__version__

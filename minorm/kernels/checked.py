@@ -36,7 +36,9 @@ def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: st
 
 
 class CheckedBackend:
-    """A backend with checks: TypeError for a result of the wrong kind, ValueError for one of the wrong shape."""
+    """A backend with checks: Raises TypeError for a result of the wrong kind, and ValueError for one of the wrong
+    shape.
+    """
 
     def __init__(self, backend: Any) -> None:
         if isinstance(backend, type):

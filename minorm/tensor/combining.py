@@ -25,7 +25,7 @@ from minorm.tensor.tensor import Tensor, as_tensor
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join the tensors one after the other along `dim`.
 
-    ValueError for shapes that differ elsewhere.
+    Raises ValueError for shapes that differ elsewhere.
 
     Example:
         >>> mn.cat([mn.tensor([1, 2]), mn.tensor([3])])
@@ -55,7 +55,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join the tensors along a new axis `dim`.
 
-    ValueError unless the shapes are equal.
+    Raises ValueError unless the shapes are equal.
 
     Example:
         >>> mn.stack([mn.tensor([1, 2]), mn.tensor([3, 4])], dim=1)
@@ -136,7 +136,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Multiply a and b, and sum over axes of both; the other axes of a come first, then those of b.
 
-    ValueError for axes of different lengths.
+    Raises ValueError for axes of different lengths.
 
     Example:
         >>> mn.tensordot(mn.ones(2, 3), mn.ones(3, 4), dims=1).shape
@@ -185,8 +185,8 @@ def is_tensor(obj: Any) -> bool:
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """y = input where the condition holds, other elsewhere; all three broadcast.
 
-    Without input and other it returns the places where the condition holds: a vector for each axis. TypeError for a
-    condition that is not bool.
+    Without input and other it returns the places where the condition holds: a vector for each axis. Raises TypeError
+    for a condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])
@@ -273,7 +273,7 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
 def matmul(input: Tensor, other: Any) -> Tensor:
     """input @ other: y[..., i, k] = sum_j input[..., i, j] * other[..., j, k]
 
-    ValueError for lengths that do not fit.
+    Raises ValueError for lengths that do not fit.
 
     Example:
         >>> mn.matmul(mn.tensor([[1.0, 2.0]]), mn.tensor([[3.0], [4.0]]))

@@ -34,7 +34,7 @@ from minorm.tensor.tensor import Tensor
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Make a Tensor with a copy of `data`.
 
-    TypeError for data that a Tensor cannot hold.
+    Raises TypeError for data that a Tensor cannot hold.
 
     Example:
         >>> mn.tensor([[1, 2], [3, 4]], dtype=mn.float32)
@@ -69,7 +69,7 @@ def _holds_arrays(data: Any) -> bool:
 def from_numpy(ndarray: Any) -> Tensor:
     """Wrap a NumPy array in a Tensor that shares its memory.
 
-    TypeError for anything but an array, and for a foreign byte order.
+    Raises TypeError for anything but an array, and for a foreign byte order.
 
     Example:
         >>> array = mn.zeros(2).numpy()

@@ -23,7 +23,7 @@ def named(memory_format: Any) -> Any:
 
 
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes, the slowest first; None for row-major. ValueError for a wrong name or number of axes."""
+    """Return the axes, the slowest first; None for row-major. Raises ValueError for a wrong name or number of axes."""
     memory_format = named(memory_format)
     if memory_format in _ROWS:
         return None

@@ -185,7 +185,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
         """min(max(x, min), max): elements below `min` become min, elements above `max` become max.
 
-        Integers with a float bound become floats. ValueError without a bound.
+        Integers with a float bound become floats. Raises ValueError without a bound.
 
         Example:
             >>> mn.tensor([-3.0, 0.5, 3.0]).clip(-1, 1)

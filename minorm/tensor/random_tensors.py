@@ -171,8 +171,8 @@ def normal(
     """mean + std * z, with z drawn from the normal distribution in the shape of mean and std, or in `size` if both are
     numbers.
 
-    The draws have no gradient; write mean + std * randn_like(std) for one. TypeError without a shape, ValueError
-    for a negative std.
+    The draws have no gradient; write mean + std * randn_like(std) for one. Raises TypeError without a shape, and
+    ValueError for a negative std.
 
     Example:
         >>> mn.normal(mn.tensor([1.0, 2.0]), std=0.0)

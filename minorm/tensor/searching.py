@@ -31,7 +31,7 @@ def searchsorted(
 ) -> Tensor:  # fmt: skip
     """Return the places where the numbers belong in a sorted sequence; NaN belongs at the end.
 
-    ValueError if sequence and input have different numbers of rows.
+    Raises ValueError if sequence and input have different numbers of rows.
 
     Example:
         >>> mn.searchsorted(mn.tensor([1, 3, 5]), mn.tensor([3, 4]))

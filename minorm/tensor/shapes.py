@@ -67,7 +67,7 @@ class Shapes(Generic[TensorT]):
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
         """Return the same elements, in row-major order, in another shape; -1 stands for the length that is left.
 
-        ValueError if the sizes do not fit the number of elements.
+        Raises ValueError if the sizes do not fit the number of elements.
 
         Example:
             >>> mn.arange(6).reshape(2, -1)
@@ -105,7 +105,7 @@ class Shapes(Generic[TensorT]):
     def permute(self, *order: Any, dims: Any = None) -> TensorT:
         """Reorder the axes: axis i of the result is axis order[i] of x. It is a view.
 
-        ValueError unless each axis comes once.
+        Raises ValueError unless each axis comes once.
 
         Example:
             >>> mn.zeros(2, 3, 4).permute(2, 0, 1).shape
@@ -155,7 +155,7 @@ class Shapes(Generic[TensorT]):
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
         """Repeat axes of length 1 to `sizes` without a copy; -1 keeps an axis.
 
-        ValueError for an axis of another length.
+        Raises ValueError for an axis of another length.
 
         Example:
             >>> mn.tensor([[1], [2]]).expand(-1, 3)
@@ -205,7 +205,7 @@ class Shapes(Generic[TensorT]):
         """Split x along `dim` into pieces of `split_size`, the last one possibly shorter, or of the sizes in a list:
         views.
 
-        An axis of length 0 gives one empty piece. ValueError for sizes that do not add up to the axis.
+        An axis of length 0 gives one empty piece. Raises ValueError for sizes that do not add up to the axis.
 
         Example:
             >>> mn.arange(5).split(2)
@@ -268,7 +268,7 @@ class Shapes(Generic[TensorT]):
     def gather(self, dim: int, index: Any) -> TensorT:
         """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on.
 
-        y has index's shape. ValueError if index has a different number of axes.
+        y has index's shape. Raises ValueError if index has a different number of axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))

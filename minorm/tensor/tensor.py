@@ -56,8 +56,8 @@ ARGUMENTS = MEMORY | {
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. TypeError for anything
-    but an array, and for integers that require grad.
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. Raises TypeError for
+    anything but an array, and for integers that require grad.
 
     Example:
         >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
@@ -246,7 +246,8 @@ class Tensor(Methods["Tensor"]):
     def requires_grad(self) -> bool:
         """Does the graph record operations on it, and does backward() leave a gradient? A leaf's flag may be changed.
 
-        RuntimeError for a result, since that would cut its gradient; TypeError for True if the elements are not floats.
+        Raises RuntimeError for a result, since that would cut its gradient, and TypeError for True if the elements are
+        not floats.
         """
         return self._requires_grad
 
@@ -359,7 +360,7 @@ class Tensor(Methods["Tensor"]):
     ) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or only of `inputs`.
 
-        RuntimeError if nothing requires grad, and without `gradient` if x has more than one element.
+        Raises RuntimeError if nothing requires grad, and without `gradient` if x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -449,7 +450,7 @@ class Tensor(Methods["Tensor"]):
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
         """Move to the GPU of this number or name; by default to the current one.
 
-        RuntimeError without a GPU.
+        Raises RuntimeError without a GPU.
 
         Example:
             >>> x = mn.zeros(2)

@@ -234,7 +234,7 @@ class Assigning(InPlace, Generic[TensorT]):
         """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
         random_() draws from 0 to the largest number of an integer type, or to the end of the whole numbers that a float
-        type holds without a gap. ValueError for numbers that x's type cannot hold.
+        type holds without a gap. Raises ValueError for numbers that x's type cannot hold.
 
         Example:
             >>> mn.zeros(2).random_(7, 8)

@@ -79,7 +79,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def movedim(self, source: Any, destination: Any) -> TensorT:
         """Move axis source[i] to position destination[i]; the other axes keep their order.
 
-        ValueError unless both have the same number of axes, without repeats.
+        Raises ValueError unless both have the same number of axes, without repeats.
 
         Example:
             >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
@@ -103,7 +103,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
         """Split axis `dim` into several axes of these sizes; one of them may be -1.
 
-        ValueError if the product of the sizes is not the length of the axis.
+        Raises ValueError if the product of the sizes is not the length of the axis.
 
         Example:
             >>> mn.zeros(2, 6).unflatten(1, (3, -1)).shape
@@ -153,7 +153,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
         """Split x along `dim` into pieces of these sizes: views.
 
-        ValueError for sizes that do not add up to the axis.
+        Raises ValueError for sizes that do not add up to the axis.
 
         Example:
             >>> mn.arange(5).split_with_sizes((2, 3))
@@ -166,7 +166,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     ) -> tuple[TensorT, ...]:
         """Split x along `dim` into pieces of nearly equal length, the longer ones first, or at the given places: views.
 
-        ValueError for fewer than 1 piece.
+        Raises ValueError for fewer than 1 piece.
 
         Example:
             >>> mn.arange(5).tensor_split(2)
@@ -194,7 +194,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis, with their elements along the last
         axis.
 
-        The result is a copy; in PyTorch it is a view. ValueError for a window longer than the axis.
+        The result is a copy; in PyTorch it is a view. Raises ValueError for a window longer than the axis.
 
         Example:
             >>> mn.arange(5).unfold(0, size=3, step=2)
@@ -219,7 +219,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
         """x[start : start + length] along `dim`: a view.
 
-        ValueError for places outside the axis.
+        Raises ValueError for places outside the axis.
 
         Example:
             >>> mn.arange(5).narrow(0, 1, 3)

@@ -89,7 +89,7 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
     def masked_fill(self, mask: Any, value: Any) -> TensorT:
         """`value` where the mask is True, and x elsewhere.
 
-        TypeError for a mask that is not bool, and for a value that x's type cannot hold.
+        Raises TypeError for a mask that is not bool, and for a value that x's type cannot hold.
 
         Example:
             >>> x = mn.tensor([1.0, -2.0])

@@ -70,7 +70,7 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
         """Make matrices along the axes dim1 and dim2, with the rows of x's last axis on a diagonal and 0 elsewhere.
 
-        ValueError if the two axes are the same.
+        Raises ValueError if the two axes are the same.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).diag_embed().tolist()

@@ -82,7 +82,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Ordered[TensorT]:  # noqa: ARG002
         """Return (values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
 
-        ValueError for a k larger than the axis.
+        Raises ValueError for a k larger than the axis.
 
         Example:
             >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).topk(2)
@@ -103,7 +103,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         """Return the middle element, the lower one of two, or NaN if x has a NaN; with `dim`, the pair (values,
         indices).
 
-        ValueError without elements.
+        Raises ValueError without elements.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
@@ -130,7 +130,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     ) -> TensorT:
         """Return the value below which the share q of the elements along `dim` lies, or of all elements for None.
 
-        The result is NaN if an element is NaN. ValueError for a q outside of 0 to 1, and for integers.
+        The result is NaN if an element is NaN. Raises ValueError for a q outside of 0 to 1, and for integers.
 
         Example:
             >>> mn.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.25)
@@ -205,7 +205,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
         """y[n] = the count of n in a vector of integers, n = 0, 1, 2 ...; or the sum of its weights.
 
-        ValueError for negative numbers.
+        Raises ValueError for negative numbers.
 
         Example:
             >>> mn.tensor([0, 2, 2]).bincount(minlength=4)

@@ -71,7 +71,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
         """x / other; rounding_mode "floor" rounds the quotient down, "trunc" towards 0.
 
-        ValueError for another mode, ZeroDivisionError for a rounded division by an integer 0.
+        Raises ValueError for another mode, ZeroDivisionError for a rounded division by an integer 0.
 
         Example:
             >>> mn.tensor([-7, 7]).div(2, rounding_mode="trunc")

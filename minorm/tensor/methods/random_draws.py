@@ -30,7 +30,7 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
     def bernoulli(self, p: float | None = None, *, generator: Any = None) -> TensorT:
         """Draw 1 with probability x, element by element, or with probability p for all, else 0; in x's type.
 
-        ValueError for probabilities outside of 0 to 1.
+        Raises ValueError for probabilities outside of 0 to 1.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).bernoulli()
@@ -48,7 +48,7 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
         repeats.
 
         x holds weights of at least 0, in one row or several. Without replacement it takes the places with the largest
-        u^(1 / x), where u is uniform. ValueError unless enough weights are above 0.
+        u^(1 / x), where u is uniform. Raises ValueError unless enough weights are above 0.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).multinomial(3, replacement=True)

@@ -54,8 +54,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:
         """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on.
 
-        If several go to one place, the last one counts, unless they are combined. ValueError for an index longer than
-        src, and for places outside x.
+        If several go to one place, the last one counts, unless they are combined. Raises ValueError for an index longer
+        than src, and for places outside x.
 
         Example:
             >>> mn.zeros(3).scatter(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
@@ -71,8 +71,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
         """y = x, with y[index[i, j], j] combined with src[i, j] for dim 0, and so on.
 
-        Means of integers are rounded down. Equal extremes at a place share the gradient. ValueError for places outside
-        x.
+        Means of integers are rounded down. Equal extremes at a place share the gradient. Raises ValueError for places
+        outside x.
 
         Example:
             >>> x, index = mn.tensor([10.0, 20.0]), mn.tensor([0, 0])
@@ -147,7 +147,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def masked_scatter(self, mask: Any, source: Any) -> TensorT:
         """y = x, but with the elements of source, in order, where the mask is True.
 
-        ValueError for fewer elements than places; not checked on a GPU.
+        Raises ValueError for fewer elements than places; not checked on a GPU.
 
         Example:
             >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
@@ -175,7 +175,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
         """y = x, but y[indices] = values; if several go to one place, the last one counts, or accumulate adds all.
 
-        ValueError for values that do not broadcast to x[indices], IndexError for places outside x.
+        Raises ValueError for values that do not broadcast to x[indices], and IndexError for places outside x.
 
         Example:
             >>> rows, columns = mn.tensor([0, 0]), mn.tensor([1, 1])

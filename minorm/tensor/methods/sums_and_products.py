@@ -59,7 +59,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return _without_nan(self).sum(dim, keepdim, dtype=dtype)
 
     def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim` without NaN; NaN if no element is left. TypeError for integers.
+        """Return the mean over `dim` without NaN; NaN if no element is left. Raises TypeError for integers.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nanmean()
@@ -132,7 +132,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
     def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TensorT:
         """(sum |x|^p)^(1/p) over `dim`, or over all elements for None; its gradient is 0 where the norm is 0.
 
-        16-bit floats are summed in float32. TypeError for integers.
+        16-bit floats are summed in float32. Raises TypeError for integers.
 
         Example:
             >>> mn.tensor([[3.0, 4.0], [0.0, 1.0]]).norm(dim=1)
