@@ -1,4 +1,4 @@
-"""Functions of several Tensors that join, choose or multiply. Functions of one Tensor are its methods; see
+"""Functions that join, choose from, or multiply several Tensors. Functions of one Tensor are its methods; see
 functions.py.
 """
 
@@ -25,7 +25,7 @@ from minorm.tensor.tensor import Tensor, as_tensor
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join the tensors one after the other along `dim`.
 
-    Raises ValueError for shapes that differ elsewhere.
+    Raises ValueError for shapes that differ along another axis.
 
     Example:
         >>> mn.cat([mn.tensor([1, 2]), mn.tensor([3])])
@@ -77,7 +77,7 @@ concat = concatenate = cat
 @documented({}, tensors="a list of Tensors")
 @checked
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors side by side, along axis 1; vectors along their only axis."""
+    """Join the tensors side by side, along axis 1; join vectors along their only axis."""
     parts = [part.reshape(1) if part.ndim == 0 else part for part in tensors]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
@@ -103,7 +103,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i, j, ...] = the element of vector k at the index of axis k: the coordinates of a grid.
+    """result[k][i, j, ...] = the element of vector k at index k of (i, j, ...): the coordinates of a grid.
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -134,7 +134,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Multiply a and b, and sum over axes of both; the other axes of a come first, then those of b.
+    """Multiply a and b, and sum over the axes `dims` of both; the other axes of a come first, then the other axes of b.
 
     Raises ValueError for axes of different lengths.
 
@@ -183,10 +183,10 @@ def is_tensor(obj: Any) -> bool:
 )
 @checked
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """y = input where the condition holds, other elsewhere; all three broadcast.
+    """y = input where the condition is True, other elsewhere; all three broadcast.
 
-    Without input and other it returns the places where the condition holds: a vector for each axis. Raises TypeError
-    for a condition that is not bool.
+    Without input and other it returns the places where the condition is True: a vector of indices for each axis. Raises
+    TypeError for a condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])
@@ -200,7 +200,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     chosen = as_tensor(condition)
     if chosen.dtype != dtypes.bool:
         raise TypeError(f"where: condition is {chosen.dtype}; expected bool; compare first, as in x > 0")
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers: the wider of their types counts
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers: the wider type counts
         kind = dtypes.get_default_dtype() if float in map(type, (input, other)) else None
         number = np.asarray(input, kind) if isinstance(input, (bool, int, float)) else input
         input = as_tensor(number).to(chosen.device)
@@ -215,7 +215,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 )
 @checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
-    """Put elements `value` around x; `F.pad` has the other modes.
+    """Put elements equal to `value` around x; `F.pad` has the other modes.
 
     Example:
         >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)
@@ -239,7 +239,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def maximum(input: Any, other: Any) -> Tensor:
-    """max(input, other), element by element; NaN if either is.
+    """max(input, other), element by element; NaN if either element is NaN.
 
     Example:
         >>> mn.maximum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
@@ -253,7 +253,7 @@ def maximum(input: Any, other: Any) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def minimum(input: Any, other: Any) -> Tensor:
-    """min(input, other), element by element; NaN if either is.
+    """min(input, other), element by element; NaN if either element is NaN.
 
     Example:
         >>> mn.minimum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))

@@ -1,4 +1,4 @@
-"""The operators of a Tensor: each decides the types, and applies one Function."""
+"""The operators of a Tensor: each decides the types of its operands, and applies one Function."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:
-    """Return x, or the bound where x lies beyond it; NaN where a bound is NaN."""
+    """Return x, or a bound where x is beyond the bound, or NaN where a bound is NaN."""
     for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
         if bound is not None:
             value, limit = operands("clip", x, bound)

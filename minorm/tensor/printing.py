@@ -37,7 +37,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Change how tensors are printed; options that are None stay, except sci_mode.
+    """Change how tensors are printed; options that are None stay unchanged, except sci_mode.
 
     Raises ValueError for another profile.
 

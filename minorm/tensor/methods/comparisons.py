@@ -75,15 +75,15 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return self == 0
 
     def logical_and(self, other: Any) -> TensorT:
-        """True where both are nonzero."""
+        """True where both elements are nonzero."""
         return _true(self) & _true(other)
 
     def logical_or(self, other: Any) -> TensorT:
-        """True where at least one is nonzero."""
+        """True where at least one element is nonzero."""
         return _true(self) | _true(other)
 
     def logical_xor(self, other: Any) -> TensorT:
-        """True where exactly one is nonzero."""
+        """True where exactly one element is nonzero."""
         return _true(self) ^ _true(other)
 
     def masked_fill(self, mask: Any, value: Any) -> TensorT:
@@ -112,7 +112,7 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
 
     def where(self, condition: Any, other: Any) -> TensorT:
-        """Elements of x where the condition holds, `other` elsewhere; all three broadcast.
+        """Elements of x where the condition is True, `other` elsewhere; all three broadcast.
 
         Example:
             >>> x = mn.tensor([1.0, -2.0])

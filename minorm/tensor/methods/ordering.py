@@ -1,4 +1,4 @@
-"""Methods that depend on the order of elements: sorting, the largest, medians, quantiles, counts."""
+"""Methods that depend on the order of elements: sorting, the largest elements, medians, quantiles, counts."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """Return the middle element, the lower one of two, or NaN if x has a NaN; with `dim`, the pair (values,
-        indices).
+        """Return the middle element, or the lower of two middle ones, or NaN if x has a NaN. With `dim`, return
+        (values, indices).
 
         Raises ValueError without elements.
 
@@ -128,7 +128,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> TensorT:
-        """Return the value below which the share q of the elements along `dim` lies, or of all elements for None.
+        """Return the value below which a share q of the elements lies, along `dim`, or of all elements if dim is None.
 
         The result is NaN if an element is NaN. Raises ValueError for a q outside of 0 to 1, and for integers.
 
@@ -168,8 +168,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """Return the distinct elements in order; on request also the place of each element among them, and their
-        counts.
+        """Return the distinct elements in order. return_inverse adds the place of each element among them,
+        return_counts their counts.
 
         Example:
             >>> mn.tensor([3, 1, 3]).unique(return_counts=True)
@@ -203,7 +203,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.Histogram.apply(self, bins=bins, low=low, high=high)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
-        """y[n] = the count of n in a vector of integers, n = 0, 1, 2 ...; or the sum of its weights.
+        """y[n] = the count of n in a vector of integers, for n = 0, 1, 2 ...; with weights, the sum of their weights.
 
         Raises ValueError for negative numbers.
 
