@@ -61,10 +61,10 @@ def training_picture(
 ) -> Figure:
     """Return the picture of a training run; `figure.savefig("training.png", dpi=130)` writes it to a file.
 
-    losses      of every training step
-    history     a row an epoch, as Run keeps them
-    watch       what the BatchNorm layers saw at every step
-    population  the same layers, shown all training images as one batch
+    losses      the loss of every training step
+    history     a row for each epoch, as Run keeps them
+    watch       the statistics of the BatchNorm layers at every step
+    population  the statistics of the same layers for all training images as one batch
     """
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))

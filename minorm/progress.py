@@ -23,7 +23,7 @@ class TrainingBar:
     """A progress bar for one training run: `with TrainingBar(console, "seed 0", steps) as bar:
     run.fit(bar.after_step)`.
 
-    done  steps that an earlier part of the run has made
+    done  the number of steps that an earlier part of the run has made
     """
 
     def __init__(self, console: Console, title: str, steps: int, done: int = 0) -> None:
