@@ -1,6 +1,6 @@
 """Allocates output arrays from a pool, which reuses the memory of tensors that were freed.
 
-    y = memory.empty(shape, dtype)     # np.empty, 64-byte aligned, rarely on fresh pages
+    y = memory.empty(shape, dtype)     # as np.empty, but 64-byte aligned and usually in used memory
     y = memory.empty_like(x)           # the same for x's shape, type and memory order
 
 The operating system zeroes a page of fresh memory at the first access. For a large tensor this costs up to ten times

@@ -75,13 +75,13 @@ class Asked(NamedTuple):
 class Call(NamedTuple):
     """A graph that is ready to run, and the form that its arrays need.
 
-    last        do the channels of first, second and result lie last?
-    turned      do first and second need a transposition?
-    strides     of the result, in bytes; None in C order
-    bias        does the graph add it?
+    last        three bools: are the channels of first, second and result last?
+    turned      two bools: must first and second be transposed?
+    strides     the strides of the result, in bytes; None in C order
+    bias        True if the graph adds the bias
     uids        the graph's numbers for first, second, result, and the bias
-    workspace   bytes of scratch memory
-    plan        the number of its plan; None is cuDNN's choice
+    workspace   the bytes of scratch memory
+    plan        the number of its plan; None for cuDNN's choice
     """
 
     graph: Any

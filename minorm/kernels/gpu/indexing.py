@@ -53,7 +53,7 @@ def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on."""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; other axes likewise."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
     places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
     return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
