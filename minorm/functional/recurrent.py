@@ -107,7 +107,8 @@ def lstm(
     Returns y and the last h and c. input_forget=True sets f = 1 - i. peephole is (directions, 3 * hidden), in the order
     i, o, f: its product with c is added to the pre-activations of i and f, and its product with c' to the
     pre-activation of o. gates is the order of the rows, written with the letters i, f, g and o. The module describes
-    the other arguments. Source: Hochreiter and Schmidhuber 1997.
+    the other arguments.
+    Source: Hochreiter and Schmidhuber 1997.
     """
     h, c = (None, None) if hx is None else hx
     y, h, c = _run(

@@ -92,8 +92,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 
 def _positions(n: int, align_corners: bool) -> np.ndarray:
-    """Return the centres of n elements in [-1, 1]; align_corners=True puts the first and the last centre at the ends. n
-    = 1 gives 0.
+    """Return the centres of n elements in [-1, 1]; align_corners=True puts the first and the last centre at the ends.
+    n = 1 gives 0.
     """
     if n == 1:
         return np.zeros(1)

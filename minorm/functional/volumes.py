@@ -130,9 +130,9 @@ def _unpool(
     padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """y is (N, C, {new}). By default its lengths are the most likely lengths before the pooling, (length - 1) * stride
-    - 2 * padding + kernel_size. Raises ValueError for indices of another shape, and for an output_size that differs
-    from these lengths by a stride or more.
+    """y is (N, C, {new}). By default its lengths are the most likely lengths before the pooling,
+    (length - 1) * stride - 2 * padding + kernel_size. Raises ValueError for indices of another shape, and for an
+    output_size that differs from these lengths by a stride or more.
 
     Example:
         >>> x = mn.tensor([5.0]).reshape({shape})
@@ -194,7 +194,7 @@ def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> 
 
 @functools.lru_cache(maxsize=64)
 def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """Return the places (*output, k) in the plane of the elements of each part; a shorter part repeats its last
+    """Return the places in the plane of each part's elements, as an array (*output, k); a shorter part repeats its last
     element.
     """
     places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)

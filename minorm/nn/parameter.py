@@ -22,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 class Parameter(Tensor):
     """A learned Tensor: it requires grad, and a Module registers it when it is assigned to an attribute.
 
-    Raises TypeError if data is not of a float type and requires grad.
+    Raises TypeError if requires_grad=True and data is not of a float type.
 
     Example:
         >>> layer = nn.Module()

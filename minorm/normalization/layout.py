@@ -4,7 +4,7 @@ Usually nothing must change: the array is gapless in some order of its axes, `ne
 parameters have the order in memory that the nest expects. This file handles the other cases:
 
 - An array with gaps, negative steps or unaligned elements is copied.
-- Parameters of two or more axes, for data whose axes lie in memory in another order, are transposed (they are small).
+- Parameters of two or more axes are transposed if the data's axes have another order in memory; parameters are small.
 - A nest that does not fit (rank 5 and more, odd broadcasts) is replaced by one that always fits: the data is copied
   with its kept axes first, as a matrix (kept, reduced), and the parameters are widened to one for each element.
 """

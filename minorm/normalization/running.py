@@ -3,12 +3,13 @@
     running = running * momentum + batch * (1 - momentum)
 
 This is ONNX's formula (Keras, Flax and Paddle use it too): momentum is the share of the old value that is kept.
-PyTorch's momentum=0.1 is 0.9 here. `momentum=None` gives all batches the same weight: momentum = batches / (batches +
-1). The variance is the population variance (divide by N); `unbiased=True` divides by N - 1 instead, as PyTorch does.
+PyTorch's momentum=0.1 is 0.9 here. `momentum=None` gives all batches the same weight:
+momentum = batches / (batches + 1). The variance is the population variance (divide by N); `unbiased=True` divides by
+N - 1 instead, as PyTorch does.
 
-If the mean or variance of one channel were NaN or infinite, the running value would stay so for ever. Therefore such a
-batch is skipped for all channels, and counted as skipped. A batch that would make a running value overflow its type is
-also skipped.
+A NaN or infinite mean or variance would stay in the running value of its channel for ever. Therefore such a batch is
+skipped for all channels, and counted as skipped. A batch that would make a running value overflow its type is also
+skipped.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def is_updating() -> bool:
 def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
     """Call `take` in place of every update inside the block, as take(running, mean, var, count, samples, rest).
 
-    If `take` returns False, the update goes on to the `take` of the block around this one, or to the statistics.
-    owns(array) says whether `take` wants the updates of a running mean. The setting belongs to the thread.
+    If `take` returns False, the `take` of the block around this one gets the update; without such a block the
+    statistics are updated. owns(array) says whether `take` wants the updates of a running mean. The setting belongs to
+    the thread.
     """
 
     def inside() -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The second derivative of the normalization equation, row by row: the backward pass of `NormalizeGradient`.
 
 Letters as in docs/maths.md, which derives it: g = dy * s, xhat = (x - mean) * rstd, and v, vs and vb are the gradients
-of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat), C = mean((v - V) * (g -
-A)); A and V are absent if not centered. dv is computed from v by the formula that computes dx from g:
+of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat),
+C = mean((v - V) * (g - A)); A and V are absent if not centered. dv is computed from v by the formula that computes dx
+from g:
 
     dv       rstd * (v - V - xhat * P * slope)
     for dy   s * dv + vs * xhat + vb

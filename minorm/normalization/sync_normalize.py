@@ -111,8 +111,8 @@ class NormalizeAcross(Function):
 def merge(a: Array, b: Array) -> Array:
     """Merge the moments (m, k, d, var) of two parts; a part without numbers changes nothing.
 
-    The merged shift k is the shift of the first part that has numbers. ta = mean_a - k = d_a and tb = mean_b - k = (k_b
-    - k) + d_b are small however far the data is from 0, so no digits are lost. With h = m_b / m:
+    The merged shift k is the shift of the first part that has numbers. The two differences ta = mean_a - k = d_a and
+    tb = mean_b - k = (k_b - k) + d_b are small however far the data is from 0, so no digits are lost. With h = m_b / m:
 
         d = ta + (tb - ta) * h        var = va * (1 - h) + vb * h + (tb - ta)^2 * h * (1 - h)
     """

@@ -60,9 +60,9 @@ class Adamax(Elementwise):
 class NAdam(Elementwise):
     """p -= lr * m' / (sqrt(v') + eps): Adam with Nesterov's look ahead in m'.
 
-    At step t, m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), with M(t) = mu(1) ... mu(t) and mu(t) = beta1
-    * (1 - 0.96^(t * momentum_decay) / 2). m, v and v' are the same as in `Adam`. The arguments and results are
-    PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
+    At step t, m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), with M(t) = mu(1) ... mu(t) and
+    mu(t) = beta1 * (1 - 0.96^(t * momentum_decay) / 2). m, v and v' are the same as in `Adam`. The arguments and
+    results are PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -107,9 +107,9 @@ class NAdam(Elementwise):
 class RAdam(Elementwise):
     """p -= lr * m' in the first steps, then p -= lr * r * m' / (sqrt(v') + eps), once v' is certain enough.
 
-    m, v, m' and v' are the same as in `Adam`. The second formula applies once rho = 2 / (1 - beta2) - 1 - 2 t beta2^t /
-    (1 - beta2^t) is above 5; r grows to 1 as rho grows. So the rate needs no warm-up. The arguments and results are
-    PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
+    m, v, m' and v' are the same as in `Adam`. The second formula applies once rho = 2 / (1 - beta2) - 1 - 2 t
+    beta2^t / (1 - beta2^t) is above 5; r grows to 1 as rho grows. So the rate needs no warm-up. The arguments and
+    results are PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_avg_sq")

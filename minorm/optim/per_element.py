@@ -2,8 +2,8 @@
 more.
 
 Each computes in float64 for float64 parameters, and in float32 for all others. Names, defaults and formulas are
-PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient; weight_decay
-* p is added to it unless the decay is decoupled. t is the number of the step.
+PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient;
+weight_decay * p is added to it unless the decay is decoupled. t is the number of the step.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class SWALR(LRScheduler):
     """lr moves from the current rate to swa_lr within anneal_epochs, along a cosine or a line, and then stays at
     swa_lr.
 
-        lr = (1 - a) * start + a * swa_lr,   a from 0 to 1 within anneal_epochs
+        lr = (1 - a) * start + a * swa_lr,   where a rises from 0 to 1 within anneal_epochs
 
     Raises ValueError for another strategy.
 

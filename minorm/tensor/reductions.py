@@ -105,7 +105,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """Return the largest element over `dim`; equal extremes share the gradient.
 
-        Raises ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amax(dim=0)
@@ -116,7 +116,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """Return the smallest element over `dim`; equal extremes share the gradient.
 
-        Raises ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amin(dim=0)
@@ -128,7 +128,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """Return the largest element. With `dim`, return (values, indices) along that axis; with `other`, the larger
         element of each pair.
 
-        Raises ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).max()
@@ -147,7 +147,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """Return the smallest element. With `dim`, return (values, indices) along that axis; with `other`, the smaller
         element of each pair.
 
-        Raises ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).min()

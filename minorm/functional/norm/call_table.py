@@ -48,8 +48,8 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
 
 
 def whole_numbers(sizes: Any) -> Any:
-    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, since (64.0,) ==
-    (64,).
+    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, since
+    (64.0,) == (64,).
     """
     if type(sizes) is int:
         return sizes

@@ -3,7 +3,7 @@ sets types.
 
 The kernels read and write all four float types as they are stored, and compute in float32 or float64. They widen
 elements in registers, or blocks of up to 4096 elements in the first-level cache, and round results once. A ReLU runs in
-the same pass if elements are widened in registers. See minorm/kernels/protocol.py for what each function computes.
+the same pass if elements are widened in registers. minorm/kernels/protocol.py describes each function.
 
 `BoundKernels` computes the functions. It packs the loops, the equation and the types into one struct when it is made,
 so that a call passes little more than arrays. The functions of the protocol look up a BoundKernels and call it.

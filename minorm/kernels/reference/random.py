@@ -36,8 +36,8 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    """Return y = x * m / (1 - p), and m, which is True where an element's 32-bit word, in C order, is at least p *
-    2^32.
+    """Return y = x * m / (1 - p), and m, which is True where an element's 32-bit word, in C order, is at least
+    p * 2^32.
     """
     kept = _words(x.size, 32, blocks).reshape(x.shape) >= np.uint32(threshold(p)[0])
     return keep(x, kept, p), kept

@@ -26,8 +26,8 @@ from minorm.kernels.reference import elementwise, gates, matmul
 
 
 class Cell(NamedTuple):
-    """A recurrent cell of kind RNN, LSTM or GRU. With variant=True a GRU resets after the product, and an LSTM has f =
-    1 - i.
+    """A recurrent cell of kind RNN, LSTM or GRU. With variant=True a GRU resets after the product, and an LSTM has
+    f = 1 - i.
     """
 
     kind: str
@@ -161,8 +161,8 @@ class LSTM(Step):
 class GRU(Step):
     """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h
 
-    This is PyTorch's form, for which `cell.variant` is True. The other form resets first: n = tanh(W x + R (r * h) +
-    b). In W and R the rows of z and r are first, and the rows of n are last.
+    This is PyTorch's form, for which `cell.variant` is True. The other form resets first: n = tanh(W x + R
+    (r * h) + b). In W and R the rows of z and r are first, and the rows of n are last.
     """
 
     def forward(self, a, h, c):

@@ -59,9 +59,10 @@ def adam(
 ) -> None:
     """m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;  p -= lr * m' / (sqrt(v') + eps)
 
-    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) correct for the start at zero; step counts from 1. g =
-    +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p first shrinks by the factor 1 - lr
-    * weight_decay. If `peaks` is not empty (amsgrad), v' is computed from the largest v so far, which `peaks` holds.
+    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) correct for the start at zero; step counts from 1.
+    g = +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p is first multiplied by
+    1 - lr * weight_decay. If `peaks` is not empty (amsgrad), v' is computed from the largest v so far, which `peaks`
+    holds.
     """
     for i, (p, gradient, step) in enumerate(zip(parameters, gradients, steps, strict=True)):
         value = _wide(p)

@@ -86,8 +86,8 @@ class AlphaDropout(_Dropout):
 class FeatureAlphaDropout(_Dropout):
     """y = a * (x where its channel is kept, else -1.7581) + b in training, else y = x: AlphaDropout of whole channels.
 
-    x is (N, C, ...), y has x's shape and type. In evaluation, and in a frozen layer, y = x. Raises ValueError unless 0
-    <= p <= 1.
+    x is (N, C, ...), y has x's shape and type. In evaluation, and in a frozen layer, y = x. Raises ValueError unless
+    0 <= p <= 1.
 
     Example:
         >>> nn.FeatureAlphaDropout(p=0.3)(mn.randn(2, 3, 8)).shape

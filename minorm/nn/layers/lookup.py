@@ -201,8 +201,8 @@ class Bilinear(Module):
     """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]: weighted products of all pairs of features.
 
     layer(input1, input2) takes input1 (..., in1_features) and input2 (..., in2_features); y is (..., out_features).
-    weight (out_features, in1_features, in2_features) and bias (out_features) are learned. Both start uniform on +-1 /
-    sqrt(in1_features). A call raises ValueError for shapes that do not fit.
+    weight (out_features, in1_features, in2_features) and bias (out_features) are learned. Both start uniform on
+    +-1 / sqrt(in1_features). A call raises ValueError for shapes that do not fit.
 
     Example:
         >>> nn.Bilinear(3, 4, 2)(mn.randn(8, 3), mn.randn(8, 4)).shape

@@ -80,9 +80,9 @@ class HuberLoss(Options):
 class PoissonNLLLoss(Options):
     """loss = exp(input) - target * input: -log of the probability of a count with mean exp(input).
 
-    input is the logarithm of the mean. With log_input=False it is the mean itself, and the loss is input - target *
-    log(input + eps). target holds the counts. The two broadcast to one shape. The loss is one number; without a
-    reduction it has that shape. See `F.poisson_nll_loss`.
+    input is the logarithm of the mean. With log_input=False it is the mean itself, and the loss is
+    input - target * log(input + eps). target holds the counts. The two broadcast to one shape. The loss is one number;
+    without a reduction it has that shape. See `F.poisson_nll_loss`.
 
     Example:
         >>> nn.PoissonNLLLoss()(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]))

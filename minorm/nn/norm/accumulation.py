@@ -2,8 +2,8 @@
 
 Gradient accumulation adds up the gradients of k micro-batches and then takes one step. Without this module the running
 statistics would take k steps meanwhile, and their variance would leave out how far the means of the micro-batches
-differ. This module first merges the moments of all inputs (Chan, Golub and LeVeque 1979): with n = n_a + n_b, h = n_b /
-n and t = mean_b - mean_a,
+differ. This module first merges the moments of all inputs (Chan, Golub and LeVeque 1979): with n = n_a + n_b,
+h = n_b / n and t = mean_b - mean_a,
 
     mean = mean_a + t * h        var = var_a * (1 - h) + var_b * h + t^2 * h * (1 - h)
 """

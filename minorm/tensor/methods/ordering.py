@@ -103,7 +103,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         """Return the middle element, or the lower of two middle ones, or NaN if x has a NaN. With `dim`, return
         (values, indices).
 
-        Raises ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
@@ -128,7 +128,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> TensorT:
-        """Return the value below which a share q of the elements lies, along `dim`, or of all elements if dim is None.
+        """Return the value that is larger than a share q of the elements along `dim`, or of all elements if dim is
+        None.
 
         The result is NaN if an element is NaN. Raises ValueError for a q outside of 0 to 1, and for integers.
 

@@ -91,7 +91,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Do the elements lie in row-major order without gaps, or in the order of memory_format?"""
+        """Are the elements in memory without gaps, in row-major order or in the order of memory_format?"""
         if memory_format is None:
             return bool(self.array.flags.c_contiguous)
         return lies_in(self.array, memory_format)
