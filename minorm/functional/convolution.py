@@ -87,8 +87,9 @@ def checked_options(
 def _options(
     name: str, x: Ints, weight: Ints, bias: Ints | None, stride: Ints, padding: str | Pairs, dilation: Ints, groups: int
 ) -> dict[str, Any]:
-    """Return the options that follow from the shapes; ValueError if the shapes do not fit. All callers share the result
-    and must not change it.
+    """Return the options that follow from the shapes; raise ValueError if the shapes do not fit.
+
+    All callers share the result and must not change it.
     """
     channels, (outputs, share), kernel = x[1], weight[:2], weight[2:]
     if share * groups != channels:

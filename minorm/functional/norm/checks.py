@@ -211,7 +211,7 @@ def batch_axes(
 
 
 def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None:
-    """Raise ValueError unless each tensor has one number a channel and x has channels."""
+    """Raise ValueError unless each tensor has one number for each channel and x has channels."""
     channels = x.shape[1]
     if channels == 0:
         raise ValueError(f"{operation}: x has no channels; x.shape is {x.shape}; expected C >= 1")
@@ -240,7 +240,7 @@ def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
 def trailing_axes(
     operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
 ) -> tuple[int, ...]:
-    """Return the last axes of x; ValueError unless they, weight and bias have the shape normalized_shape."""
+    """Return the last axes of x; raise ValueError unless they, weight and bias have the shape normalized_shape."""
     sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])
     rank = len(shape)

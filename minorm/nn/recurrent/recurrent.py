@@ -152,7 +152,7 @@ class RNNBase(Module):
         return PackedSequence(pack_padded(y, packed.batch_sizes), *packed[1:]), self._joined(last)
 
     def _first(self, hx: Any) -> list[Tensor]:
-        """Return the states before the first step; TypeError for a wrong number of states."""
+        """Return the states before the first step; raise TypeError for a wrong number of states."""
         states = parts(hx)
         if len(states) not in (0, self._count):
             expected = "a Tensor, h_0" if self._count == 1 else "a pair of Tensors, (h_0, c_0)"
@@ -184,8 +184,8 @@ class RNNBase(Module):
         else 1:
 
             input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
-            hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None is 0
-            output   (steps, batch, D * H) ..., as input: the last layer's h after each step
+            hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None means zeros
+            output   (steps, batch, D * H), or in the form of input: the last layer's h after each step
 
         {last} is the state after the last step and has hx's shape. The parameters of each layer k are weight_ih_lk
         ({gates}H, I), or ({gates}H, D * H) from the second layer on, weight_hh_lk ({gates}H, H), and bias_ih_lk and
