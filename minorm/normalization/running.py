@@ -38,7 +38,7 @@ _mode = _Mode()
 class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: N801  used as a function is
     """Leave running statistics unchanged inside the block, for example to compute a forward pass a second time.
 
-    Also works as a decorator. Each thread has a setting of its own.
+    Also works as a decorator. This affects only the thread that runs the block.
     """
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
     """Call `take` in place of every update inside the block, as take(running, mean, var, count, samples, rest).
 
     If `take` returns False, the `take` of the block around this one gets the update; without such a block the
-    statistics are updated. owns(array) says whether `take` wants the updates of a running mean. Each thread has a
-    setting of its own.
+    statistics are updated. owns(array) says whether `take` wants the updates of a running mean. This affects only the
+    thread that runs the block.
     """
 
     def inside() -> dict[str, Any]:
