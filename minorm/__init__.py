@@ -4,12 +4,12 @@
     from minorm import nn, optim
     import minorm.functional as F
 
-mn.data, mn.models, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends, mn.profiler,
-mn.quantization and mn.training are imported when first asked for.
-Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
+mn.data, mn.models, mn.onnx (which needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends, mn.profiler,
+mn.quantization and mn.training are imported at their first use. Names, arguments and state_dict keys are PyTorch's
+wherever the meaning is the same.
 """
 
-import minorm.support.startup  # before NumPy: Ctrl-C must find the command line ready for it
+import minorm.support.startup  # before NumPy, so that the command line can handle Ctrl-C from the start
 
 # isort: split
 
@@ -320,7 +320,7 @@ if TYPE_CHECKING:
     from minorm.tensor.searching import bucketize, isin, searchsorted
     from minorm.tensor.triangles import tril_indices, triu_indices
 
-_LATER = {  # names of modules that `import minorm` does without
+_LATER = {  # names whose modules `import minorm` does not load
     "BoolTensor": "tensor.legacy",
     "ByteTensor": "tensor.legacy",
     "DoubleTensor": "tensor.legacy",
@@ -369,11 +369,11 @@ _MODULES = {
     "training",
     "utils",
 }
-_ADDRESSES = {"checkpoint", "random"}  # documented for what lies in serialization/ and devices/
+_ADDRESSES = {"checkpoint", "random"}  # documented addresses of code in serialization/ and devices/
 
 
 def __getattr__(name: str) -> Any:
-    """A module, or one of the few functions, that is imported when first asked for."""
+    """Return a module, or one of a few functions, and import it at its first use."""
     try:
         if name in _MODULES or name in _ADDRESSES or name in _LATER.values():
             return importlib.import_module(f"minorm.{name}")
@@ -387,7 +387,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names alone, and not the modules that they come from."""
+    """Return only the public names, without the modules that define them."""
     module = type(minorm)
     own = {name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, module)}
     return sorted((own | _MODULES | _LATER.keys() | {"__version__"}) - {"Any", "TYPE_CHECKING"})

@@ -1,4 +1,4 @@
-"""`python -m minorm` is `minorm`."""
+"""`python -m minorm` does the same as the command `minorm`."""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""State dicts and training runs under their documented address; serialization/checkpoint.py holds them."""
+"""The documented address of the functions that save state dicts and training runs; serialization/checkpoint.py has
+them.
+"""
 
 from minorm.serialization.checkpoint import load, load_arrays, load_metadata, load_training, save, save_training
 

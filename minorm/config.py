@@ -1,6 +1,7 @@
-"""Show this installation's features, and set the number of threads. Send `show_config()` with a report of a problem.
+"""Shows this installation's features, and sets the number of threads. Add the output of `show_config()` to a bug
+report.
 
-The number of threads is the only setting. No result depends on it; docs/threads.md has the rules.
+The number of threads is the only setting, and no result depends on it; docs/threads.md has the rules.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from minorm.support import installed
 from minorm.support.argument_errors import checked
 from minorm.support.documented import documented
 
-__version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
+__version__ = "0.1.0"  # pyproject.toml reads the version from here
 
 
 def get_num_threads() -> int:
     """Return the number of threads that the kernels use.
 
-    At first, as many as there are processors this process may use (its affinity), or OMP_NUM_THREADS where that was
-    less at import; afterwards what `set_num_threads` was told.
+    At first it is the number of processors that this process may use (its affinity), or OMP_NUM_THREADS if that was
+    smaller at import. `set_num_threads` changes it.
     """
     return minorm_ext.get_num_threads()
 
@@ -33,10 +34,10 @@ def get_num_threads() -> int:
 @documented({}, n="the number of threads, 1 to 1024")
 @checked
 def set_num_threads(n: int) -> None:
-    """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.
+    """Let the kernels use n threads from now on, whatever the environment says. Results stay the same to the bit.
 
-    ValueError below 1, above 1024, and where the system refuses to make so many threads; then the number stays as it
-    was. TypeError for what is no integer.
+    Raises ValueError for n below 1 or above 1024, and if the system refuses to make so many threads; the number then
+    stays unchanged. Raises TypeError unless n is an integer.
 
     Example:
         >>> before = mn.get_num_threads()
@@ -49,16 +50,17 @@ def set_num_threads(n: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables that make another process compute as this one does."""
+    """Return the environment variables with which another process computes as this one does."""
     return minorm_ext.environment()
 
 
 @documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')
 @checked
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
-    """Show how this installation was built and what it found, in the form of `numpy.show_config`.
+    """Show how this installation was built and which hardware and libraries it found, in the form of
+    `numpy.show_config`.
 
-    ValueError for another mode.
+    Raises ValueError for another mode.
 
     Example:
         >>> mn.show_config("dicts")["minorm"] == mn.__version__
@@ -94,7 +96,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _cuda() -> str:
-    """Describe the GPUs and their driver, or say why none can be used."""
+    """Describe the GPUs and their driver, or say why no GPU can be used."""
     try:
         cupy = devices.library()
     except RuntimeError as error:
@@ -107,7 +109,9 @@ def _cuda() -> str:
 
 
 def _memory() -> str:
-    """Describe the pool of buffers: the memory in use, the idle memory, and how often a request was served from it."""
+    """Describe the pool of buffers: the memory in use, the idle memory, and how many requests got a buffer from the
+    pool.
+    """
     if not (now := memory.statistics()):
         return "no pool: NumPy allocates"
     used, idle, limit = (f"{now[name] / 1e6:,.1f} MB" for name in ("used_bytes", "idle_bytes", "limit_bytes"))
@@ -115,7 +119,7 @@ def _memory() -> str:
 
 
 def _blas() -> str:
-    """Describe the BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
+    """Describe the BLAS that numpy.matmul uses; other libraries in this process may have loaded another BLAS."""
     try:
         import threadpoolctl  # only this report needs it, and `import minorm` should be quick
     except ModuleNotFoundError:

@@ -1,11 +1,13 @@
-"""Pictures of a training run: its curves, a confusion matrix, and what running statistics made of the batches'.
+"""Pictures of a training run: its curves, a confusion matrix, and running statistics beside the statistics of the
+batches.
 
-Of `training_picture` the left shows loss and accuracy. In the middle, one channel through time: each dot is the mean
-(below, the variance) of one batch, the line is the running value that evaluation uses. Right, every channel at the end:
-how far the running value, and that of the last batch alone, are from the value over all training images.
+The left part of `training_picture` shows loss and accuracy. The middle part shows one channel over time: each dot is
+the mean (below it, the variance) of one batch, and the line is the running value that evaluation uses. The right part
+shows every channel at the end: how far the running value, and the value of the last batch, are from the value over all
+training images.
 
-Colours have the names of Okabe and Ito's, and are darker: each has a contrast of at least 4.5 with white, and
-colour-blind readers tell any two apart. Shapes and line styles differ as well.
+The colours have the names of Okabe and Ito's colours, but are darker. Each has a contrast of at least 4.5 with white,
+and colour-blind readers can tell any two of them apart. Shapes and line styles differ as well.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
-PLAIN: dict[Any, Any] = {**STYLE, "text.parse_math": False, "text.usetex": False}  # a "$" in a user's name is a "$"
+PLAIN: dict[Any, Any] = {**STYLE, "text.parse_math": False, "text.usetex": False}  # a "$" in a user's name stays a "$"
 
 
 def __dir__() -> list[str]:
@@ -57,12 +59,12 @@ def training_picture(
     population: BatchNormWatch,
     label_smoothing: float = 0.0,
 ) -> Figure:
-    """The picture; `figure.savefig("training.png", dpi=130)` writes it.
+    """Return the picture of a training run; `figure.savefig("training.png", dpi=130)` writes it to a file.
 
-    losses      of every training step
-    history     a row an epoch, as Run keeps them
-    watch       what the BatchNorm layers saw at every step
-    population  the same layers, shown all training images as one batch
+    losses      the loss of every training step
+    history     a row for each epoch, as Run keeps them
+    watch       the statistics of the BatchNorm layers at every step
+    population  the statistics of the same layers for all training images as one batch
     """
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
@@ -80,7 +82,7 @@ def training_picture(
 
 
 def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
-    """Loss, accuracy and learning rate by epoch, of the rows of a log.csv (`training.read_log`)."""
+    """Draw loss, accuracy and learning rate by epoch, from the rows of a log.csv (`training.read_log`)."""
     epochs = [row["epoch"] for row in history]
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(13, 4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
@@ -106,7 +108,7 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
 
 
 def learning_rates(test: RangeTest, title: str = "") -> Figure:
-    """Loss by learning rate, as `mn.optim.lr_finder` found it, with the rates that it suggests."""
+    """Draw loss by learning rate, as `mn.optim.lr_finder` measured it, with the rates that it suggests."""
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(8, 4.5), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
@@ -121,7 +123,7 @@ def learning_rates(test: RangeTest, title: str = "") -> Figure:
         least, first = min(test.smoothed), test.smoothed[0]
         room = max(first - least, 0.1 * abs(first))
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")  # 10 to a power would be a formula
+        axes.xaxis.set_major_formatter("{x:g}")  # powers of 10 would be formulas
         axes.xaxis.set_minor_formatter("")
         axes.set(ylim=(least - 0.2 * room, first + room), xlabel="learning rate", ylabel="loss")
         axes.set(title="Loss while the learning rate rises")
@@ -130,7 +132,9 @@ def learning_rates(test: RangeTest, title: str = "") -> Figure:
 
 
 def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
-    """Rows are classes, columns what they were taken for; a cell is as dark as its share of the row."""
+    """Draw a confusion matrix: a row for each true class, a column for each predicted class. The larger a cell's share
+    of its row, the darker it is.
+    """
     count = len(names)
     side = min(14.0, max(4.0, 0.42 * count + 2.2))
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
@@ -141,7 +145,7 @@ def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         figure.suptitle(
             printable_lines(title), x=0.01, ha="left", fontsize=11
-        )  # which, long, leaves the axes their room
+        )  # a long title must leave room for the axes
         axes.set(xlabel="taken for", ylabel="is")
         if count <= 40:
             axes.set_xticks(range(count), list(map(clipped, names)), rotation=90)
@@ -167,7 +171,7 @@ def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, Any]],
 
 
 def least_loss(label_smoothing: float, classes: int = 10) -> float:
-    """The entropy of a smoothed label: no prediction has a smaller cross entropy."""
+    """Return the entropy of a smoothed label, which is the smallest cross entropy that a prediction can have."""
     others = label_smoothing / classes
     right = 1 - label_smoothing + others
     return -right * math.log(right) - (classes - 1) * others * math.log(others)
@@ -190,13 +194,13 @@ def _percent(share: float | None) -> float:
 
 
 def _most_moved(watch: BatchNormWatch, layer: str) -> int:
-    """The channel whose running mean has come farthest from 0, in deviations."""
+    """Return the channel whose running mean is farthest from 0, measured in standard deviations."""
     means, variances = watch.running(layer)
     return int(np.argmax(np.abs(means[-1]) / np.sqrt(variances[-1] + 1e-12)))
 
 
 def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: int) -> None:
-    """One channel through time."""
+    """Draw one channel over time: the values of the batches, and the running value."""
     name, share = ("mean", "variance")[row], watch.momentum(layer)
     batch, running = watch.batch(layer)[row][:, channel], watch.running(layer)[row][:, channel]
     steps = np.arange(1, len(batch) + 1)
@@ -213,7 +217,9 @@ def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: in
 
 
 def _errors(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: int) -> None:
-    """Every channel at the end: how far the running value and one batch's are from those of all images."""
+    """Draw, for every channel at the end, how far the running value and one batch's value are from the value of all
+    images.
+    """
     batch: list[Any] = []
     running: list[Any] = []
     ends = [0]

@@ -1,6 +1,8 @@
-"""Progress in the terminal: a bar with training loss and accuracy, images a second and the time left. Needs rich.
+"""Progress in the terminal: a bar with training loss, accuracy, images per second and the time left. It needs the
+package rich.
 
-Drawn by the training loop itself, ten times a second at most: no thread competes with the kernels for the processor.
+The training loop itself draws it, at most ten times a second, so that no extra thread takes processor time from the
+kernels.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from rich.table import Column
 
 from minorm.training import Score
 
-EVERY = 0.1  # seconds between two drawings
+EVERY = 0.1  # the least number of seconds between two drawings
 
 
 class TrainingBar:
-    """A line for one training run: `with TrainingBar(console, "seed 0", steps) as bar: run.fit(bar.after_step)`.
+    """A progress bar for one training run: `with TrainingBar(console, "seed 0", steps) as bar:
+    run.fit(bar.after_step)`.
 
-    done  steps that an earlier part of the run has made
+    done  the number of steps that an earlier part of the run has made
     """
 
     def __init__(self, console: Console, title: str, steps: int, done: int = 0) -> None:
@@ -36,7 +39,7 @@ class TrainingBar:
             expand=True,
         )
         self._task = self._progress.add_task(title, total=steps, completed=done, score="")
-        self._waiting = 0  # steps not drawn yet
+        self._waiting = 0  # the number of steps since the last drawing
         self._drawn = time.perf_counter()
 
     def __enter__(self) -> TrainingBar:
@@ -48,7 +51,7 @@ class TrainingBar:
         self._progress.stop()
 
     def after_step(self, score: Score) -> None:
-        """Count one step."""
+        """Count one step, and draw the bar if the last drawing is old enough."""
         self._waiting += 1
         self._score = score
         if time.perf_counter() - self._drawn >= EVERY:
@@ -63,6 +66,8 @@ class TrainingBar:
 
 
 def describe(score: Score) -> str:
-    """Loss, accuracy and speed of the training batches in columns that do not move, and fit into a line of 80."""
+    """Return loss, accuracy and speed of the training batches as a text of constant width, which fits into a line of 80
+    characters.
+    """
     accuracy = "" if score.accuracy is None else f"  accuracy {score.accuracy:7.2%}"
     return f"loss {score.loss:6.4f}{accuracy}  {score.images_per_second:7,.0f} images/s"

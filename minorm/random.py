@@ -1,4 +1,4 @@
-"""The random generator under its documented address; devices/generators.py holds it."""
+"""The documented address of the random generator; devices/generators.py has it."""
 
 from minorm.devices.generators import Generator, generator, get_state, kept, manual_seed, set_state
 

@@ -1,7 +1,7 @@
-"""Checking gradients against finite differences: the oracle that knows nothing of the graph.
+"""Checks gradients against finite differences, which do not use the graph.
 
 The slope of a function along direction v is (f(x + h v) - f(x - h v)) / 2h, whose error is O(h^2) + O(rounding / h).
-`gradcheck` compares it with backward()'s for every single element, in float64.
+`gradcheck` compares this slope with that of backward() for every element, in float64.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minorm.tensor.tensor import Tensor
     h="the distance that an element is moved up and down",
 )
 def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
-    """(f(x + h e) - f(x - h e)) / 2h, weighted and summed, for each element e of input `which`.
+    """sum of weights * (f(x + h e) - f(x - h e)) / 2h for each element e of input number `which`.
 
     Its error is O(h^2) + O(rounding / h). The gradient is a float64 array of the input's shape.
 
@@ -60,10 +60,10 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     seed="of the random weights of f's results, so that no error can hide in a sum",
 )
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
-    """|backward's slope - (f(x + h e) - f(x - h e)) / 2h| for every element e; returns the largest, relative.
+    """|backward's slope - (f(x + h e) - f(x - h e)) / 2h| for every element e; returns the largest relative error.
 
-    AssertionError where an error exceeds `tolerance`, naming the input and the two values; TypeError for floats that
-    are not float64.
+    Raises AssertionError if an error exceeds `tolerance`; its text names the input and the two values. Raises TypeError
+    for floats that are not float64.
 
     Example:
         >>> from minorm.testing import gradcheck
@@ -121,9 +121,11 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
 def gradgradcheck(
     f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0
 ) -> float:
-    """`gradcheck` of f's gradients: those of `autograd.grad(create_graph=True)`, for the inputs and for the weights.
+    """`gradcheck` of the gradients of f that `autograd.grad(create_graph=True)` returns, for the inputs and for the
+    weights.
 
-    AssertionError as gradcheck raises it; the weights of f's results are counted as inputs behind the others.
+    Raises the same AssertionError as gradcheck; in its text, the weights of f's results count as inputs after f's
+    inputs.
 
     Example:
         >>> from minorm.testing import gradgradcheck
@@ -139,7 +141,7 @@ def gradgradcheck(
     def first(*given: Any) -> tuple[Tensor, ...]:
         with enable_grad():
             arguments, v = list(given[: len(tensors)]), given[len(tensors) :]
-            for i in moving:  # finite differences hand in Tensors outside the graph
+            for i in moving:  # finite differences pass Tensors outside the graph
                 if not arguments[i].requires_grad:
                     arguments[i] = arguments[i].detach().requires_grad_()
             ends = [y for y in _several(f(*arguments)) if y.requires_grad]

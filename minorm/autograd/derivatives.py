@@ -1,4 +1,6 @@
-"""Shared parts of Jacobians and products: separate copies of the inputs, results as tuples, and their gradients."""
+"""Code that Jacobians and their products share: separate copies of the inputs, results as tuples, and their
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ GRAPH = "True gives results in the graph, which can be differentiated"
 class Call:
     """One call of the function to differentiate: its inputs, separate from the caller's, and its outputs.
 
-    With create_graph an input that requires grad stays connected to the caller's graph.
+    With create_graph=True an input that requires grad stays connected to the caller's graph.
     """
 
     def __init__(self, operation: str, func: Callable[..., Any], inputs: Any, create_graph: bool) -> None:
@@ -43,7 +45,9 @@ class Call:
         return self.outputs[0]
 
     def weights(self, v: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
-        """Return the vector v as Tensors with the shapes of `like`; 1 if v is None and there is one element."""
+        """Return the vector v as Tensors with the shapes of `like`; if v is None, there must be one element, whose
+        weight is 1.
+        """
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
                 raise RuntimeError(
@@ -62,7 +66,9 @@ class Call:
     def gradients(
         self, outputs: Sequence[Any], inputs: Sequence[Any], v: Sequence[Any], strict: bool, create_graph: bool
     ) -> list[Tensor]:
-        """Return the gradients of the inputs; zeros, or an error if strict, for an input without influence."""
+        """Return the gradients of the inputs. For an input without influence return zeros, or raise an error if
+        strict=True.
+        """
         pairs = [(y, w) for y, w in zip(outputs, v, strict=True) if y.requires_grad]
         if strict and len(pairs) < len(outputs):
             raise RuntimeError(f"{self.operation}: an output does not depend on the inputs; strict=False gives zeros")

@@ -36,8 +36,8 @@ def jacobian(
 ) -> Any:
     """d(func(inputs))/d(inputs): shape (*output.shape, *input.shape) for each pair of an output and an input.
 
-    The result is a Tensor for one input and one output, a tuple for several inputs or outputs, and a tuple over outputs
-    of tuples over inputs for several of both.
+    For one input and one output the result is a Tensor. For several inputs, or several outputs, it is a tuple. For
+    several of both it is a tuple over the outputs of tuples over the inputs.
 
     Example:
         >>> mn.autograd.functional.jacobian(lambda x: x * x, mn.tensor([1.0, 2.0]))
@@ -60,7 +60,7 @@ def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[
     """Return, for each input, the derivatives of all elements of one output."""
     if y.numel() == 0:
         return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
-    with enable_grad():  # y[i] belongs to the graph, also inside the caller's no_grad()
+    with enable_grad():  # y[i] must join the graph, also inside the caller's no_grad()
         flat = y.reshape(-1)
         parts = [flat[i] for i in range(flat.numel())]
         rows = [call.gradients([part], call.inputs, [ones_like(part)], strict, create_graph) for part in parts]
@@ -86,7 +86,8 @@ def hessian(
     vectorize: bool = False,  # noqa: ARG001
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """All second derivatives: shape (*a.shape, *b.shape) for each pair of inputs a and b, a tuple of tuples of them.
+    """All second derivatives: a tuple of tuples, with a Tensor of shape (*a.shape, *b.shape) for each pair of inputs a
+    and b.
 
     Example:
         >>> mn.autograd.functional.hessian(lambda x: (x**3).sum(), mn.tensor([1.0, 2.0]))

@@ -1,4 +1,5 @@
-"""Products of a Jacobian or a Hessian with a vector: one to three walks, where the matrix takes one for each row.
+"""Products of a Jacobian or a Hessian with a vector: they take one to three walks, and the whole matrix one for each
+row.
 
 vjp   v^T J   one walk
 jvp   J v     two: w^T J is linear in w, and its gradient is J v
@@ -31,7 +32,7 @@ NUMBER = "a function of Tensors that returns one number"
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """func(inputs), and v^T J, with J the Jacobian of func.
+    """(func(inputs), v^T J), where J is the Jacobian of func.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])
@@ -48,7 +49,7 @@ def vjp(
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """func(inputs), and J v, with J the Jacobian of func.
+    """(func(inputs), J v), where J is the Jacobian of func.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])
@@ -67,7 +68,7 @@ def jvp(
 def vhp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """func(inputs), and v^T H, with H the Hessian of func.
+    """(func(inputs), v^T H), where H is the Hessian of func.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])
@@ -86,7 +87,7 @@ def vhp(
 def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """func(inputs), and H v, with H the Hessian of func; `vhp` gives the same numbers faster.
+    """(func(inputs), H v), where H is the Hessian of func; `vhp` gives the same numbers faster.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])

@@ -1,6 +1,6 @@
-"""Activations, element by element, and softmax along one axis. All keep the shape and the float type of x.
+"""Activations, which work element by element, and softmax along one axis. All keep the shape and the float type of x.
 
-`inplace` lets a definition written for PyTorch run; the result is always a new tensor.
+They take `inplace` so that a definition written for PyTorch runs, but the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from minorm.tensor.tensor import Tensor
 @documented(ELEMENTWISE)
 @trace.operation
 def relu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = max(x, 0); the slope at 0 is 0, NaN stays NaN. Integers stay integers.
+    """y = max(x, 0); the slope at 0 is 0, and NaN stays NaN. Integers stay integers.
 
     Example:
         >>> F.relu(mn.tensor([-1.0, 0.0, 2.0]))
         tensor([0., 0., 2.])
 
-    ONNX Relu; Nair and Hinton 2010.
+    Its ONNX operator is Relu; Nair and Hinton 2010.
     """
     return x.clip(0) if holds_integers("relu", "x", x) else ops.Relu.apply(x)
 
@@ -39,7 +39,7 @@ def relu6(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.relu6(mn.tensor([-1.0, 2.0, 8.0]))
         tensor([0., 2., 6.])
 
-    ONNX Clip; Howard et al. 2017, arXiv:1704.04861.
+    Its ONNX operator is Clip; Howard et al. 2017, arXiv:1704.04861.
     """
     return x.clip(0, 6) if holds_integers("relu6", "x", x) else ops.Relu6.apply(x)
 
@@ -53,7 +53,7 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -
         >>> F.leaky_relu(mn.tensor([-1.0, 2.0]), negative_slope=0.1)
         tensor([-0.1,  2. ])
 
-    ONNX LeakyRelu; Maas, Hannun and Ng 2013.
+    Its ONNX operator is LeakyRelu; Maas, Hannun and Ng 2013.
     """
     floats("leaky_relu", x=x)
     return ops.LeakyRelu.apply(x, slope=float(negative_slope))
@@ -68,7 +68,7 @@ def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa
         >>> F.elu(mn.tensor([-1.0, 2.0]))
         tensor([-0.6321,  2.    ])
 
-    ONNX Elu; Clevert et al. 2015, arXiv:1511.07289.
+    Its ONNX operator is Elu; Clevert et al. 2015, arXiv:1511.07289.
     """
     floats("elu", x=x)
     return ops.Elu.apply(x, alpha=float(alpha))
@@ -79,14 +79,14 @@ def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    approximate="tanh" uses Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. ValueError for any other
-    word.
+    approximate="tanh" uses Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. Raises ValueError for
+    any other word.
 
     Example:
         >>> F.gelu(mn.tensor([-1.0, 0.0, 2.0]))
         tensor([-0.1587,  0.    ,  1.9545])
 
-    ONNX Gelu 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    Its ONNX operator is Gelu (opset 20); Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
     floats("gelu", x=x)
     if approximate not in ("none", "tanh"):
@@ -103,7 +103,8 @@ def silu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.silu(mn.tensor([-1.0, 0.0, 2.0]))
         tensor([-0.2689,  0.    ,  1.7616])
 
-    ONNX Swish 24, which an export writes as Sigmoid and Mul; Elfwing et al. 2017, arXiv:1702.03118.
+    Its ONNX operator is Swish (opset 24), which an export writes as Sigmoid and Mul; Elfwing et al. 2017,
+    arXiv:1702.03118.
     """
     floats("silu", x=x)
     return ops.Silu.apply(x)
@@ -118,7 +119,7 @@ def sigmoid(x: Tensor) -> Tensor:
         >>> F.sigmoid(mn.tensor([-1.0, 0.0, 100.0]))
         tensor([0.2689, 0.5   , 1.    ])
 
-    ONNX Sigmoid.
+    Its ONNX operator is Sigmoid.
     """
     floats("sigmoid", x=x)
     return ops.Sigmoid.apply(x)
@@ -133,7 +134,7 @@ def tanh(x: Tensor) -> Tensor:
         >>> F.tanh(mn.tensor([-100.0, 0.5, 1.0]))
         tensor([-1.    ,  0.4621,  0.7616])
 
-    ONNX Tanh.
+    Its ONNX operator is Tanh.
     """
     floats("tanh", x=x)
     return ops.Tanh.apply(x)
@@ -148,7 +149,7 @@ def hardswish(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.hardswish(mn.tensor([-1.0, 1.0, 4.0]))
         tensor([-0.3333,  0.6667,  4.    ])
 
-    ONNX HardSwish 14; Howard et al. 2019, arXiv:1905.02244.
+    Its ONNX operator is HardSwish (opset 14); Howard et al. 2019, arXiv:1905.02244.
     """
     floats("hardswish", x=x)
     return ops.Hardswish.apply(x)
@@ -163,7 +164,7 @@ def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.hardsigmoid(mn.tensor([-4.0, 0.0, 4.0]))
         tensor([0. , 0.5, 1. ])
 
-    ONNX HardSigmoid with alpha = 1/6; Howard et al. 2019, arXiv:1905.02244.
+    Its ONNX operator is HardSigmoid with alpha = 1/6; Howard et al. 2019, arXiv:1905.02244.
     """
     floats("hardsigmoid", x=x)
     return ops.Hardsigmoid.apply(x)
@@ -176,15 +177,15 @@ def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
 )
 @trace.operation
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """y = log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold
+    """y = log(1 + exp(beta * x)) / beta, but y = x where beta * x > threshold
 
-    ValueError unless beta > 0.
+    Raises ValueError unless beta > 0.
 
     Example:
         >>> F.softplus(mn.tensor([-1.0, 0.0, 30.0]))
         tensor([ 0.3133,  0.6931, 30.    ])
 
-    ONNX Softplus; Dugas et al. 2001.
+    Its ONNX operator is Softplus; Dugas et al. 2001.
     """
     floats("softplus", x=x)
     if not beta > 0:
@@ -197,14 +198,14 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
 
-    y has x's shape. IndexError where x has no axis `dim`.
+    y has x's shape. Raises IndexError if x has no axis `dim`.
 
     Example:
         >>> F.softmax(mn.tensor([[0.0, 1.0], [1000.0, 1000.0]]), dim=1)
         tensor([[0.2689, 0.7311],
                 [0.5   , 0.5   ]])
 
-    ONNX Softmax 13.
+    Its ONNX operator is Softmax (opset 13).
     """
     x = x if dtype is None else x.to(dtype)
     floats("softmax", x=x)
@@ -216,14 +217,14 @@ def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
 
-    y has x's shape. IndexError where x has no axis `dim`.
+    y has x's shape. Raises IndexError if x has no axis `dim`.
 
     Example:
         >>> F.log_softmax(mn.tensor([[0.0, 1.0], [1000.0, 1000.0]]), dim=1)
         tensor([[-1.3133, -0.3133],
                 [-0.6931, -0.6931]])
 
-    ONNX LogSoftmax 13.
+    Its ONNX operator is LogSoftmax (opset 13).
     """
     x = x if dtype is None else x.to(dtype)
     floats("log_softmax", x=x)

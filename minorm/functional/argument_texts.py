@@ -1,4 +1,6 @@
-"""Texts for `documented`: the arguments that several functions or layers share, one dictionary for each family."""
+"""Texts for `documented`: descriptions of the arguments that several functions or layers share, a dictionary for each
+family.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ PLACE = {
     "dtype": "the float type of the parameters and buffers; None is the default type, float32",
 }
 
-LENGTHS = {"kernel": "3", "full": "8", "half": "4", "double": "16"}  # in examples
-# The words that differ between one, two and three axes in a docstring that they share
+LENGTHS = {"kernel": "3", "full": "8", "half": "4", "double": "16"}  # lengths in the examples
+# The words that differ, in a shared docstring, between functions of one, two and three axes
 AXES = {
     rank: {
         "rank": str(rank),

@@ -1,4 +1,6 @@
-"""Checks that functionals make before they compute: arguments are Tensors, and share one float type where they must."""
+"""Checks that functionals make before they compute: arguments are Tensors, and of the same float type if
+they must be.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any) -> None:
-    """Raise TypeError unless these are Tensors of one float type; arguments named in `optional` may be None."""
+    """Raise TypeError unless all are Tensors of the same float type; arguments named in `optional` may be None."""
     first, common = "", None
     for name, x in tensors.items():
         if x is None and name in optional:

@@ -1,4 +1,4 @@
-"""Attention: each query takes a mean of the values, weighted by how well the query matches their keys."""
+"""Attention: each query takes a mean of the values, weighted by how well their keys match the query."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """y = softmax(scale * query @ key^T + mask) @ value: each query gets a mean of the values, weighted by their keys.
+    """y = softmax(scale * query @ key^T + mask) @ value: for each query, a weighted mean of the values.
 
-    y is (*, L, V), of query's type. A query that may look at no key gets 0. 16-bit floats compute in float32.
+    y is (*, L, V), of query's type. For a query that may look at no key, y is 0. 16-bit floats compute in float32.
 
     Example:
         >>> q, k = mn.tensor([[100.0, 0.0]]), mn.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -52,7 +52,7 @@ def scaled_dot_product_attention(
         >>> F.scaled_dot_product_attention(q * 0, k, value=mn.tensor([[5.0], [7.0]]))
         tensor([[6.]])
 
-    ONNX Attention 23; Vaswani et al. 2017, arXiv:1706.03762.
+    Its ONNX operator is Attention (opset 23); Vaswani et al. 2017, arXiv:1706.03762.
     """
     name = "scaled_dot_product_attention"
     floats(name, (), query=query, key=key, value=value)
@@ -72,12 +72,12 @@ def attend(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the means and the weights; 16-bit floats compute in float32 and are rounded once.
+    """Return the means and the weights. 16-bit floats compute in float32, and only the result is rounded.
 
-    Rounding the scores would put an error into the exponent of e^x, and the error would grow with the scores.
+    If the scores were rounded, the exponent of e^x would have an error that grows with the scores.
     """
     kind, cast = query.dtype, trace.state.cast
-    if cast is not None:  # under autocast: the type that it gives a product
+    if cast is not None:  # the type in which autocast computes a product
         kind = cast(MatMul, (query,))[0].dtype
     wide = dtypes.compute_type(kind)
     if wide != kind:
@@ -106,7 +106,7 @@ def attention_weights(
     if mask.dtype != dtypes.bool:
         return softmax(scores + mask.to(scores.dtype), -1)
     seen = mask.array.any(-1, keepdims=True)
-    if is_causal or (devices.is_host(seen) and bool(seen.all())):  # a GPU is not asked: the host would have to wait
+    if is_causal or (devices.is_host(seen) and bool(seen.all())):  # not checked on a GPU, where the host would wait
         return softmax(where(mask, scores, -math.inf), -1)
     return where(mask, softmax(where(mask | Tensor(~seen), scores, -math.inf), -1), 0.0)
 
@@ -118,7 +118,9 @@ def _shared(x: Tensor, query: Tensor) -> Tensor:
 
 
 def joined_masks(*masks: Any) -> Any:
-    """Join masks of bools (True: the query may not look there) and of numbers into one to add; None without a mask."""
+    """Join masks of bools (True where the query must not look) and of numbers into one mask to add; None without a
+    mask.
+    """
     total = None
     for mask, dtype in masks:
         if mask is None:

@@ -6,8 +6,8 @@ dilation d,
     y[o] = sum over taps t of  weight[t] * x[o * s + t * d - low]          zero outside x
     length of y = floor((length of x + low + high - d * (k - 1) - 1) / s) + 1
 
-(a cross-correlation, as everywhere in deep learning). Groups split the channels into `groups` convolutions side by
-side; groups = C is the depthwise convolution.
+This is a cross-correlation, as everywhere in deep learning. `groups` splits the channels into that many independent
+convolutions; with groups = C it is the depthwise convolution.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def _conv(
     dilation: IntOrInts = 1,
     groups: int = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). It is a cross-correlation, as everywhere in deep learning. Along each axis of K taps, with
-    zeros outside of x,
+    """y is (N, O, {new}). It is a cross-correlation, as everywhere in deep learning. Along each axis, for K taps and
+    with zeros outside of x,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    All tensors are of one float type; 16-bit floats are computed in float32 and rounded once. ValueError for shapes
-    that do not fit, TypeError for types.
+    All tensors have the same float type; 16-bit floats compute in float32, and only the result is rounded. Raises
+    ValueError for shapes that do not fit, and TypeError for other types.
 
     Example:
         >>> x = mn.ones({shape})
@@ -61,7 +61,8 @@ def _conv(
         >>> F.{name}(x, weight=x).item() == x.numel()  # one window, a sum of ones
         True
 
-    ONNX Conv; LeCun et al. 1989, and Dumoulin and Visin 2016, arXiv:1603.07285, for the arithmetic of its lengths.
+    Its ONNX operator is Conv; LeCun et al. 1989, and for the arithmetic of the lengths Dumoulin and Visin 2016,
+    arXiv:1603.07285.
     """
     options = checked_options(f"conv{rank}d", rank, x, weight, bias, stride, padding, dilation, groups)
     return Convolution.apply(x, weight, bias, **options)
@@ -73,7 +74,7 @@ conv1d, conv2d, conv3d = _conv
 def checked_options(
     name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> dict[str, Any]:
-    """Check everything, and return the options that the operation takes beside its tensors."""
+    """Check all arguments, and return the options that the operation takes besides its tensors."""
     _check_tensors(name, rank, x, weight, bias, groups)
     strides, dilations = ints(name, "stride", stride, rank), ints(name, "dilation", dilation, rank)
     if not isinstance(padding, str):
@@ -86,8 +87,9 @@ def checked_options(
 def _options(
     name: str, x: Ints, weight: Ints, bias: Ints | None, stride: Ints, padding: str | Pairs, dilation: Ints, groups: int
 ) -> dict[str, Any]:
-    """Return the options that follow from the shapes; ValueError if the shapes do not fit. All callers share the result
-    and must not change it.
+    """Return the options that follow from the shapes; raise ValueError if the shapes do not fit.
+
+    All callers share the result and must not change it.
     """
     channels, (outputs, share), kernel = x[1], weight[:2], weight[2:]
     if share * groups != channels:
@@ -130,20 +132,20 @@ def _transpose(
     groups: int = 1,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). This computes the gradient of a convolution for its input: the stride spreads x out. Along
-    each axis of K taps,
+    """y is (N, O, {new}). The function computes what the backward pass of a convolution computes for its input, so the
+    stride spreads x out. Along each axis, for K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 
-    All tensors are of one float type; 16-bit floats are computed in float32 and rounded once. ValueError for shapes
-    that do not fit, TypeError for types.
+    All tensors have the same float type; 16-bit floats compute in float32, and only the result is rounded. Raises
+    ValueError for shapes that do not fit, and TypeError for other types.
 
     Example:
         >>> x = mn.ones({shape})
         >>> F.{name}(x, weight=x, stride=2).shape[-1]  # (4 - 1) * 2 + (4 - 1) + 1
         10
 
-    ONNX ConvTranspose; Zeiler et al. 2010.
+    Its ONNX operator is ConvTranspose; Zeiler et al. 2010.
     """
     name = f"conv_transpose{rank}d"
     _check_tensors(name, rank, x, weight, bias, groups)

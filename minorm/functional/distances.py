@@ -49,7 +49,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """y = (sum |x1 - x2 + eps|^p)^(1/p) along the last axis.
 
-    y has the shape (...) of x1 and x2 without their last axis.
+    x1 and x2 broadcast to (..., M); y has the shape (...).
 
     Example:
         >>> F.pairwise_distance(mn.tensor([[0.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
@@ -74,7 +74,7 @@ def cdist(
 ) -> Tensor:
     """y[..., i, j] = (sum |x1[..., i, :] - x2[..., j, :]|^p)^(1/p): the distance of each row of x1 from each row of x2.
 
-    y is (*, P, R). ValueError for rows of different lengths.
+    y is (*, P, R). Raises ValueError for rows of different lengths.
 
     Example:
         >>> mn.cdist(mn.tensor([[0.0, 0.0]]), mn.tensor([[3.0, 4.0], [0.0, 1.0]]))
@@ -92,7 +92,7 @@ def cdist(
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """y = (sum |input[i] - input[j]|^p)^(1/p) for all i < j: the distances of all pairs of rows.
 
-    y is (N * (N - 1) / 2), ordered by i and then j. ValueError unless input is a matrix.
+    y is (N * (N - 1) / 2), ordered by i and then j. Raises ValueError unless input is a matrix.
 
     Example:
         >>> F.pdist(mn.tensor([[0.0], [1.0], [5.0]]))
@@ -107,7 +107,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def vector_norm(x: Any, p: float, dim: int, keepdim: bool = False) -> Any:
-    """(sum |x|^p)^(1/p) along an axis; its gradient is 0 where the norm is 0."""
+    """(sum |x|^p)^(1/p) along an axis; the gradient is 0 where the norm is 0."""
     if p == 0:
         size = x.abs()
         return (size * 0 + (size.detach() != 0).to(x.dtype)).sum(dim, keepdim)

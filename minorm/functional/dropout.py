@@ -18,10 +18,10 @@ from minorm.tensor.tensor import Tensor
 @documented(DROPOUT)
 @trace.operation
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), where m is drawn for each element: 0 with probability p, else 1; in evaluation y = x.
+    """y = x * m / (1 - p), where each element draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    The mean of y is x, so evaluation needs no factor. The draws come from minorm's generator: `minorm.manual_seed`
-    repeats them. ValueError unless 0 <= p <= 1.
+    The mean of y is x, so evaluation needs no factor. The draws come from minorm's generator, so they repeat after
+    `minorm.manual_seed` with the same seed. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> x = mn.ones(1000)
@@ -30,7 +30,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
         >>> F.dropout(x, training=False) is x
         True
 
-    ONNX Dropout; Srivastava et al. 2014.
+    Its ONNX operator is Dropout; Srivastava et al. 2014.
     """
     floats("dropout", x=x)
     check_probability("dropout", p)
@@ -45,7 +45,7 @@ def _dropped(x: Tensor, p: float) -> Tensor:
 
 
 def check_probability(operation: str, p: float, name: str = "p") -> None:
-    """Raise unless p, passed as the argument `name`, is a number from 0 to 1."""
+    """Raise TypeError or ValueError unless p, passed as the argument `name`, is a number from 0 to 1."""
     number(operation, name, p)
     if not 0 <= p <= 1:
         raise ValueError(f"{operation}: {name} is {p}; expected a probability, 0 <= {name} <= 1")
@@ -54,10 +54,10 @@ def check_probability(operation: str, p: float, name: str = "p") -> None:
 @documented(DROPOUT, input="(N, C, L) or (C, L), floats")
 @trace.operation
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
+    """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    Neighbours in a signal are much alike, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
-    another number of axes.
+    Neighbours in a signal are much alike, so single zeros would hide little. Raises ValueError unless 0 <= p <= 1, and
+    for another number of axes.
 
     Example:
         >>> y = F.dropout1d(mn.ones(2, 3, 4), p=0.5)
@@ -72,9 +72,9 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 @documented(DROPOUT, input="(N, C, H, W), and also (N, C, L) and (N, C), floats")
 @trace.operation
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
+    """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    Neighbouring pixels are much alike, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    Neighbouring pixels are much alike, so single zeros would hide little. Raises ValueError unless 0 <= p <= 1, and for
     another number of axes.
 
     Example:
@@ -90,10 +90,10 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 @documented(DROPOUT, input="(N, C, D, H, W) or (C, D, H, W), floats")
 @trace.operation
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
+    """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    Neighbours in a volume are much alike, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
-    another number of axes.
+    Neighbours in a volume are much alike, so single zeros would hide little. Raises ValueError unless 0 <= p <= 1, and
+    for another number of axes.
 
     Example:
         >>> y = F.dropout3d(mn.ones(2, 3, 4, 4, 4), p=0.5)
@@ -110,7 +110,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = a * (x where kept, else -1.7581) + b, where a and b keep mean 0 and variance 1; in evaluation y = x.
 
-    This is dropout for networks with `selu`, whose lowest value is -1.7581. ValueError unless 0 <= p <= 1.
+    This is dropout for networks with `selu`, whose lowest value is -1.7581. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> y = F.alpha_dropout(mn.randn(10000), p=0.3, training=True)
@@ -132,9 +132,9 @@ def feature_alpha_dropout(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = a * (x where its channel is kept, else -1.7581) + b: `alpha_dropout` of whole channels; in evaluation y = x.
+    """y = a * (x where its channel is kept, else -1.7581) + b; in evaluation y = x: `alpha_dropout` of whole channels.
 
-    ValueError unless 0 <= p <= 1.
+    Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> x = mn.randn(2, 3, 4)
@@ -159,11 +159,12 @@ def feature_alpha_dropout(
 )
 @trace.operation
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """y = x * m / (1 - p), where m is drawn for each sample or once for all: 0 with probability p, else 1; in
-    evaluation y = x.
+    """y = x * m / (1 - p); in evaluation y = x. m is 0 with probability p, else 1, drawn for each sample or once for
+    the batch.
 
-    A block whose branch is 0 passes its input on, so the depth varies from sample to sample; for p = 1 y is 0. The
-    draws come from minorm's generator. ValueError unless 0 <= p <= 1, and for another mode.
+    A residual block whose branch is 0 passes its input on, so the depth of the network varies from sample to sample.
+    For p = 1, y is 0. The draws come from minorm's generator. Raises ValueError unless 0 <= p <= 1, and for another
+    mode.
 
     Example:
         >>> y = F.stochastic_depth(mn.ones(100, 3, 4, 4), p=0.5, mode="row")
@@ -183,13 +184,13 @@ def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) 
 
 
 def check_stochastic_depth(operation: str, p: float, mode: str) -> None:
-    """Raise unless p is a number from 0 to 1, and mode "batch" or "row"."""
+    """Raise an error unless p is a number from 0 to 1, and mode is "batch" or "row"."""
     check_probability(operation, p)
     if mode not in ("batch", "row"):
         raise ValueError(f"{operation}: mode is {mode!r}; expected 'batch' or 'row'")
 
 
-LOWEST = -1.7580993408473766  # of selu: -scale * alpha
+LOWEST = -1.7580993408473766  # the lowest value of selu: -scale * alpha
 
 
 def _whole_channels(

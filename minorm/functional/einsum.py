@@ -1,9 +1,9 @@
 """einsum: products and sums written with letters. Every step is a matrix product, a sum or a change of axes.
 
 "bij,bjk->bik" is a matrix product for each b; "ii->" is a trace; "...ij->...ji" swaps the last two axes of any tensor.
-Two tensors become a stack of matrix products. Letters in both tensors and in the result count the stack, letters in
-both tensors only are summed over, letters in one tensor are the rows or the columns. More than two tensors are combined
-from the left.
+Two tensors combine in a stack of matrix products. Letters that are in both tensors and in the result index the stack.
+Letters that are in both tensors but not in the result are summed over. Letters in only one tensor are the rows or the
+columns. More than two tensors combine one after the other, from the left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ Weigh = Callable[[tuple[int, ...], int, Any], None]
 def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
     """Multiply the tensors, and sum over the letters that the result lacks.
 
-    An axis of length 1 broadcasts to a longer axis of the same letter. ValueError for an equation that does not fit.
+    An axis of length 1 broadcasts to a longer axis of the same letter. Raises ValueError for an equation that does not
+    fit.
 
     Example:
         >>> a = mn.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -44,7 +45,7 @@ def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
         >>> mn.einsum("ii->", a)  # the trace
         tensor(5.)
 
-    ONNX Einsum 12.
+    Its ONNX operator is Einsum (opset 12).
     """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
@@ -64,7 +65,7 @@ def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
 
 
 def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
-    """Return the letters of each tensor and of the result, with unused letters in place of "..."."""
+    """Return the letters of each tensor and of the result; letters that the equation does not use replace "..."."""
     text = "".join(equation.split())
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -115,7 +116,9 @@ def _lengths(equation: str, terms: list[str], shapes: list[tuple[int, ...]]) -> 
 
 
 def _single(x: Tensor, letters: str, kept: set[str]) -> tuple[Tensor, str]:
-    """Give each letter one axis, by reading diagonals, and sum over the letters that no later step needs."""
+    """Give each letter a single axis: take diagonals for repeated letters, and sum over the letters that no later step
+    needs.
+    """
     if len(set(letters)) < len(letters):
         x, letters = Diagonal.apply(x, letters=letters), "".join(dict.fromkeys(letters))
     gone = tuple(i for i, letter in enumerate(letters) if letter not in kept)
@@ -125,7 +128,9 @@ def _single(x: Tensor, letters: str, kept: set[str]) -> tuple[Tensor, str]:
 
 
 def _pair(a: Tensor, left: str, b: Tensor, right: str, later: set[str], weigh: Weigh | None) -> tuple[Tensor, str]:
-    """Combine two tensors in a stack of matrix products; `later` has the letters that are still needed."""
+    """Combine two tensors in a stack of matrix products; `later` has the letters that later steps or the
+    result need.
+    """
     shapes = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
     lengths = {**shapes[1], **{c: n if n != 1 else shapes[1].get(c, n) for c, n in shapes[0].items()}}
     # An axis of length 1 beside a longer one is dropped: its tensor is constant along it.
@@ -150,6 +155,6 @@ def _pair(a: Tensor, left: str, b: Tensor, right: str, later: set[str], weigh: W
 
 
 def _without(x: Tensor, letters: str, gone: set[str]) -> tuple[Tensor, str]:
-    """Return x without these axes, which have length 1."""
+    """Return x and its letters without the axes in `gone`, which have length 1."""
     kept = [i for i, c in enumerate(letters) if c not in gone]
     return (x.reshape(tuple(x.shape[i] for i in kept)) if gone else x), "".join(letters[i] for i in kept)

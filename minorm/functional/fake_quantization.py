@@ -1,8 +1,8 @@
-"""Fake quantization: rounds floats to the numbers that 8-bit integers stand for, and lets gradients pass.
+"""Fake quantization: rounds floats to the values that 8-bit integers can represent, and lets gradients pass.
 
-A network that trains on rounded numbers learns weights that still work as integers. The names are PyTorch's. x is
-divided by the scale, as ONNX QuantizeLinear does; PyTorch multiplies by the reciprocal. The two rarely differ, in a
-tie, by one step.
+A network that trains on rounded numbers learns weights that still work as integers. The names are PyTorch's. As in ONNX
+QuantizeLinear, x is divided by the scale; PyTorch multiplies by the reciprocal. The two differ only rarely, at a tie,
+and then by one step.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ RANGE = {
 def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
     """y = (clip(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale; ties round to even.
 
-    The gradient of x is dy where x was not clipped, else 0, as if nothing was rounded.
+    The gradient of x ignores the rounding: it is dy where x was not clipped, else 0.
 
     Example:
         >>> F.fake_quantize_per_tensor_affine(mn.tensor([-1.0, 0.26, 3.0]), 0.5, 1, 0, 4)
         tensor([-0.5,  0.5,  1.5])
 
-    ONNX QuantizeLinear and DequantizeLinear; Jacob et al. 2018, arXiv:1712.05877.
+    Its ONNX operators are QuantizeLinear and DequantizeLinear; Jacob et al. 2018, arXiv:1712.05877.
     """
     name = "fake_quantize_per_tensor_affine"
     float_type(name, "x", x)
@@ -80,7 +80,7 @@ def fake_quantize_per_channel_affine(
         tensor([[0.5, 1. ],
                 [0. , 1. ]])
 
-    ONNX QuantizeLinear and DequantizeLinear 13; Krishnamoorthi 2018, arXiv:1806.08342.
+    Its ONNX operators are QuantizeLinear and DequantizeLinear (opset 13); Krishnamoorthi 2018, arXiv:1806.08342.
     """
     name = "fake_quantize_per_channel_affine"
     float_type(name, "x", x)

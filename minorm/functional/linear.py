@@ -14,13 +14,14 @@ from minorm.tensor.tensor import Tensor
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y = x @ weight.T + bias
 
-    y is (..., out). ValueError for shapes that do not fit, TypeError for different types.
+    y is (..., out). Raises ValueError for shapes that do not fit, and TypeError for different types.
 
     Example:
         >>> F.linear(mn.tensor([[1.0, 2.0]]), weight=mn.tensor([[3.0, 4.0], [0.0, 1.0]]), bias=mn.tensor([0.0, 10.0]))
         tensor([[11., 12.]])
 
-    ONNX Gemm 13 for x (N, in), else MatMul 13 and Add.
+    Its ONNX operator is Gemm (opset 13) for x (N, in); for other shapes of x they are MatMul (opset 13) and
+    Add.
     """
     floats("linear", x=x, weight=weight, bias=bias)
     if weight.ndim != 2:
@@ -48,7 +49,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]
 
-    y is (..., out). ValueError for shapes that do not fit.
+    y is (..., out). Raises ValueError for shapes that do not fit.
 
     Example:
         >>> F.bilinear(mn.tensor([1.0, 2.0]), mn.tensor([3.0]), weight=mn.tensor([[[1.0], [10.0]]]))

@@ -1,4 +1,6 @@
-"""Look up rows of a table by number: embedding and bags of embeddings; and one_hot."""
+"""Looks up rows of a table by number (embedding, bags of embeddings), and turns numbers into rows of 0 and
+1 (one_hot).
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,14 @@ def embedding(
 ) -> Tensor:
     """y[...] = weight[input[...]]: the row of the table for each number.
 
-    y is (*input.shape, features). IndexError for a number outside the table.
+    y is (*input.shape, features). Raises IndexError for a number outside the table.
 
     Example:
         >>> F.embedding(mn.tensor([1, 0]), weight=mn.tensor([[0.0, 0.0], [3.0, 4.0]]))
         tensor([[3., 4.],
                 [0., 0.]])
 
-    ONNX Gather 13.
+    Its ONNX operator is Gather (opset 13).
     """
     floats("embedding", (), weight=weight)
     _check_places("embedding", input, weight)
@@ -84,8 +86,8 @@ def embedding_bag(
 ) -> Tensor:
     """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
-    y is (bags, features), zeros for an empty bag. IndexError for a number outside the table, ValueError for offsets
-    that do not rise.
+    y is (bags, features), with zeros for an empty bag. Raises IndexError for a number outside the table, and ValueError
+    for offsets that do not rise.
 
     Example:
         >>> table = mn.tensor([[0.0, 0.0], [3.0, 4.0], [5.0, 6.0]])
@@ -136,20 +138,20 @@ def embedding_bag(
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """y[..., c] = 1 where tensor[...] = c, else 0
 
-    y is int64, (*tensor.shape, num_classes). ValueError for a number outside of 0 .. num_classes - 1.
+    y is int64, (*tensor.shape, num_classes). Raises ValueError for a number outside of 0 .. num_classes - 1.
 
     Example:
         >>> F.one_hot(mn.tensor([0, 2]), num_classes=3)
         tensor([[1, 0, 0],
                 [0, 0, 1]])
 
-    ONNX OneHot 11.
+    Its ONNX operator is OneHot (opset 11).
     """
     if not isinstance(tensor, Tensor):
         raise not_a_tensor("one_hot", "tensor", tensor)
     if tensor.dtype.kind not in "iu":
         raise TypeError(f"one_hot: tensor is {tensor.dtype}; expected integer classes; convert them with tensor.long()")
-    asked = num_classes == -1 or devices.is_host(tensor.array)  # otherwise the host does not wait for a GPU
+    asked = num_classes == -1 or devices.is_host(tensor.array)  # a check on a GPU would make the host wait
     largest = int(tensor.max()) if asked and tensor.numel() else -1
     if num_classes == -1 and largest < 0:
         raise ValueError("one_hot: tensor is empty; expected num_classes")
@@ -167,7 +169,7 @@ def _check_places(name: str, input: Any, weight: Tensor) -> None:
         raise TypeError(f"{name}: input is {input.dtype}; expected integers, the numbers of rows; use input.long()")
     if weight.ndim != 2:
         raise ValueError(f"{name}: weight has shape {weight.shape}; expected (rows, features)")
-    if not devices.is_host(input.array):  # on a GPU the host would have to wait, so rows are not checked
+    if not devices.is_host(input.array):  # rows on a GPU are not checked, since the host would wait
         return
     if input.numel() and not (int(input.min()) >= 0 and int(input.max()) < len(weight)):
         rows = f"0 to {len(weight) - 1}, the rows of weight" if len(weight) else "no number, as weight has no rows"
@@ -185,7 +187,7 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 
 
 def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Shorten the rows that are read and longer than max_norm, in place."""
+    """Shorten the rows that `input` reads to max_norm if they are longer, in place."""
     with devices.on_device_of(weight.array):
         rows = np.unique(input.array)
         sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)
@@ -195,7 +197,9 @@ def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Any, Any]:
-    """Return for each bag the positions of its numbers, padded to the longest bag, and a mask of the real ones."""
+    """Return, for each bag, the positions of its numbers, padded to the longest bag, and a mask that is False for
+    padding.
+    """
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(

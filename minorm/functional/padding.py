@@ -1,4 +1,4 @@
-"""pad: adds elements around a tensor, of one value or copies of the tensor's elements (reflect, replicate,
+"""pad: adds elements around a tensor, either one value or copies of the tensor's elements (reflect, replicate,
 circular).
 """
 
@@ -31,8 +31,8 @@ COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTo
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """y[..., i] = input[..., i - before] inside, and `value` or copies of input's elements outside.
 
-    y has the lengths of input plus before and after. ValueError for another mode, and for more new elements than the
-    mode can copy.
+    Each length of y is that of input plus before and after. Raises ValueError for another mode, and for widths beyond
+    the elements that the mode can copy.
 
     Example:
         >>> F.pad(mn.tensor([1.0, 2.0, 3.0]), (1, 0))
@@ -40,7 +40,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         >>> F.pad(mn.tensor([[1.0, 2.0, 3.0]]), (2, 1), mode="reflect")
         tensor([[3., 2., 1., 2., 3., 2.]])
 
-    ONNX Pad.
+    Its ONNX operator is Pad.
     """
     if not isinstance(input, Tensor):
         raise not_a_tensor("pad", "input", input)
@@ -59,7 +59,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             raise ValueError(
                 f"pad: {mode} of ({low}, {high}) around axis {axis} of {input.shape}; expected at most {most} on a side"
             )
-        if mode == "circular" and min(low, high) < 0:  # cut first, then copy from the new ends
+        if mode == "circular" and min(low, high) < 0:  # cut elements off first, then copy from the new ends
             input = along(input, axis, min(low, 0), min(high, 0), "wrap")
             low, high = max(low, 0), max(high, 0)
         input = along(input, axis, low, high, COPIES[mode])
@@ -67,7 +67,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def along(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
-    """Add copies of elements at both ends of axis `axis`; negative widths cut. mode: reflect, edge or wrap."""
+    """Add copies of elements at both ends of axis `axis`; a negative width cuts elements off. mode is "reflect", "edge"
+    or "wrap".
+    """
     if (low, high) == (0, 0):
         return x
     check_room("pad", (x.shape[axis] + max(low, 0), x.shape[axis] + max(high, 0)))

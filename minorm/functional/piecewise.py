@@ -1,6 +1,6 @@
 """Activations with corners: lines, thresholds and gaps. All keep the shape and the float type of the input.
 
-`inplace` lets a definition written for PyTorch run; the result is always a new tensor.
+They take `inplace` so that a definition written for PyTorch runs, but the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from minorm.tensor.tensor import Tensor
 @documented(ELEMENTWISE, weight="the slope below 0: one element, or one for each channel (axis 1)")
 @trace.operation
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """y = x where x > 0, else weight * x, with a slope that is learned.
+    """y = x where x > 0, else weight * x. The slope `weight` is learned.
 
-    ValueError for another number of weights.
+    Raises ValueError for another number of weights.
 
     Example:
         >>> F.prelu(mn.tensor([[-1.0, -1.0, 2.0]]), mn.tensor([0.1, 0.2, 0.3]))
         tensor([[-0.1, -0.2,  2. ]])
 
-    ONNX PRelu; He et al. 2015, arXiv:1502.01852.
+    Its ONNX operator is PRelu; He et al. 2015, arXiv:1502.01852.
     """
     floats("prelu", (), input=input, weight=weight)
     if weight.ndim > 1 or weight.numel() not in (1, input.shape[1] if input.ndim > 1 else 1):
@@ -40,16 +40,16 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 @documented(ELEMENTWISE, min_val="the smallest y", max_val="the largest y, at least min_val")
 @trace.operation
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = min(max(x, min_val), max_val); the slope is 0 at the bounds and outside.
+    """y = min(max(x, min_val), max_val). The slope of y is 0 at the bounds and outside.
 
-    Integers stay integers, and the bounds then lose their fractions. ValueError for min_val above max_val, and
+    Integers stay integers; for them the bounds lose their fractions. Raises ValueError for min_val above max_val, and
     for a negative min_val with unsigned integers.
 
     Example:
         >>> F.hardtanh(mn.tensor([-3.0, 0.5, 3.0]))
         tensor([-1. ,  0.5,  1. ])
 
-    ONNX Clip.
+    Its ONNX operator is Clip.
     """
     is_integer = holds_integers("hardtanh", "input", input)
     if not min_val <= max_val:
@@ -71,7 +71,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
         >>> F.threshold(mn.tensor([0.5, 2.0]), threshold=1.0, value=-1.0)
         tensor([-1.,  2.])
 
-    ONNX ThresholdedRelu is the same for value = 0.
+    For value = 0, ONNX ThresholdedRelu does the same.
     """
     if holds_integers("threshold", "input", input):
         threshold, value = int(threshold), int(value)
@@ -87,7 +87,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
         >>> F.hardshrink(mn.tensor([-2.0, 0.3, 2.0]))
         tensor([-2.,  0.,  2.])
 
-    ONNX Shrink with bias = 0.
+    ONNX Shrink with bias = 0 does the same.
     """
     floats("hardshrink", input=input)
     return where((input >= -lambd) & (input <= lambd), 0.0, input)
@@ -98,13 +98,13 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """y = sign(x) * max(|x| - lambd, 0): moves x by lambd towards 0, and gives 0 where |x| <= lambd
 
-    ValueError for lambd below 0.
+    Raises ValueError for lambd below 0.
 
     Example:
         >>> F.softshrink(mn.tensor([-2.0, 0.3, 2.0]))
         tensor([-1.5,  0. ,  1.5])
 
-    ONNX Shrink with bias = lambd.
+    ONNX Shrink with bias = lambd does the same.
     """
     floats("softshrink", input=input)
     if not lambd >= 0:
@@ -127,9 +127,11 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = x where x > 0, else a * x, with a drawn from lower to upper for each element; in evaluation a is their mean.
+    """y = x where x > 0, else a * x, with a drawn from lower to upper for each element; in evaluation a is the mean of
+    the two.
 
-    ValueError for lower > upper. The draws come from minorm's generator: `minorm.manual_seed` repeats them.
+    Raises ValueError for lower > upper. The draws come from minorm's generator, so they repeat after
+    `minorm.manual_seed` with the same seed.
 
     Example:
         >>> F.rrelu(mn.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)

@@ -1,8 +1,8 @@
 """Pooling in one, two and three dimensions, with PyTorch's names and argument order.
 
 x is (N, C, *spatial), or one sample (C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride`
-(None: by kernel_size) over x with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it
-starts inside, so a window larger than x sees all of it.
+(None: by kernel_size) over x with `padding` on both sides. ceil_mode=True keeps a last window that reaches beyond the
+end, if it starts inside; so a window larger than x covers all of x.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def _max(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """y is (N, C, {new}). Padding never wins, NaN always does; among equal elements the first one counts. Along each
-    axis of K taps,
+    """y is (N, C, {new}). The maximum ignores padding, and is NaN if the window has a NaN; of equal maxima the first
+    one counts. Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    With return_indices the result is (y, places). ValueError for windows that do not fit.
+    With return_indices=True the result is (y, places). Raises ValueError if the windows do not fit.
 
     Example:
         >>> x = mn.arange(4.0).expand({shape})
         >>> F.{name}(x, kernel_size=2).reshape(-1)[:2]
         tensor([1., 3.])
 
-    ONNX MaxPool.
+    Its ONNX operator is MaxPool.
     """
     name = f"max_pool{rank}d"
     kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
@@ -96,19 +96,21 @@ def _avg(
     divisor_override: int | None = None,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, C, {new}). The sum is divided by the number of taps that meet x or its padding, or as count_include_pad
-    and divisor_override say; taps beyond the padding (ceil_mode) never count. Along each axis of K taps,
+    """y is (N, C, {new}). The sum is divided by the number of taps that lie on x or its padding, unless
+    count_include_pad=False or divisor_override changes the divisor; taps beyond the padding (ceil_mode) never count.
+    Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    dilation comes from ONNX; PyTorch does not have it. ValueError for windows that do not fit, TypeError for integers.
+    dilation comes from ONNX; PyTorch does not have it. Raises ValueError if the windows do not fit, and TypeError for
+    integers.
 
     Example:
         >>> x = mn.arange(4.0).expand({shape})
         >>> F.{name}(x, kernel_size=2).reshape(-1)[:2]
         tensor([0.5, 2.5])
 
-    ONNX AveragePool.
+    Its ONNX operator is AveragePool.
     """
     name, divisor = f"avg_pool{rank}d", divisor_override
     kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
@@ -131,14 +133,14 @@ avg_pool1d, avg_pool2d, avg_pool3d = _avg
 
 
 def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
-    """ValueError for an axis of length 0, TypeError for integers.
+    """Raises ValueError for an axis of length 0, and TypeError for integers.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
         >>> F.{name}(x, output_size=2).reshape(-1)[:2]
         tensor([1., 4.])
 
-    ONNX GlobalAveragePool for output_size=1, AveragePool if the parts are equal.
+    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if the parts are equal.
     """
     check_rank(name, "x", x, rank)
     _check_float(name, x)
@@ -208,7 +210,9 @@ def _windows(
 def _check_fit(
     name: str, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool
 ) -> None:
-    """Raise ValueError if the windows are larger than the input and must not hang over it."""
+    """Raise ValueError if a window does not fit into the padded input, with ceil_mode only if there would be no window
+    at all.
+    """
     if not ceil_mode or min(output_shape(size, kernel, stride, padding, dilation, True)) < 1:
         check_fit(name, size, kernel, padding, dilation)
     check_room(name, output_shape(size, kernel, stride, padding, dilation, ceil_mode))

@@ -1,8 +1,8 @@
 """quantize and dequantize, which let gradients pass. Not public yet.
 
-Integers carry no gradient. If x requires one, `quantize` returns a Quantized: integers that keep the same whole numbers
-as floats. `dequantize` reads these, and the gradient goes straight through. Operations on the integers in between (a
-Reshape) lose it.
+Integers have no gradient. If x requires a gradient, `quantize` returns a Quantized: integers that also keep the same
+numbers as floats. `dequantize` reads these floats, and the gradient passes straight through them. An operation on the
+integers in between, such as a Reshape, loses the gradient.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTEGERS = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
 
 
 class Quantized(Tensor):
-    """Integers that keep the same numbers as floats, in the graph, in `straight`."""
+    """Integers with the attribute `straight`: the same numbers as floats, which belong to the graph."""
 
     __slots__ = ("straight",)
     straight: Tensor
@@ -41,12 +41,12 @@ def quantize(
     """q = round(x / scale) + zero_point, clipped to the range of the type; ties round to even.
 
     q has the type of zero_point, or `dtype`: 8- or 16-bit integers, or a type in which a file may store numbers
-    (NARROW). scale is one number; or (n,), one for each place along `axis`; or, with a block_size, x's shape with
-    ceil(n / block_size) places along `axis`. Gradients pass straight through to x, except where q is clipped, and to
-    scale.
+    (NARROW). scale is one number; or (n,), a number for each place along `axis`; or, with a block_size, x's shape with
+    ceil(n / block_size) places along `axis`. Gradients pass straight through to scale, and to x except where q is
+    clipped.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
-    of_bias = zero_point is not None and wanted == dtypes.int32  # files with int8 weights store biases so
+    of_bias = zero_point is not None and wanted == dtypes.int32  # the type of biases in files with int8 weights
     if wanted not in INTEGERS and wanted not in ops.NARROW and not of_bias:
         raise TypeError(f"quantize: the result would be {wanted}; expected int8, uint8, int16 or uint16")
     place = _axis("quantize", x, scale, zero_point, axis, block_size)
@@ -82,7 +82,7 @@ def dequantize(
 
 @trace.operation
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, scale and zero_point so that uint8 spans x and 0; no gradient flows to the scale."""
+    """Return q, scale and zero_point, chosen so that uint8 covers 0 and all of x; no gradient flows to the scale."""
     float_type("dynamic_quantize", "x", x)
     given = x.detach().cpu().array
     low, high = min(0.0, float(given.min(initial=0))), max(0.0, float(given.max(initial=0)))
@@ -95,7 +95,7 @@ def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _axis(name: str, x: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int) -> int:
-    """Return the axis, counted from the front; raise unless scale and zero point have a valid shape."""
+    """Return the axis, counted from the front; raise an error unless scale and zero point have a valid shape."""
     float_type(name, "scale", scale)
     if zero_point is not None and zero_point.shape != scale.shape:
         raise ValueError(f"{name}: zero_point has shape {zero_point.shape}, scale {scale.shape}; expected equal shapes")

@@ -1,6 +1,7 @@
 """Tensors of random numbers, without gradients. Not public yet.
 
-All draw from minorm's generator, so that `minorm.manual_seed` repeats them, or from a generator passed in.
+All draw from minorm's generator, so that draws repeat after `minorm.manual_seed`, or from a generator that the caller
+passes.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ KINDS = ("normal", "uniform")
 
 @trace.operation
 def drawn(kind: str, shape: Sequence[int], a: float, b: float, dtype: Any, generator: Source = None) -> Tensor:
-    """Draw a tensor; kind "normal" has mean a and standard deviation b, "uniform" goes from a to b, b excluded."""
+    """Draw a tensor. For kind "normal", a is the mean and b the standard deviation; "uniform" draws from a to b,
+    without b.
+    """
     return _drawn(kind, tuple(shape), a, b, dtype, generator)
 
 
 @trace.operation
 def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, generator: Source = None) -> Tensor:
-    """Like `drawn`, with the shape of x, and its type unless `dtype` is given."""
+    """Draw a tensor as `drawn` does, of x's shape, and of x's type unless `dtype` is given."""
     return _drawn(kind, x.shape, a, b, x.dtype if dtype is None else dtype, generator, x.device)
 
 
 @trace.operation
 def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
-    """Draw 1 with probability p, else 0, for each element of p; in p's type unless `dtype` is given."""
+    """Draw 1 with probability p, else 0, for each element of p. The result has p's type unless `dtype` is given."""
     float_type("bernoulli", "p", p)
     ones = p.bernoulli(generator=generator)
     return ones if dtype is None else ones.to(dtype)
@@ -42,7 +45,7 @@ def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
 
 @trace.operation
 def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Source = None) -> Tensor:
-    """Draw `count` places for each row of x, place i with probability exp(x[i]) / sum exp(x), independently.
+    """Draw `count` places for each row of x, independently; place i has probability exp(x[i]) / sum exp(x).
 
     x is (rows, places), the result holds integers (rows, count).
     """

@@ -1,4 +1,4 @@
-"""Rearrange elements: exchange pixels and channels, lay windows side by side and put them back."""
+"""Rearranges elements: turns channels into pixels and back, and windows of an image into columns and back."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ IntOrInts = int | tuple[int, ...]
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """y[..., c, h * r + i, w * r + j] = input[..., c * r^2 + i * r + j, h, w]: r^2 channels become r^2 pixels.
 
-    y is (*, C, H * r, W * r), r = upscale_factor. ValueError unless r^2 divides the channels.
+    y is (*, C, H * r, W * r), r = upscale_factor. Raises ValueError unless r^2 divides the channels.
 
     Example:
         >>> F.pixel_shuffle(mn.arange(4.0).reshape(4, 1, 1), upscale_factor=2)
         tensor([[[0., 1.],
                  [2., 3.]]])
 
-    ONNX DepthToSpace 13 in mode CRD; Shi et al. 2016, arXiv:1609.05158.
+    ONNX DepthToSpace (opset 13) in mode CRD does the same; Shi et al. 2016, arXiv:1609.05158.
     """
     _check("pixel_shuffle", input, 3)
     r, (channels, height, width) = upscale_factor, input.shape[-3:]
@@ -52,8 +52,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """y[..., c * r^2 + i * r + j, h, w] = input[..., c, h * r + i, w * r + j]: r^2 pixels become r^2 channels.
 
-    y is (*, C * r^2, H, W), r = downscale_factor. This is the inverse of `pixel_shuffle`. ValueError unless r divides
-    height and width.
+    y is (*, C * r^2, H, W), r = downscale_factor. This is the inverse of `pixel_shuffle`. Raises ValueError unless r
+    divides height and width.
 
     Example:
         >>> F.pixel_unshuffle(mn.arange(4.0).reshape(1, 2, 2), downscale_factor=2).reshape(-1)
@@ -75,7 +75,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """y[:, i * groups + g] = input[:, g * n + i], n = C / groups: takes a channel from each group in turn.
 
-    y has the shape of input. ValueError unless groups divides C.
+    y has the shape of input. Raises ValueError unless groups divides C.
 
     Example:
         >>> F.channel_shuffle(mn.arange(4.0).reshape(1, 4, 1), groups=2).reshape(-1)
@@ -102,8 +102,8 @@ def unfold(
     """y[n, (c, k, l), (i, j)] = input[n, c, i * stride + k * dilation - padding, ...]: each window of an image as a
     column.
 
-    y is (N, C * kh * kw, L), where L is the number of windows: a convolution multiplies these columns. Zeros pad the
-    image.
+    y is (N, C * kh * kw, L), where L is the number of windows. A convolution multiplies these columns by its weight.
+    Zeros pad the image.
 
     Example:
         >>> F.unfold(mn.arange(4.0).reshape(1, 2, 2), kernel_size=(1, 2))
@@ -139,14 +139,14 @@ def fold(
 ) -> Tensor:
     """y[n, c, i * stride + k * dilation - padding, ...] += input[n, (c, k, l), (i, j)]: `unfold`'s windows added up.
 
-    y is (N, C, *output_size). ValueError for another number of windows.
+    y is (N, C, *output_size). Raises ValueError for another number of windows.
 
     Example:
         >>> x = F.unfold(mn.ones(1, 1, 3), kernel_size=(1, 2))
         >>> F.fold(x, output_size=(1, 3), kernel_size=(1, 2))  # two windows meet in the middle
         tensor([[[1., 2., 1.]]])
 
-    ONNX Col2Im 18.
+    ONNX Col2Im (opset 18) does the same.
     """
     floats("fold", input=input)
     if input.ndim == 2:

@@ -1,7 +1,7 @@
 """RNN, LSTM and GRU as functions. Not public: the layers of minorm.nn.recurrent call them.
 
-The arguments are PyTorch's, with two exceptions: one tensor holds all directions, as in ONNX, and one holds both
-biases.
+The arguments are PyTorch's, with two exceptions: one tensor holds the weights of all directions, as in ONNX, and one
+tensor holds both biases.
 
     x            (steps, batch, in); (batch, steps, in) with batch_first
     hx           the first state (directions, batch, hidden), or None for zeros; for an LSTM a pair (h, c)
@@ -75,8 +75,8 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h; returns y and the last h.
 
-    reset_after=False: n = tanh(W x + R (r * h) + b). gates is "rzn" or "zrn". The module describes the other arguments.
-    Source: Cho et al. 2014, arXiv:1406.1078.
+    reset_after=False computes n = tanh(W x + R (r * h) + b) instead. gates is "rzn" or "zrn". The module describes the
+    other arguments. Source: Cho et al. 2014, arXiv:1406.1078.
     """
     y, h = _run(
         "gru", ops.GRU, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates=gates,
@@ -104,9 +104,10 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """i, f, o = sigmoid(W x + R h + b); g = tanh(W x + R h + b); c' = f c + i g; h' = o tanh(c').
 
-    Returns y and the last h and c. input_forget=True: f = 1 - i. peephole (directions, 3 * hidden), in the order i, o,
-    f: its product with c is added to the pre-activations of i and f, its product with c' to that of o. gates is the
-    order of the rows, with the letters i, f, g and o. The module describes the other arguments.
+    Returns y and the last h and c. input_forget=True sets f = 1 - i. peephole is (directions, 3 * hidden), in the order
+    i, o, f: its product with c is added to the pre-activations of i and f, and its product with c' to the
+    pre-activation of o. gates is the order of the rows, written with the letters i, f, g and o. The module describes
+    the other arguments.
     Source: Hochreiter and Schmidhuber 1997.
     """
     h, c = (None, None) if hx is None else hx

@@ -1,6 +1,7 @@
-"""interpolate and its old names: resize a signal, an image or a volume, axis by axis.
+"""interpolate and its old names: they resize a signal, an image or a volume, axis by axis.
 
-"nearest" picks an element; linear and cubic multiply by a matrix (ops/resizing.py); "area" is adaptive average pooling.
+"nearest" copies an element; linear and cubic modes multiply by a matrix (ops/resizing.py); "area" is adaptive average
+pooling.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from minorm.ops.resizing import ROUNDINGS, coordinates, matrix
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-RANKS = {"linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,)}  # of the input, by mode
+RANKS = {"linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,)}  # numbers of input axes, by mode
 EVERY_RANK = ("nearest", "nearest-exact", "area")
 AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
@@ -40,9 +41,10 @@ def interpolate(
 ) -> Tensor:
     """y[i] = input at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: resizes an image.
 
-    y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With align_corners the position is i * (n - 1) / (m -
-    1) instead, and for "nearest" floor(i / scale). ValueError for a mode that does not fit the number of axes, and
-    unless exactly one of size and scale_factor is given.
+    y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With align_corners=True the position is
+    i * (n - 1) / (m - 1) instead, for n elements of input and m of y; for "nearest" it is floor(i / scale). Raises
+    ValueError for a mode that does not fit the number of axes, and unless exactly one of size and scale_factor is
+    given.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])
@@ -51,7 +53,7 @@ def interpolate(
         >>> F.interpolate(x, size=4, mode="linear", align_corners=True)
         tensor([[[0.    , 1.3333, 2.6667, 4.    ]]])
 
-    ONNX Resize 19; bicubic: Keys 1981.
+    Its ONNX operator is Resize (opset 19). The bicubic mode is from Keys 1981.
     """
     floats("interpolate", input=input)
     _check_mode(input, mode, align_corners, antialias)
@@ -74,7 +76,9 @@ def interpolate(
 
 
 def nearest(n: int, m: int, scale: float, mode: str) -> Any:
-    """Return the index, among n elements, of each of m elements of the result; in float32, as PyTorch does."""
+    """Return, for each of the m elements of the result, the index of its source among n elements. Computes in float32,
+    as PyTorch does.
+    """
     step = np.float32(1 / scale)
     at = np.arange(m, dtype=np.float32)
     at = (at + np.float32(0.5)) * step if mode == "nearest-exact" else at * step
@@ -82,7 +86,7 @@ def nearest(n: int, m: int, scale: float, mode: str) -> Any:
 
 
 def weights(n: int, m: int, scale: float, mode: str, align_corners: bool, antialias: bool) -> Any:
-    """Return the matrix (m, n) that resizes an axis."""
+    """Return the matrix (m, n) that resizes an axis from n to m elements."""
     kernel = "cubic" if mode == "bicubic" else "linear"
     scale = m / n if align_corners else scale
     at = coordinates("align_corners" if align_corners else "half_pixel", n, m, scale, 0.0, 1.0)

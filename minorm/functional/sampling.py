@@ -1,4 +1,4 @@
-"""grid_sample and affine_grid: read images at computed positions."""
+"""grid_sample and affine_grid: the first reads images at computed positions, the second computes such positions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def grid_sample(
 ) -> Tensor:
     """y[n, c, i, j] = input[n, c] at the position grid[n, i, j] = (across, down), where -1 and 1 are the ends of input.
 
-    y is (N, C, h, w), or (N, C, d, h, w); gradients reach input and grid. ValueError for shapes that do not fit.
+    y is (N, C, h, w), or (N, C, d, h, w); gradients reach input and grid. Raises ValueError for shapes that do not fit.
 
     Example:
         >>> x = mn.tensor([[[[1.0, 3.0]]]])
         >>> F.grid_sample(x, mn.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))  # the centre of the first, and between both
         tensor([[[[1., 2.]]]])
 
-    ONNX GridSample 20; Jaderberg et al. 2015, arXiv:1506.02025.
+    Its ONNX operator is GridSample (opset 20); Jaderberg et al. 2015, arXiv:1506.02025.
     """
     float_type("grid_sample", "input", input)
     float_type("grid_sample", "grid", grid)
@@ -66,7 +66,7 @@ def grid_sample(
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """grid[n, i, j] = theta[n] @ (across, down, 1), with across and down from -1 to 1: a grid for grid_sample.
 
-    The grid is (N, H, W, 2), or (N, D, H, W, 3). ValueError for shapes that do not fit.
+    The grid is (N, H, W, 2), or (N, D, H, W, 3). Raises ValueError for shapes that do not fit.
 
     Example:
         >>> still = mn.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
@@ -74,7 +74,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
         tensor([[[[-0.5,  0. ],
                   [ 0.5,  0. ]]]])
 
-    ONNX AffineGrid 20.
+    Its ONNX operator is AffineGrid (opset 20).
     """
     float_type("affine_grid", "theta", theta)
     lengths = tuple(size[2:])
@@ -92,7 +92,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 
 def _positions(n: int, align_corners: bool) -> np.ndarray:
-    """Return the centres of n elements in [-1, 1]; align_corners puts the outer ones at the ends. n = 1 gives 0."""
+    """Return the centres of n elements in [-1, 1]; align_corners=True puts the first and the last centre at the ends.
+    n = 1 gives 0.
+    """
     if n == 1:
         return np.zeros(1)
     return np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1

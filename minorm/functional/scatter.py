@@ -1,4 +1,4 @@
-"""Write elements to computed positions. Not public yet."""
+"""Writes elements to computed positions. Not public yet."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from minorm.tensor.tensor import Tensor
 
 @trace.operation
 def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on; or +=, *=, min, max with the elements there.
+    """y = x, but y[index[i, j], j] = src[i, j] for dim=0, and likewise for other axes. `reduction` can replace = by +=,
+    *=, min or max with the element there.
 
-    index holds integers, which may count from the end. index and src have one shape, no longer than x along all axes
-    but `dim`.
+    index holds integers, which may count from the end. index and src have the same shape, which is not longer than x's
+    along any axis but `dim`.
     """
     return put_along("scatter", x, dim, index, src, reduction)
 
 
 @trace.operation
 def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """y = x, but y[index[i]] = src[i], where index[i] are the first coordinates; or +=, *=, min, max.
+    """y = x, but y[index[i]] = src[i], where index[i] are the first coordinates. `reduction` can replace = by +=, *=,
+    min or max.
 
     index (..., k) holds integers, which may count from the end; src has the shape index.shape[:-1] + x.shape[k:].
     """

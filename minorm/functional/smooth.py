@@ -1,4 +1,4 @@
-"""Activations made of exponentials and quotients; most take one line and call another activation."""
+"""Activations made of exponentials and quotients; most of them need one line, which calls another activation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.selu(mn.tensor([-1.0, 0.0, 2.0]))
         tensor([-1.1113,  0.    ,  2.1014])
 
-    ONNX Selu; Klambauer et al. 2017, arXiv:1706.02515.
+    Its ONNX operator is Selu; Klambauer et al. 2017, arXiv:1706.02515.
     """
     floats("selu", input=input)
     return elu(input, SELU_ALPHA) * SELU_SCALE
@@ -43,7 +43,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  #
         >>> F.celu(mn.tensor([-1.0, 2.0]), alpha=2.0)
         tensor([-0.7869,  2.    ])
 
-    ONNX Celu 12; Barron 2017, arXiv:1704.07483.
+    Its ONNX operator is Celu (opset 12); Barron 2017, arXiv:1704.07483.
     """
     floats("celu", input=input)
     if not alpha:
@@ -60,7 +60,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
         >>> F.mish(mn.tensor([-1.0, 0.0, 2.0]))
         tensor([-0.3034,  0.    ,  1.944 ])
 
-    ONNX Mish 18; Misra 2019, arXiv:1908.08681.
+    Its ONNX operator is Mish (opset 18); Misra 2019, arXiv:1908.08681.
     """
     floats("mish", input=input)
     return input * tanh(softplus(input, threshold=math.inf))
@@ -88,7 +88,7 @@ def softsign(input: Tensor) -> Tensor:
         >>> F.softsign(mn.tensor([-1.0, 0.0, 3.0]))
         tensor([-0.5 ,  0.  ,  0.75])
 
-    ONNX Softsign.
+    Its ONNX operator is Softsign.
     """
     floats("softsign", input=input)
     return input / (input.abs() + 1)
@@ -152,9 +152,11 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 )
 @trace.operation
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """y = softmax((logits + g) / tau) along `dim`, with random g = -log(-log(u)): draws a class, with a gradient.
+    """y = softmax((logits + g) / tau) along `dim`, with random g = -log(-log(u)): draws a class, and gradients flow to
+    logits.
 
-    y has the shape of logits. The draws come from minorm's generator: `minorm.manual_seed` repeats them.
+    y has the shape of logits. The draws come from minorm's generator, so they repeat after `minorm.manual_seed` with
+    the same seed.
 
     Example:
         >>> y = F.gumbel_softmax(mn.tensor([[0.0, 1.0, 2.0]]), hard=True)

@@ -39,8 +39,8 @@ OutputSize = int | Sequence[int | None]
     batch=False,
 )
 def _adaptive_max(rank: int, input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y is (N, C, {new}), ({new}) = output_size. With return_indices the result is (y, positions); among equal elements
-    the first one counts. ValueError for an axis of length 0.
+    """y is (N, C, {new}), with ({new}) = output_size. With return_indices=True the result is (y, positions); of equal
+    maxima the first one counts. Raises ValueError for an axis of length 0.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
@@ -94,7 +94,7 @@ def _lp(
         >>> F.{name}(x, norm_type=1, kernel_size=2).item() == x.sum().item()
         True
 
-    ONNX LpPool.
+    ONNX LpPool does the same.
     """
     name, average = f"lp_pool{rank}d", (avg_pool1d, avg_pool2d, avg_pool3d)[rank - 1]
     kernel = ints(name, "kernel_size", kernel_size, rank)
@@ -130,16 +130,16 @@ def _unpool(
     padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """y is (N, C, {new}). By default the lengths are the most likely ones before the pooling, (length - 1) * stride - 2
-    * padding + kernel_size. ValueError for indices of another shape, and for an output_size that differs by a stride or
-    more.
+    """y is (N, C, {new}). By default its lengths are the most likely lengths before the pooling,
+    (length - 1) * stride - 2 * padding + kernel_size. Raises ValueError for indices of another shape, and for an
+    output_size that differs from these lengths by a stride or more.
 
     Example:
         >>> x = mn.tensor([5.0]).reshape({shape})
         >>> F.{name}(x, indices=mn.ones_like(x).long(), kernel_size=2).reshape(-1)[:2]
         tensor([0., 5.])
 
-    ONNX MaxUnpool; Zeiler and Fergus 2013, arXiv:1311.2901.
+    ONNX MaxUnpool does the same; Zeiler and Fergus 2013, arXiv:1311.2901.
     """
     name, x = f"max_unpool{rank}d", input
     kernel = ints(name, "kernel_size", kernel_size, rank)
@@ -182,7 +182,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
 
 
 def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> Any:
-    """Return function(x), also for an x without a batch axis."""
+    """Return function(x); an x without a batch axis becomes a batch of one, and the result loses the axis again."""
     floats(name, input=x)
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(f"{name}: input has shape {x.shape}; expected {rank + 2} axes (N, C, ...), or {rank + 1}")
@@ -194,7 +194,9 @@ def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> 
 
 @functools.lru_cache(maxsize=64)
 def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """Return the places (*output, k) of each part in the plane; a shorter part repeats its last element."""
+    """Return the places in the plane of each part's elements, as an array (*output, k); a shorter part repeats its last
+    element.
+    """
     places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)
     for axis, (n, o) in enumerate(zip(lengths, output, strict=True)):
         i = np.arange(o)

@@ -1,6 +1,6 @@
-"""Shared by convolution and pooling: makes a function for each number of axes, and checks windows.
+"""Code that convolution and pooling share: makes a function for each number of axes, and checks windows.
 
-Each option of a window is one int per axis, within bounds, and the window must fit the input.
+Each option of a window has one int per axis, within bounds, and the window must fit the input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Public = tuple[Callable[Arguments, Result], ...]
-MOST = 2**31 - 1  # of a stride, a dilation, a padding: kernels compute places from them in 64 bits
+MOST = 2**31 - 1  # the largest stride, dilation or padding, from which kernels compute places in 64 bits
 AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
 
@@ -54,7 +54,7 @@ def for_each_rank(
 
 
 def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
-    """Decorate a traced function of x (N, C, *spatial) so that it takes one sample (C, *spatial) as well.
+    """Decorate a traced function of x (N, C, *spatial), so that it also takes one sample (C, *spatial).
 
     The sample becomes a batch of one, in a trace too, so no other code handles this case.
     """
@@ -76,8 +76,10 @@ def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
 
 
 def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
-    """Return `value`, an int for all axes or `rank` ints, as one int per axis. TypeError or ValueError otherwise."""
-    if type(value) is tuple and len(value) == rank:  # as layers pass it
+    """Return `value`, an int for all axes or `rank` ints, as one int per axis; raise TypeError or
+    ValueError otherwise.
+    """
+    if type(value) is tuple and len(value) == rank:  # the form in which layers pass it
         for n in value:
             if type(n) is not int or not least <= n <= MOST:
                 break
@@ -98,7 +100,7 @@ def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> In
 
 
 def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
-    """Return `value` as a (low, high) pair per axis: it is an int, a tuple of ints (both sides alike), or the pairs."""
+    """Return `value` as a (low, high) pair per axis. It is an int, or a tuple of ints for both sides, or the pairs."""
     if type(value) is int and 0 <= value <= MOST:
         return ((value, value),) * rank
     kinds = (tuple, list)
@@ -114,7 +116,7 @@ def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
 
 
 def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
-    """Raise unless `x` is a Tensor (N, C, *spatial) with `rank` spatial axes."""
+    """Raise an error unless `x` is a Tensor (N, C, *spatial) with `rank` spatial axes."""
     if not isinstance(x, Tensor):
         raise not_a_tensor(operation, name, x)
     if x.array.ndim != rank + 2:
@@ -125,7 +127,7 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
 
 
 def channels_elsewhere(x: Ints, channels: Any) -> str:
-    """Return a hint where the axis of the channels seems to be, and how to move it; "" if the shape gives no hint.
+    """Return a hint that says where the channels seem to be and how to move their axis; "" if the shape gives no hint.
 
     x is a shape (N, C, *spatial); N is 1 if the caller passed one sample without the first axis.
     """

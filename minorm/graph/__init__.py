@@ -1,1 +1,1 @@
-"""The graph that operations leave behind, and the walk through it backwards."""
+"""The graph that operations record, and the backward walk through it."""

@@ -1,11 +1,11 @@
 """Reverse-mode differentiation: `walk` visits the graph of operations once, from the last to the first.
 
-Each node of the graph (graph.py) carries a serial number. Inputs always exist before what is computed from them, so
-visiting nodes by falling serial number meets every node after all of its consumers: no recursion and no separate
+Each node of the graph (graph.py) has a serial number. An input always exists before the results computed from it. So a
+walk by falling serial number reaches every node after all of its consumers, and needs neither recursion nor a separate
 sorting pass.
 
-This module knows no operation and not even the Tensor class: a Tensor at hand adds the gradients (`tensor.accumulate`),
-so imports point downward.
+This module imports no operation and not even the Tensor class; the Tensors in the graph add gradients
+(`tensor.accumulate`). So imports point downward.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minorm.graph.wanted import Place, Wanted, place_of
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """Add the gradient of `seeds`, pairs (tensor, array), to leaf.grad of every leaf, or of `inputs` alone."""
+    """Add the gradient of `seeds`, pairs (tensor, array), to leaf.grad of every leaf, or only of `inputs`."""
     given = {id(array) for _, array in seeds}
     wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
     found = walk(seeds, retain_graph, wanted)
@@ -32,7 +32,7 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
     with adding:
         for leaf, array in found:
             if id(array) in given or (array.base is not None and isinstance(array.base, type(array))):
-                array = leaf._copied(array)  # no two leaves may share memory: grad is the user's to change
+                array = leaf._copied(array)  # leaves must not share memory, since users may change grad
             given.add(id(array))
             if leaf.grad is None:
                 leaf.grad = leaf.from_array(array)
@@ -41,13 +41,13 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
 
 
 def _add(leaf: Any, array: Any) -> None:
-    """Add the array to leaf.grad in place: its memory may be a part of a buffer that holds all gradients."""
+    """Add the array to leaf.grad in place, since leaf.grad may be part of a buffer that holds all gradients."""
     grad = leaf.grad
     writable = getattr(grad.array.flags, "writeable", True) and 0 not in grad.array.strides
     if writable or not grad.array.size:
         leaf.accumulate(grad.array, array, True)
         grad.version.count += 1
-    else:  # an expanded one, whose elements share memory
+    else:  # an expanded grad, whose elements share memory
         leaf.grad = leaf.from_array(leaf.accumulate(grad.array, array, False))
 
 
@@ -57,7 +57,7 @@ def walk(
     wanted: Wanted | None = None,
     between: dict[Place, Any] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Visit creators by falling serial number, beginning at (tensor, gradient); return the leaves and their gradients.
+    """Visit creators by falling serial number, from the `seeds` (tensor, gradient); return pairs (leaf, gradient).
 
     wanted   the Functions that lead to the requested Tensors; the walk skips the others, which stay for another walk
     between  receives the gradients of requested Tensors that are not leaves
@@ -67,11 +67,11 @@ def walk(
     root = seeds[0][0]
     leaves: list[Any] = []
     heap: list[tuple[int, Function]] = []
-    pending: dict[int, list[Any]] = {}  # by the id of a creator, one for each of its outputs, or of a leaf
-    sums: set[tuple[int, int]] = set()  # the gradients that were added up here: their arrays may be changed
+    pending: dict[int, list[Any]] = {}  # by the id of a leaf or of a creator: a gradient for each output
+    sums: set[tuple[int, int]] = set()  # gradients that were summed here, so their arrays may be changed
 
     def send(source: Any, index: int, array: Any, fresh: bool) -> None:
-        """Add a gradient to the pending one of a leaf, or of output `index` of a creator."""
+        """Add a gradient to the pending gradient of a leaf, or of output `index` of a creator."""
         gradients = pending.get(id(source))
         if gradients is None:
             if isinstance(source, Function):
@@ -87,13 +87,13 @@ def walk(
         if total is not None:
             place = id(source), index
             if fresh and place not in sums:
-                total, array = array, total  # the sum is the same, and its memory exists
+                total, array = array, total  # the sum is the same, and writes to memory that exists
             array = root.accumulate(total, array, fresh or place in sums)
             sums.add(place)
         gradients[index] = array
 
     def take(edge: Any) -> Any:
-        """Take out the pending gradient at the end of an edge, for a function that will send the sum."""
+        """Take the pending gradient away from the end of an edge, for a function that will send the sum."""
         gradients = None if edge is None else pending.get(id(edge[0]))
         if gradients is None or gradients[edge[1]] is None:
             return None
@@ -125,7 +125,7 @@ def walk(
         for i, (edge, array) in enumerate(zip(edges, results, strict=True)):
             if edge is not None and array is not None:
                 source, index, shape, dtype = edge
-                if shape is None:  # a leaf, which may have been converted since
+                if shape is None:  # a leaf, which may have another type by now
                     shape, dtype = source.array.shape, source.array.dtype
                 if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                     raise RuntimeError(
@@ -151,7 +151,7 @@ def walk(
 
 
 def _partly(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the gradients of the inputs that have an edge."""
+    """Return the function's gradients of the inputs whose edge is not None."""
     needs = function.needs
     function.needs = tuple([edge is not None for edge in edges])
     try:
@@ -178,7 +178,9 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """Return the gradient for each input, a Tensor with separate memory; None where the outputs do not depend on it."""
+    """Return a list with the gradient of each input as a Tensor with separate memory, or None if the outputs do not
+    depend on it.
+    """
     results: dict[Place, Any] = {}
     wanted = Wanted(inputs, [y for y, _ in seeds])
     for leaf, array in walk(seeds, retain_graph, wanted, results):

@@ -1,4 +1,6 @@
-"""Context, in which a Function in PyTorch's form saves tensors for its backward; and once_differentiable."""
+"""Context, in which a Function in PyTorch's form saves tensors for its backward, and the decorator
+once_differentiable.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,18 @@ class Context:
     def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs
         self._to_save: tuple[Any, ...] = ()
-        # A Tensor, or the elements of output i and i; None after they were freed.
+        # Pairs (Tensor, None) or (elements of output i, i); None after they were freed.
         self._saved: list[tuple[Any, int | None]] | None = []
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
         self._materialize = True
-        self._node: Any = None  # while backward runs
+        self._node: Any = None  # set while backward runs
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep inputs, outputs or other Tensors for backward, which finds them in `ctx.saved_tensors`; None stays None.
+        """Keep inputs, outputs or other Tensors for backward, which reads them from `ctx.saved_tensors`; None stays
+        None.
 
-        Changing one in place before backward is an error.
+        It is an error to change one of them in place before backward.
         """
         for i, tensor in enumerate(tensors):
             if tensor is not None and not is_tensor(tensor):
@@ -47,11 +50,11 @@ class Context:
         """Accept tensors without effect: PyTorch keeps them for derivatives in forward mode."""
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Say that these outputs do not require grad."""
+        """Mark these outputs as not requiring grad."""
         self._constant = outputs
 
     def mark_dirty(self, *inputs: Any) -> None:
-        """Say that forward has changed these inputs in place; forward must also return them."""
+        """Mark these inputs as changed in place by forward, which must also return them."""
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -60,7 +63,7 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The Tensors of save_for_backward, in the graph; RuntimeError after a backward pass freed them."""
+        """The Tensors of save_for_backward, in the graph. Raises RuntimeError after a backward pass has freed them."""
         if self._saved is None:
             raise RuntimeError(
                 "saved_tensors: they were freed by an earlier backward(); call backward(retain_graph=True) to keep them"
@@ -72,7 +75,7 @@ class Context:
 
 
 class _Once(graph.Function):
-    """Returns its first input, a gradient that depends on the others and must not be differentiated."""
+    """Returns its first input, a gradient that depends on the other inputs and must not be differentiated."""
 
     def forward(self, gradient: Any, *_: Any, name: str) -> Any:
         self.name = name
@@ -89,8 +92,8 @@ class _Once(graph.Function):
 
 @documented({}, backward="a static backward(ctx, *gradients)")
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a backward that cannot be differentiated: it runs without a graph, and differentiating its result
-    raises.
+    """Decorate a backward that cannot be differentiated: it runs without a graph, and an attempt to differentiate its
+    result raises an error.
 
     Write it below @staticmethod.
 

@@ -1,10 +1,10 @@
-"""Function for users: on arrays, like the library's Functions, or in PyTorch's form; the signature tells which.
+"""Function for users: it works on arrays, like the library's Functions, or has PyTorch's form. Its methods show which.
 
     forward(self, x), backward(self, dy)                  on arrays; forward keeps values for backward on self
     @staticmethod forward(ctx, x), backward(ctx, dy)      on Tensors; ctx.save_for_backward(x) keeps it
 
-In PyTorch's form, forward runs without a graph. `backward` is written with Tensors, so it serves both walks: without
-a graph for backward(), recorded for create_graph=True.
+In PyTorch's form, forward runs without a graph. `backward` is written with Tensors, so both walks can use it:
+backward() runs it without a graph, and create_graph=True records it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Node(graph.Function):
     ctx: Context
     forms: tuple[Any, ...]  # shape and type of each output; None for an output that is not a Tensor
     make: Callable[..., Any]  # makes a Tensor from an array
-    of_tensors: tuple[bool, ...]  # whether each argument of forward is a Tensor
+    of_tensors: tuple[bool, ...]  # for each argument of forward, whether it is a Tensor
 
     def backward(self, *gradients: Any) -> Any:
         given = [None if dy is None else self.make(dy) for dy in gradients]
         with no_grad():
             found = self.gradient(*given)
-        passed = {id(dy) for dy in given}  # the user's code may hold any other Tensor: a leaf gets a copy
+        passed = {id(dy) for dy in given}  # the user may hold any other Tensor, so a leaf gets a copy
         return tuple([None if dx is None else dx.array if id(dx) in passed else dx._copied(dx.array) for dx in found])
 
     def gradient(self, *gradients: Any) -> Any:
@@ -88,7 +88,7 @@ def _rule(kind: Any) -> Callable[..., Any]:
 
 
 def _fitted(dx: Any, edge: Any) -> Any:
-    """Return a gradient in the type of the input, summed over the axes along which the input was broadcast."""
+    """Return the gradient dx in the type of the input, summed over the axes along which the input was broadcast."""
     if dx is None or edge is None:
         return None
     shape, dtype = edge[2:] if edge[2] is not None else (edge[0].shape, edge[0].dtype)
@@ -102,14 +102,14 @@ def _fitted(dx: Any, edge: Any) -> Any:
 class Function(graph.Function):
     """A custom differentiable operation, with `forward` and `backward`; `apply` runs it.
 
-    On arrays: forward(self, *arrays, **options) keeps what backward(self, *gradients) needs on self. A third method,
-    gradient(self, *gradients), written with Tensors, makes it differentiable twice.
+    On arrays: forward(self, *arrays, **options) stores on self the values that backward(self, *gradients) needs. A
+    third method, gradient(self, *gradients), written with Tensors, makes the operation differentiable twice.
 
-    As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors; ctx has
-    save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty, set_materialize_grads. Or
-    forward(...) without ctx, and setup_context(ctx, inputs, output) after it. It is differentiable as often as its
-    backward is, which may be called vjp. PyTorch's methods for forward mode and vmap (jvp, generate_vmap_rule) have no
-    effect here.
+    As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors. ctx has
+    save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty and set_materialize_grads.
+    Or forward(...) has no ctx, and setup_context(ctx, inputs, output) runs after it. The operation is differentiable as
+    often as its backward, which may also be called vjp. PyTorch's methods for forward mode and vmap (jvp,
+    generate_vmap_rule) have no effect here.
 
     Example:
         >>> class Cube(mn.autograd.Function):
@@ -128,8 +128,8 @@ class Function(graph.Function):
         (12.0, 12.0)
     """
 
-    is_static = False  # whether it has PyTorch's form
-    node: type[Node]  # if so, the class of its calls
+    is_static = False  # True: it has PyTorch's form
+    node: type[Node]  # in PyTorch's form: the class of its calls
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -145,10 +145,10 @@ class Function(graph.Function):
 
     @classmethod
     def apply(cls, *inputs: Any, **options: Any) -> Any:
-        """Run forward and, where a gradient is wanted, join the graph."""
+        """Run forward and, if an input requires grad, record the call in the graph."""
         if not cls.is_static:
             return super().apply(*inputs, **options)
-        if hasattr(cls, "setup_context"):  # which gets all arguments
+        if hasattr(cls, "setup_context"):  # it gets all arguments
             bound = inspect.signature(cls.forward).bind(*inputs, **options)
             bound.apply_defaults()
             inputs, options = bound.args, bound.kwargs
@@ -159,7 +159,7 @@ class Function(graph.Function):
         return _applied(cls, inputs)
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """Return the gradient of every input; a copy of an array that forward kept, since leaves must not share it."""
+        """Return the gradient of every input. An array that forward kept is copied, since leaves must not share it."""
         kept = {id(value) for value in vars(self).values()}
         return tuple([_copied(dx) if id(dx) in kept else dx for dx in super().differentiate(gradients)])
 
@@ -203,7 +203,9 @@ def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
-    """Return the results of forward as Tensors of the graph; one that is returned twice is one output, the last."""
+    """Return the results of forward as Tensors of the graph. A Tensor that forward returns twice counts as one output,
+    at its last place.
+    """
     constant, dirty = {*map(id, node.ctx._constant)}, {*map(id, node.ctx._dirty)}
     if not dirty <= {*map(id, results)}:
         raise RuntimeError(f"{kind.__name__}.apply: mark_dirty was given an input that forward does not return")
@@ -226,10 +228,10 @@ def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[A
 
 
 def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
-    """Return output i as a new Tensor in the graph, with the array of the one that forward made.
+    """Return output i as a new Tensor in the graph, around the array of the Tensor y that forward made.
 
-    If it shares memory with an input, recorded changes in place are refused, because they would have to reach the
-    input.
+    If it shares memory with an input, recorded changes in place are refused, because the graph would have to record
+    them for the input too.
     """
     output = y.from_array(y.array, node, i)
     output.version = y.version
@@ -240,7 +242,9 @@ def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
 
 
 def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs: list[Any]) -> None:
-    """Keep the saved Tensors, outputs detached from the graph that they would hold; watch for changes in place."""
+    """Keep the saved Tensors, and watch them for changes in place. Outputs are kept as arrays, since Tensors would keep
+    the graph alive.
+    """
     ctx, watched = node.ctx, []
     places = {id(x): i for i, x in enumerate(inputs) if x is not None}
     made = {id(y): i for i, y in enumerate(results) if is_tensor(y)} | {id(y): i for i, y in enumerate(outputs)}

@@ -1,6 +1,6 @@
-"""The two functions that compute gradients: `backward` leaves them in leaves, `grad` returns them.
+"""The two functions that compute gradients: `backward` adds them to the leaves' `grad`, and `grad` returns them.
 
-Both check their arguments. The walks are in backward.py, on arrays, and in recorded.py, on Tensors.
+Both check their arguments. backward.py has the walk on arrays, recorded.py the walk on Tensors.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Add d(tensors)/d(leaf), weighted by grad_tensors, to leaf.grad of every leaf that requires it, or of `inputs`.
+    """Add d(tensors)/d(leaf), weighted by grad_tensors, to leaf.grad of every leaf that requires grad, or only of
+    `inputs`.
 
-    Threads may walk graphs that meet in their leaves at the same time. No gradient is lost, but their order varies, so
-    a sum of more than two may differ in its last bits. Walk one graph in one thread: the walk frees it.
+    Several threads may walk graphs with common leaves at the same time. No gradient is lost, but their order varies, so
+    a sum of more than two may differ in its last bits. Walk each graph in only one thread, since the walk frees it.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -61,7 +62,9 @@ def start(
     create_graph: bool,
     inputs: Any,
 ) -> None:
-    """Start the walk of `backward` from Tensors and arrays that fit them; `given` are the user's own objects."""
+    """Start the walk of `backward` from Tensors and their weights as arrays; `given` holds the weights that the user
+    passed.
+    """
     leaves = None if inputs is None else _targets(inputs)
     keep = create_graph if retain_graph is None else bool(retain_graph)
     if create_graph:
@@ -71,7 +74,7 @@ def start(
 
 
 def _targets(inputs: Any) -> tuple[Any, ...]:
-    """Return the Tensors in which backward leaves gradients; an intermediate result among them retains its gradient."""
+    """Return the Tensors that get gradients from `backward`; an intermediate result among them retains its gradient."""
     found = _several("backward", "inputs", inputs)
     if not found:
         raise RuntimeError("backward: inputs is empty; expected Tensors that require grad, or None for all leaves")
@@ -167,13 +170,13 @@ def _one_for_each(operation: str, name: str, values: Any, ends: Sequence[Any]) -
 
 
 def _weights(operation: str, names: tuple[str, str], ends: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Return the arrays of weights for the elements of all outputs."""
+    """Return, for each output, an array of weights for its elements."""
     pairs = enumerate(zip(ends, given, strict=True))
     return [_weights_of(operation, *names, i, output, weight) for i, (output, weight) in pairs]
 
 
 def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weight: Any) -> Any:
-    """Return the array of weights for the elements of one output."""
+    """Return an array of weights for the elements of one output."""
     if not output.requires_grad:
         raise RuntimeError(f"{operation}: {what} {i} does not require grad; expected a result of what does")
     if weight is None:
@@ -197,14 +200,16 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
 
 
 def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs (output, its weights as a Tensor): the user's Tensor, which may be in the graph, if there is one."""
+    """Return pairs (output, its weights as a Tensor). If the user passed a Tensor, which may be in the graph, the pair
+    has it.
+    """
     pairs = zip(ends, weights, given, strict=True)
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]
 
 
 @documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")
 def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """Return the Tensor without its graph; older programs wrap it around each batch.
+    """Return the Tensor `data` outside its graph; older programs call this for each batch.
 
     Example:
         >>> mn.autograd.Variable(mn.ones(2), requires_grad=True).requires_grad

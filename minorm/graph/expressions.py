@@ -1,8 +1,8 @@
 """Building blocks for `Function.gradient`: maps of arrays with a known gradient, and small formulas with Tensors.
 
-Many gradients are linear in dy, and their other inputs, such as a mask or positions, have no slope. Then `gradient`
-needs no formula with Tensors: a `LinearMap` runs the code of `backward` on arrays, and its own gradients come from the
-transposed code.
+Many gradients are linear in dy, and have no slope for their other inputs, such as a mask or positions. Then `gradient`
+needs no formula with Tensors: a `LinearMap` runs the code of `backward` on arrays, and the transposed code computes the
+gradient of the LinearMap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minorm.graph.graph import Function
 
 
 class LinearMap(Function):
-    """Computes there(x), linear in x. The gradient is back(dy), where `back` is the transposed map.
+    """Computes there(x), which is linear in x. The gradient is back(dy), where `back` is the transposed map.
 
     of  the Function whose kept arrays both maps read, which must not have changed; None if they read no arrays
     """
@@ -42,14 +42,16 @@ class LinearMap(Function):
 
 
 def constants(of: Function, *gradients: Any) -> tuple[Any, ...]:
-    """Return the results of backward as Tensors without a graph, for a backward that depends on nothing."""
+    """Return the results of backward as Tensors without a graph, for a backward that depends on no Tensor."""
     like = next(dy for dy in gradients if dy is not None)
     found = of.backward(*[None if dy is None else dy.array for dy in gradients])
     return tuple([None if dx is None else like.from_array(dx) for dx in found])
 
 
 def scaled(of: Function, dy: Any) -> Any:
-    """Return the gradient of a Function that multiplies each element of dy by a slope that is constant around x."""
+    """Return the gradient of a Function whose backward multiplies each element of dy by a slope that is constant around
+    x.
+    """
     return LinearMap.apply(dy, of=of, there=of.backward, back=of.backward)
 
 
@@ -63,10 +65,10 @@ def summed_to(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def passing(dy: Any, mask: Any) -> Any:
-    """Return dy where the array `mask` is True, and 0 elsewhere, even in place of NaN."""
+    """Return dy where the array `mask` is True, and 0 elsewhere, even where dy is NaN."""
     return dy.masked_fill(dy.from_array(~mask), 0.0)
 
 
 def spread(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """Return a reduced Tensor at the full `shape`, with its values repeated along `axes`."""
+    """Return a Tensor that was reduced over `axes` in the full `shape`, with its values repeated along these axes."""
     return x.reshape(tuple([1 if i in axes else n for i, n in enumerate(shape)])).expand(shape)

@@ -1,4 +1,4 @@
-"""Switches the recording of the graph on and off, for a block or from here on. The setting belongs to the thread.
+"""Switches the recording of the graph on and off, for a block or from now on. Each thread has a separate setting.
 
 with no_grad(): ...             @no_grad()  or  @no_grad  on a function
 set_grad_enabled(False)         from here on; in a `with`, until the block ends
@@ -26,19 +26,19 @@ mode = _Mode()
 
 
 def is_grad_enabled() -> bool:
-    """Return False inside `no_grad`, True otherwise; the setting belongs to the thread."""
+    """Return False inside `no_grad`, True otherwise; each thread has a separate setting."""
     return mode.recording
 
 
 class _Within(minorm_ext.Switch, Block):  # type: ignore[misc]  # compiled: its type is not known
-    """Sets the mode for a block or a function; an open object may be entered again."""
+    """Sets the mode for a block or a function. A `with` may enter the same object again while it is open."""
 
     def __init__(self, recording: bool, begun: bool = False) -> None:
         super().__init__(mode, {"recording": recording}, begun)
         self.recording = recording
 
     def _recreate_cm(self) -> _Within:
-        return _Within(self.recording)  # threads may run the decorated function at once
+        return _Within(self.recording)  # several threads may run the decorated function at the same time
 
 
 @documented({}, function="the function to decorate, as in `@no_grad`; None for `with no_grad():` and `@no_grad()`")
@@ -88,7 +88,7 @@ def inference_mode(mode: Any = True) -> Any:
 
 @documented({}, mode="True records, False does not")
 class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
-    """Switch recording on or off from here on; `with set_grad_enabled(training):` until the block ends.
+    """Switch recording on or off from now on; `with set_grad_enabled(training):` does it until the block ends.
 
     Example:
         >>> with mn.set_grad_enabled(False):
@@ -100,6 +100,6 @@ class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
         super().__init__(bool(mode), begun=True)  # the call begins the mode, and the first `with` ends it
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
-        """Decorate a function: the mode holds only inside it."""
+        """Decorate a function: the mode then holds only inside the function."""
         self.__exit__()
         return super().__call__(function)

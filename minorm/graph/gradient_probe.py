@@ -1,4 +1,4 @@
-"""GradientProbe: an identity that calls a function when a gradient passes."""
+"""GradientProbe: an identity that calls a function when a gradient passes through it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minorm.graph.graph import Function
 
 
 class GradientProbe(Function):
-    """Returns the same Tensors. In the backward pass `told` gets their gradients and may return others."""
+    """Returns the same Tensors. In the backward pass it calls told(gradients), whose result replaces the gradients."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
         self.told = told

@@ -1,11 +1,12 @@
-"""The graph of operations: its nodes are Functions, and its edges lead to the nodes that made their inputs.
+"""The graph of operations. Its nodes are Functions, and an edge leads from a node to the node that made one of its
+inputs.
 
 Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying a Function makes an
-instance, which is the node: it knows where its inputs came from, and keeps the attributes that `forward` set on `self`.
-backward.py walks the graph backwards.
+instance, which is the node. It has the edges to the nodes of its inputs, and keeps the attributes that `forward` set on
+`self`. backward.py walks the graph backwards.
 
-This module knows no operation and not even the Tensor class: a result is built through an input,
-`tensor.from_array(array, creator)`, so imports point downward.
+This module imports no operation and not even the Tensor class: an input makes the result, by `tensor.from_array(array,
+creator)`. So imports point downward.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from minorm.support.argument_errors import named_arguments
 
 _serials = itertools.count()
 _ndarray = np.ndarray
-_tuple: Any = tuple.__new__  # the constructor of a NamedTuple takes longer
+_tuple: Any = tuple.__new__  # faster than the constructor of a NamedTuple
 
 
 def serial() -> int:
@@ -33,7 +34,7 @@ def serial() -> int:
 
 
 def is_tensor(value: Any) -> bool:
-    """Is the value a Tensor? This module does not know the class."""
+    """Is the value a Tensor? This module cannot import the class."""
     return hasattr(value, "from_array") and hasattr(value, "creator")
 
 
@@ -46,34 +47,35 @@ class Function:
         backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
 
     Forward keeps each value that backward needs under a name: `self.x = x`. If the value is the array of an input or an
-    output (the object itself, not a view), it is watched: changing that tensor in place before backward is an error.
-    The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether input i wants
-    a gradient, so that backward can skip the others.
+    output (the object itself, not a view), it is watched: it is an error to change that tensor in place before
+    backward. The first input is always a Tensor; other inputs may be None. `self.needs[i]` is True if input i needs a
+    gradient, so that backward can skip the others.
 
-    For gradients of gradients a third method writes backward once more, with Tensors:
+    For gradients of gradients, a third method computes the same as backward with Tensors:
 
         gradient(self, *gradients) -> the results of backward, as Tensors that recorded operations compute
 
-    There `self.input(i, self.x, dy)` is an input, and `self.output(self.y, dy)` an output, as a Tensor of the graph.
+    In it, `self.input(i, self.x, dy)` returns an input, and `self.output(self.y, dy)` an output, as a Tensor of the
+    graph.
     """
 
     differentiable = True  # False: the result never requires grad (comparisons, argmax)
-    view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
-    # Where a value is used twice its gradient is a sum, and the walk spares a pass over memory if backward says:
-    accumulates = False  # True: the gradient of the first input comes with `self.total` added, where that is not None
-    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that the walk may change
+    view = False  # True: the result is a view, which shares memory and version counter with the first input
+    # If a value is used twice, its gradient is a sum. These two settings let the walk save a pass over memory:
+    accumulates = False  # True: backward adds `self.total`, unless None, to the gradient of the first input
+    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays, which the walk may change
 
     needs: tuple[bool, ...] = ()
-    # The destination of each input's gradient: its creator, the index of the creator's output, shape and type; or
-    # (the input itself, 0, None, None) for a leaf. None for an input without gradient; None for all once freed.
-    # Edges hold no arrays: an array that no backward needs is freed after the forward pass.
+    # For each input, where its gradient goes: (creator, index of the creator's output, shape, type), or (the input
+    # itself, 0, None, None) for a leaf, or None for an input without gradient. `edges` is None once the node is freed.
+    # Edges hold no arrays, so an array that no backward needs is freed after the forward pass.
     edges: tuple[Any, ...] | None = None
     serial: int = 0
     outputs: int = 1
     watched: Sequence[tuple[Any, int, int]] = ()  # (version counter, its value then, input i or output ~i)
-    total: Any = None  # the gradient of the first input that other consumers have sent so far
-    pending: Any = None  # of a node whose state was dropped: (its Recomputation, its place): see recomputation.py
-    _hooks: Any = None  # output index -> hooks: see hooks.py
+    total: Any = None  # the sum of the gradients that other consumers of the first input have sent
+    pending: Any = None  # after a checkpoint dropped the state: (Recomputation, place)
+    _hooks: Any = None  # output index -> hooks; see hooks.py
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
     def forward(self, *arrays: Any, **options: Any) -> Any:
@@ -81,7 +83,7 @@ class Function:
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def backward(self, *gradients: Any) -> Any:
-        """Compute the inputs' gradients from the results'."""
+        """Compute the gradients of the inputs from the gradients of the results."""
         raise NotImplementedError(f"{type(self).__name__} has no backward")
 
     def gradient(self, *gradients: Any) -> Any:
@@ -93,14 +95,14 @@ class Function:
 
     @classmethod
     def apply(cls, *inputs: Any, **options: Any) -> Any:
-        """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
+        """Run forward on the inputs' arrays and, if an input requires grad, record the call in the graph."""
         if trace.state.cast is not None:
             inputs = trace.state.cast(cls, inputs)
         function = cls()
         recording = mode.recording and cls.differentiable
         arrays: list[Any] = []
         needs: list[bool] = []
-        for x in inputs:  # a loop, as each comprehension would be a call
+        for x in inputs:  # a loop, since each comprehension would be a call
             arrays.append(None if x is None else x.array)
             needs.append(recording and x is not None and x._requires_grad)
         function.needs = tuple(needs)
@@ -108,7 +110,7 @@ class Function:
         try:
             if type(first) is _ndarray or devices.is_host(first):
                 result = function.forward(*arrays, **options)
-            else:  # on a GPU, where a kernel cannot tell a wrong address
+            else:  # on a GPU, where a kernel would not notice a wrong address
                 if devices.are_mixed(arrays):
                     raise TypeError("the arrays are not on one device")
                 with first.device:
@@ -155,7 +157,7 @@ class Function:
                 edges.append(None)
             elif creator is None:
                 edges.append((x, 0, None, None))
-            else:  # not x itself, whose creator changes with changes in place; this result must not follow it
+            else:  # not x itself: a change in place replaces x's creator, and must not affect this result
                 edges.append((creator, x.output_index, array.shape, array.dtype))
         for y in outputs:
             if id(y.array) in kept:
@@ -164,13 +166,13 @@ class Function:
         self.serial = next(_serials)
 
     def retain(self, tensor: Any) -> None:
-        """Ask the walk to leave the gradient of this output in `tensor.grad`."""
+        """Ask the walk to store the gradient of this output in `tensor.grad`."""
         if self.retained is None:
             self.retained = {}
         self.retained[tensor.output_index] = weakref.ref(tensor)
 
     def release(self, tensor: Any) -> bool:
-        """Stop leaving the gradient in that tensor; return whether it had been retained."""
+        """Stop storing the gradient in that tensor; return True if it was stored before."""
         asked = (self.retained or {}).get(tensor.output_index)
         if self.retained is None or asked is None or asked() is not tensor:
             return False
@@ -201,7 +203,7 @@ class Function:
         return results if type(results) is tuple else (results,)
 
     def restore(self) -> None:
-        """Compute the state again if a checkpoint dropped it; nested checkpoints run from the outermost inwards."""
+        """Compute the state again if a checkpoint dropped it. Nested checkpoints run from the outermost inwards."""
         while self.pending is not None:
             self.pending[0].restore()
 
@@ -219,11 +221,10 @@ class Function:
     # For `gradient`: kept arrays as Tensors of the graph
 
     def input(self, i: int, array: Any, like: Any) -> Any:
-        """Return input i as a Tensor, whose elements forward kept as `array`; `like` is a Tensor from which others are
-        made.
+        """Return input i, whose elements forward kept as `array`, as a Tensor; `like` is a Tensor that makes it.
 
-        The Function holds only arrays, so a graph costs no more if this is not used. The Tensor is rebuilt from the
-        array and the edge.
+        The Tensor is made again from the array and the edge. The Function itself holds only arrays, so a graph costs
+        nothing extra if this is not used.
         """
         edge = None if self.edges is None else self.edges[i]
         if edge is None:
@@ -236,20 +237,22 @@ class Function:
         return tensor if array.dtype == dtype else Kept.apply(tensor, array=array)
 
     def output(self, array: Any, like: Any, i: int = 0) -> Any:
-        """Return output i as a Tensor of the graph, whose elements forward kept as `array`."""
+        """Return output i, whose elements forward kept as `array`, as a Tensor of the graph."""
         tensor = like.from_array(array, self, i)
         self._watch(tensor, ~i)
         return tensor
 
     def _watch(self, tensor: Any, place: int) -> None:
-        """Let the Tensor share the version counter of the original input or output."""
+        """Give the Tensor the version counter of the original input or output."""
         for version, _, watched in self.watched:
             if watched == place:
                 tensor.version = version
 
 
 class Kept(Function):
-    """Gives a Tensor the elements that a forward pass kept of it: in another order or type, or from before a change."""
+    """Gives a Tensor the elements that a forward pass kept of it, perhaps in another order or type, or from before a
+    change.
+    """
 
     def forward(self, x: Any, *, array: Any) -> Any:
         self.shape, self.dtype = x.shape, x.dtype
@@ -268,19 +271,21 @@ class View(NamedTuple):
     parent: Any
     function: type[Function]
     options: dict[str, Any]
-    detached: bool  # made inside no_grad of a tensor that requires grad: it stays outside the graph
+    detached: bool  # True: made inside no_grad of a tensor that requires grad, so outside the graph
 
 
 class Version:
-    """Counts the changes in place of the memory behind a tensor and its views, and knows these views."""
+    """Counts the changes in place of the memory of a tensor and its views, and has references to these views."""
 
     count = 0
-    traced = 0  # how many of the changes an open trace has written down
+    traced = 0  # the number of changes that an open trace has recorded
     views: dict[int, Any] | None = None  # weak references, by a unique number
     enough = 16  # the number of entries at which dead views are removed
 
     def enter(self, view: Any) -> None:
-        """Register a new view. Threads may meet here: each step is atomic in the dict, and keys are unique."""
+        """Register a new view. Several threads may call this at the same time: each step is atomic in the dict, and
+        keys are unique.
+        """
         views = self.views
         if views is None:
             views = self.__dict__.setdefault("views", {})

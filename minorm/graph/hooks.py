@@ -1,7 +1,7 @@
 """Calls hooks with the gradient of a tensor during a backward pass: `x.register_hook(hook)`.
 
-A leaf or a Function holds its own hooks, so that a hook which holds the leaf is garbage together with it. A backward
-walk without any hook pays one look at a set.
+A leaf or a Function holds its hooks, so a hook that refers to the leaf is freed together with it. If no hook exists, a
+backward walk only looks into a set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _registering = shared_lock()
 
 
 class RemovableHandle:
-    """Returned by register_hook: `handle.remove()` removes the hook; a `with` removes it at the end of the block."""
+    """The result of register_hook: `handle.remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(self, hooks: dict[int, Hook], key: int) -> None:
         self._hooks, self._key = hooks, key
@@ -39,13 +39,15 @@ class RemovableHandle:
 
 
 def register(tensor: Any, hook: Hook) -> RemovableHandle:
-    """Call hook(gradient) when the walk has this tensor's whole gradient; a returned Tensor replaces the gradient."""
+    """Call hook(gradient) when the walk has added up this tensor's gradient; a Tensor that it returns replaces the
+    gradient.
+    """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
     source = tensor.creator or tensor
-    with _registering:  # two threads may register at once, and both hooks must be kept
+    with _registering:  # two threads may register at the same time, and both hooks must stay
         known = id(source) in registered
-        if not known or source._hooks is None:  # a Function whose graph was freed has released its hooks
+        if not known or source._hooks is None:  # a freed Function has lost its hooks
             source._hooks = {}
         if not known:
             registered.add(id(source))
@@ -57,17 +59,17 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def _hooks_of(source: Any, index: int) -> list[Hook]:
-    """Return a copy of the list of hooks of an output or a leaf: a running hook may add or remove hooks."""
+    """Return the hooks of an output or a leaf, as a copy, since a running hook may add or remove hooks."""
     own = source._hooks if id(source) in registered else None
     return list(own.get(index, {}).values()) if own else []
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
-    """Return the gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for
-    them.
+    """Run the hooks of output `index` of a Function, or of a leaf, and return the gradient after them. `like` makes
+    Tensors for the hooks.
 
-    Returns None if there are no hooks. Hooks may keep the gradients that they got or returned, so the caller uses a
-    copy.
+    Returns None if there are no hooks. Hooks may keep the gradients that they get or return, so the caller must copy
+    the result.
     """
     hooks = _hooks_of(source, index)
     for hook in hooks:
@@ -78,7 +80,9 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
 
 
 def run_recorded(source: Any, index: int, gradient: Any) -> Any:
-    """Do the same for a gradient that is a Tensor of the graph; return a copy, so that hooks may keep theirs."""
+    """Do the same for a gradient that is a Tensor of the graph. The result is a copy, since hooks may keep their
+    gradients.
+    """
     hooks = _hooks_of(source, index)
     for hook in hooks:
         answer = hook(gradient)

@@ -1,11 +1,12 @@
-"""Checkpoints: nodes drop their state after the forward pass, and compute it again when a backward walk reaches them.
+"""Checkpoints: nodes drop their state after the forward pass, and it is computed again when a backward walk reaches
+them.
 
-The graph itself stays: edges, hooks and version counters. The attributes that `forward` kept on the nodes are dropped,
-and with them the memory of intermediate results. To restore them the same function runs again and makes the same nodes
-in the same order. The state of each new node moves to the old one.
+The graph itself stays: edges, hooks and version counters. The nodes lose the attributes that `forward` kept, so the
+memory of intermediate results is freed. To restore the attributes, the same function runs again and makes the same
+nodes in the same order. The state of each new node moves to the old node.
 
-If checkpoints are nested, a node of the second run may have dropped its state too. Then the old node waits for the same
-restoration as the new one.
+If checkpoints are nested, a node of the second run may have dropped its state too. Then the old node waits until the
+state of the new node is restored.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _STRUCTURE = frozenset({"needs", "edges", "serial", "outputs", "watched", "total
 
 
 class Recomputation:
-    """Drops the state of the nodes behind `outputs` that were made since `begun`, a serial number.
+    """Drops the state of the nodes that lead to `outputs` and were made since `begun`, a serial number.
 
     again: computes the outputs a second time, with gradients recorded
     """
@@ -28,7 +29,7 @@ class Recomputation:
     def __init__(self, outputs: Sequence[Any], begun: int, again: Callable[[], Sequence[Any]]) -> None:
         self.again = again
         self.forms: list[tuple[Any, ...]] = []
-        self.waiting: list[list[weakref.ref[Function]]] = []  # by place: weak, since the nodes hold what restores them
+        self.waiting: list[list[weakref.ref[Function]]] = []  # by place; weak, since nodes hold this object
         for place, node in enumerate(_nodes(outputs, begun)):
             self.forms.append(_form(node))
             self.waiting.append([weakref.ref(node)])
@@ -47,7 +48,7 @@ class Recomputation:
             for reference in references:
                 target = reference()
                 if target is None or target.pending is None or target.pending[0] is not self:
-                    continue  # it was freed
+                    continue  # the old node was freed
                 del target.pending
                 target.__dict__.update(state)
                 if node.pending is not None:
@@ -84,7 +85,7 @@ def _nodes(outputs: Sequence[Any], begun: int) -> list[Function]:
 
 
 def _form(node: Function) -> tuple[Any, ...]:
-    """Return the operation, and the shape and type of each input with a gradient."""
+    """Return the node's operation, its number of outputs, and the shape and type of each input with a gradient."""
     return type(node).__name__, node.outputs, *[edge and (edge[2], edge[3]) for edge in node.edges or ()]
 
 

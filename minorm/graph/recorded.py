@@ -1,6 +1,6 @@
 """The backward walk on Tensors, for `create_graph=True`: its results are recorded and can be differentiated.
 
-The walk of backward.py is on arrays and calls `backward` of each Function. This one calls `gradient`, the same formula
+The walk of backward.py uses arrays and calls `backward` of each Function. This walk calls `gradient`, the same formula
 written with Tensors. It visits only nodes that lead to the requested inputs, and computes only their gradients.
 """
 
@@ -16,22 +16,24 @@ from minorm.graph.graph import Function, Kept, serial
 from minorm.graph.wanted import Place, Wanted, place_of
 from minorm.support.locks import shared_lock
 
-# Threads may add to one gradient at the same time, and no addend may be lost between reading and writing the sum. One
-# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more.
+# Several threads may add to one gradient at the same time, and no addend must be lost between reading and writing the
+# sum. A single lock, taken once in each walk, costs a tenth of a microsecond; a lock for each tensor cost more.
 adding = shared_lock()
 
 
 def walk(
     seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None
 ) -> dict[Place, tuple[Any, Any]]:
-    """Return (source, gradient) by place for the leaves behind `seeds`, pairs of Tensors (y, dy), or for `inputs`."""
+    """Return {place: (source, gradient)} for all leaves, or for `inputs`. The walk starts at `seeds`, pairs of Tensors
+    (y, dy).
+    """
     with enable_grad(), trace.no_casts():
         wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
         return _Walk(wanted).run(seeds, retain_graph)
 
 
 class _Walk:
-    """Holds pending and finished gradients; `wanted` is None to find those of every leaf."""
+    """One walk: it holds pending and finished gradients. `wanted` is None to find the gradients of all leaves."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self.wanted = wanted
@@ -49,7 +51,7 @@ class _Walk:
         return self.found
 
     def _send(self, source: Any, index: int, gradient: Any) -> None:
-        """Add a gradient to the pending one of a leaf, or of output `index` of a Function."""
+        """Add a gradient to the pending gradient of a leaf, or of output `index` of a Function."""
         if isinstance(source, Function):
             if source.edges is None:
                 raise source.freed()
@@ -74,7 +76,7 @@ class _Walk:
         edges = function.edges
         assert edges is not None
         reached = tuple([e is not None for e in edges]) if self.wanted is None else self.wanted.among(edges)
-        if True not in reached:  # the graph before it stays for another walk
+        if True not in reached:  # the graph behind this node stays for another walk
             return
         function.restore()
         results = differentiated(function, gradients, reached)
@@ -82,12 +84,12 @@ class _Walk:
             if asked and gradient is not None:
                 _check_form(function, edge, gradient)
                 self._send(edge[0], edge[1], gradient)
-        if not retain_graph:  # kept values may be a part of the new graph, and are freed with it
+        if not retain_graph:  # kept values may be part of the new graph, and are freed together with it
             function.edges = None
 
 
 def differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
-    """Return the gradients of the inputs that are `reached`, as Tensors."""
+    """Return the gradients of the inputs for which `reached` is True, as Tensors."""
     function.check_unchanged()
     needs = function.needs
     function.needs = reached
@@ -110,7 +112,7 @@ def _check_form(function: Function, edge: Any, gradient: Any) -> None:
 
 
 def _retain(function: Function, index: int, gradient: Any) -> None:
-    """Leave the gradient in `grad` of an output that retains it."""
+    """Add the gradient to `grad` of the function's output `index`, if this output retains its gradient."""
     reference = (function.retained or {}).get(index)
     tensor = None if reference is None else reference()
     if tensor is not None:
@@ -119,11 +121,13 @@ def _retain(function: Function, index: int, gradient: Any) -> None:
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """Set leaf.grad = leaf.grad + gradient, both in the graph, for every leaf or for `inputs`; change nothing in place.
+    """Set leaf.grad = leaf.grad + gradient, both in the graph, for every leaf or for `inputs`; change no Tensor in
+    place.
 
-    The first gradient is a copy: a hook or a user's Function may hold the original, and users may change `grad`.
+    A leaf's first gradient is a copy, since users may change `grad`, and a hook or a user's Function may hold the
+    original.
     """
-    # An intermediate result has already retained its gradient, and its place belongs to a Function.
+    # The source of an intermediate result is a Function; such a result has already retained its gradient.
     leaves = [(x, dy) for x, dy in walk(seeds, retain_graph, inputs).values() if not isinstance(x, Function)]
     with enable_grad():
         hooked = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in leaves]
@@ -133,7 +137,9 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """Return the gradient for each input, a Tensor of the graph; None where the outputs do not depend on it."""
+    """Return a list with the gradient of each input as a Tensor of the graph, or None if the outputs do not depend on
+    it.
+    """
     given, begun = {id(dy.array) for _, dy in seeds}, serial()
     found = walk(seeds, retain_graph, inputs)
     results: list[Any] = []
@@ -147,7 +153,7 @@ def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain
 
 
 def _own(gradient: Any, given: set[int], begun: int) -> Any:
-    """Return the gradient, or a copy if its memory is shared: users may change it.
+    """Return the gradient, or a copy if its memory is shared, since users may change it.
 
     begun   the serial number at the walk's start: the user's code may hold older Tensors
     """
@@ -159,7 +165,9 @@ def _own(gradient: Any, given: set[int], begun: int) -> Any:
 
 
 def _apart(x: Any) -> Any:
-    """Return the same Tensor at another place of the graph, where its part of a gradient can be told apart."""
+    """Return the same Tensor at a new place of the graph, so that its part of a gradient can be separated from other
+    parts.
+    """
     other = Kept.apply(x, array=x.array)
     other.version = x.version
     return other

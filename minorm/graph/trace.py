@@ -1,14 +1,14 @@
 """Records the operations that run while a trace is open, as a tree of calls.
 
-A model is Python, so the only way to know what it computes is to run it and watch. `minorm.onnx.export` opens a trace,
-runs the model once and then walks the tree: it writes the calls that it knows (`F.batch_norm`), and descends into the
-calls inside the others (`Mul`, `Add`).
+A model is Python code, so the only way to learn its operations is to run it and record them. `minorm.onnx.export` opens
+a trace, runs the model once and then walks the tree. It writes the calls for which it has a rule (such as
+`F.batch_norm`); for all others it walks on to the calls inside them (`Mul`, `Add`).
 
     with trace.record() as calls:
         y = model(x)
     # calls: list of Call, in execution order, each with its own children
 
-Outside a trace an operation pays one attribute look-up.
+Outside a trace an operation costs one attribute look-up more.
 """
 
 from __future__ import annotations
@@ -47,30 +47,32 @@ class Call:
 
 
 class Interceptor(Protocol):
-    """Sees every outermost operation while `intercepted` is open, and chooses its result."""
+    """Gets every outermost operation inside `intercepted`, and chooses its result."""
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Replace the call `function(**arguments)` of a public function."""
+        """Return the result of a public function, in place of the call `function(**arguments)`."""
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """Return the result of an autograd Function that was applied outside a public function (x + y)."""
+        """Return the result of an autograd Function that was applied outside a public function, as in x + y; `result`
+        is its own result.
+        """
 
     def changed(self, tensor: Any) -> None:
-        """Note that the last operation changed `tensor` in place (x += y), and that `tensor` is its result."""
+        """Learn that the last operation changed `tensor` in place (x += y), so `tensor` is its result."""
 
 
 class _Unread(list[Any]):
-    """The calls of a trace that is open only for its interceptor: it keeps the last one."""
+    """The calls of a trace that is open only for its interceptor; the list keeps only the last call."""
 
     def append(self, call: Any) -> None:
         self[:] = [call]
 
 
 class _State(threading.local):
-    calls: list[Call] | None = None  # where the next call is written, None outside a trace
-    cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # set by amp inside an autocast
+    calls: list[Call] | None = None  # the list that gets the next call; None outside a trace
+    cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # set by amp inside autocast
     cast_types: dict[str, Any] = {}  # noqa: RUF012  set by amp: the type by the kind of device; replaced, never changed
-    originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, and their contents before
+    originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  id -> (array changed in place, old contents)
     interceptor: Interceptor | None = None  # read only inside a trace
 
 
@@ -81,16 +83,17 @@ state = _State()
 def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yield the list that collects the outermost calls."""
     calls: list[Call] = []
-    # A trace records the model, not the types it ran in: no cast.
+    # A trace records the model without the casts of autocast.
     with minorm_ext.Switch(state, {"calls": calls, "originals": {}, "cast": None}):
         yield calls
 
 
 @contextmanager
 def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
-    """Put the interceptor between the model and its operations inside the block; None removes it.
+    """Let the interceptor get the model's operations inside the block; None removes it.
 
-    Operations run one by one, as in every trace. The interceptor does not see the operations that it calls itself.
+    Operations run one by one, as in every trace. The interceptor does not get the operations that it calls
+    itself.
     """
     calls = _Unread() if state.calls is None else state.calls
     with minorm_ext.Switch(state, {"calls": calls, "interceptor": interceptor}):
@@ -120,13 +123,13 @@ def no_casts() -> Iterator[None]:
 
 
 def remember(array: Any) -> None:
-    """Keep an array's contents before its first change in place."""
+    """Keep a copy of an array's contents before its first change in place."""
     if id(array) not in state.originals:
         state.originals[id(array)] = array, array.copy()
 
 
 def changed(tensor: Any) -> None:
-    """Note that the last call changed `tensor` in place, and that `tensor` is its result."""
+    """Record that the last call changed `tensor` in place, so `tensor` is its result."""
     if state.calls is not None:
         state.calls[-1].result, state.calls[-1].changed = tensor, True
         if state.interceptor is not None:
@@ -134,7 +137,7 @@ def changed(tensor: Any) -> None:
 
 
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise a clearer error than the failed call's own, if there is one."""
+    """Raise a clearer error than the error of the failed call, if the arguments explain it."""
     name = function.__name__
     error = wrong_call(name, function, args, kwargs)
     error = error or foreign_argument(name, named_arguments(function, args, kwargs))
@@ -144,10 +147,10 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def operation(function: AnyCallable, followed: Callable[..., Any] | None = None) -> AnyCallable:
-    """Decorate a public function so that a trace shows it as one call with children.
+    """Decorate a public function so that a trace records it as one call with children.
 
-    If the first argument is called x, PyTorch's name `input` works too. followed: replaces the function if an
-    `activation` or a `residual` is passed, both by name.
+    If the first argument is called x, PyTorch's name `input` works too. `followed` is called instead of the function if
+    the caller passes `activation` or `residual`, which go by name.
     """
     whole, given = unbound(function)
     renamed = whole.__code__.co_varnames[given : given + 1] == ("x",)
@@ -168,7 +171,7 @@ def operation(function: AnyCallable, followed: Callable[..., Any] | None = None)
         if error := wrong_call(function.__name__, function, args, kwargs):
             raise error
         arguments = named_arguments(function, args, kwargs)
-        for name in ("inplace", "activation", "residual"):  # results are new; the activation is a separate call
+        for name in ("inplace", "activation", "residual"):  # results are always new; the activation is a separate call
             arguments.pop(name, None)
         if (interceptor := state.interceptor) is not None:
             with intercepted(None):

@@ -1,6 +1,6 @@
 """Finds the Functions that lead to the Tensors whose gradients are requested; a walk skips all others.
 
-A gradient penalty, for example, needs gradients for images only, not for weights.
+A gradient penalty, for example, needs gradients only for images, not for weights.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of i
 
 
 def place_of(tensor: Any) -> Place:
-    """Return the place where gradients of a Tensor arrive."""
+    """Return the Place at which gradients of a Tensor arrive."""
     return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
 
 
 class Wanted:
-    """The places of `inputs`, and the Functions that lead there from `outputs`."""
+    """The places of `inputs`, and the Functions that lead from `outputs` to them."""
 
     def __init__(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         self.places = {place_of(x) for x in inputs}
-        self.leading: dict[int, bool] = {}  # by the id of a Function: does it lead to one of the places?
+        self.leading: dict[int, bool] = {}  # id of a Function -> True if it leads to one of the places
         for y in outputs:
             if y.creator is not None:
                 self._look(y.creator)
@@ -33,11 +33,13 @@ class Wanted:
         return (id(source), index) in self.places or self.leading.get(id(source), False)
 
     def among(self, edges: Sequence[Any]) -> tuple[bool, ...]:
-        """Say for each of a Function's edges whether it leads to one of the places."""
+        """Return a bool for each edge of a Function: does it lead to one of the places?"""
         return tuple([edge is not None and self.has(edge[0], edge[1]) for edge in edges])
 
     def _look(self, root: Function) -> None:
-        """Fill `leading` for the Function, inputs first, without recursion: a graph may be deeper than the stack."""
+        """Fill `leading` for the Function, inputs first, without recursion, since a graph may be deeper than Python's
+        stack.
+        """
         stack: list[tuple[Function, bool]] = [(root, False)]
         while stack:
             function, done = stack.pop()

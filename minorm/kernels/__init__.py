@@ -1,1 +1,3 @@
-"""The kernels: functions on arrays, without a graph, for the CPU, for the GPU and as a reference in NumPy."""
+"""The kernels: functions on arrays, without a graph. There are three kinds: for the CPU, for the GPU, and a reference
+in NumPy.
+"""

@@ -1,7 +1,7 @@
-"""Adds an activation to a backend without one, by separate operations after the normalization.
+"""Adds an activation to a backend that lacks it, by separate operations after the normalization.
 
 Forward y = max(norm(x) + residual, 0). Backward sets dy to 0 where y <= 0. The result is the gradient of the residual,
-and the dy for the backward pass of norm.
+and also the dy for the backward pass of norm.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ def activated(y: Array, activation: str, residual: Array | None) -> Array:
 
 
 def activation_grad(dy: Array, y: Array) -> Array:
-    """Return the gradient of y + residual: dy, but 0 where the activation's result y is 0 or less."""
+    """Return the gradient for y + residual: dy, but 0 where the activation's result y is 0 or less."""
     return select.backend(dy).elementwise.relu_grad(dy, y)

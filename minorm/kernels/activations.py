@@ -1,7 +1,7 @@
-"""The activations and their slopes, for the kernels of cpu/ and gpu/: each is a map of one or two arrays with a name.
+"""The activations and their gradients, for the kernels of cpu/ and gpu/: each is a named map of one or two arrays.
 
-`Activations(map)` has them all. map(name, fallback, a, b, option) returns a new array. For arrays that its kernels do
-not take, it calls the fallback, the reference's function of that name.
+`Activations(map)` has all of them. map(name, fallback, a, b, option) returns a new array. For arrays that its kernels
+do not take, `map` calls the fallback, which is the reference's function of the same name.
 """
 
 from __future__ import annotations

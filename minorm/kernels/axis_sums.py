@@ -4,8 +4,8 @@
     first                                    2048 batches, 3136 rows, 1 column     -> 32 x 64
     then                                     1 batch, 32 rows, 64 columns          -> 64
 
-Each stage sums the middle axis of (batches, rows, columns). Such stages cover every set of axes of an array without
-gaps, in any order of memory. The kernels of cpu/ and gpu/ sum one stage; this module does the rest.
+Each stage sums the middle axis of (batches, rows, columns). Such stages can sum over every set of axes of an array
+without gaps, in any order of memory. The kernels of cpu/ and gpu/ compute one stage; this module does the rest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Total = Callable[[Any, frozenset[int], bool], Any]
 
 
 class Sums:
-    """The functions of reference/sums.py, by total(x, summed, mean), which adds or averages floats over axes.
+    """The functions of reference/sums.py, computed by total(x, summed, mean), which adds or averages floats over axes.
 
-    `total` gets an array that is not empty. It returns the axes that are not in `summed`, in their order, in any shape,
-    in x's type.
+    `total` gets an array that is not empty. Its result has x's type and any shape; its elements are in the order of the
+    axes that are not in `summed`.
     """
 
     def __init__(self, total: Total) -> None:
@@ -48,7 +48,7 @@ class Sums:
         if x.size == 0 or x.dtype not in dtypes.FLOATS:
             return reference.sum_to(x, shape)
         total = self._total(x, _stretched(x.shape, shape), False)
-        return total if total.shape == shape else total.reshape(shape)  # p.grad would need another copy of a view
+        return total if total.shape == shape else total.reshape(shape)  # p.grad would have to copy a view
 
 
 @functools.lru_cache(maxsize=4096)
@@ -65,7 +65,9 @@ def _stretched(shape: tuple[int, ...], small: tuple[int, ...]) -> frozenset[int]
 
 @functools.lru_cache(maxsize=4096)
 def stages(shape: tuple[int, ...], summed: frozenset[int]) -> tuple[Stage, ...]:
-    """Return the stages that sum a C-ordered array of this shape: after merging, the last summed axis comes first."""
+    """Return the stages that sum a C-ordered array of this shape. Neighbouring axes merge first; the first stage sums
+    the last summed axis.
+    """
     loops: list[tuple[int, bool]] = []
     for axis, length in enumerate(shape):
         if length == 1:
@@ -85,8 +87,8 @@ def in_memory_order(
 ) -> Any:
     """Call `total` for an x that is not in C order: transpose x to memory order, and transpose the result back.
 
-    `order` has the axes in memory order. An axis of step 0 repeats the same numbers, as in the gradient of a sum: the
-    sum reads them once. plain(y) returns y in C order.
+    `order` has the axes in memory order. An axis of step 0 repeats the same numbers, as in the gradient of a sum, and
+    they are read only once. plain(y) returns y in C order.
     """
     repeated = [axis for axis in summed if x.strides[axis] == 0 and x.shape[axis] > 1]
     kept = [axis for axis in order if axis not in summed]

@@ -1,9 +1,8 @@
-"""Binds the functions of kernels/protocol.py to one nest, equation and type: calls then pass arrays only.
+"""Binds the functions of kernels/protocol.py to one nest, equation and type, so that calls pass only arrays.
 
-A NormCall (minorm/normalization/call.py) binds them once, when it is made: the bound arguments are the same at every
-call, and a bound function takes arrays only. `BoundBackend` binds any object with the functions of the protocol and
-passes these arguments on. Our own kernels bind in their own way, by `bind` in kernels/cpu/norm.py and
-kernels/gpu/norm.py.
+A NormCall (minorm/normalization/call.py) binds them once, when it is made, since nest, equation and type are the same
+at every call. `BoundBackend` binds any object that has the functions of the protocol, and passes these arguments on.
+minorm's kernels bind in a faster way, by `bind` in kernels/cpu/norm.py and kernels/gpu/norm.py.
 """
 
 from __future__ import annotations
@@ -20,16 +19,18 @@ Array = Any
 
 
 def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
-    """Return a backend's functions for these loops, for x of type `stored`, computed in `dtype` (None as usual)."""
-    bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # a user's backend is no module here
+    """Return a backend's functions, bound to these loops, for x of type `stored`. They compute in `dtype`, or for None
+    in the usual type.
+    """
+    bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # a user's backend is no module
     return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
 
 
 class BoundBackend:
-    """Calls a backend's functions with its own nest, equation and type.
+    """Calls a backend's functions with the nest, the equation and the type that it holds.
 
     Optional arguments (mask, running, activation with residual, y with dresidual) go by name, and only if the caller
-    gave them: a backend need not know arguments that it never gets.
+    passes them. So a backend need not have arguments that it never gets.
     """
 
     __slots__ = ("dtype", "equation", "nest", "norm", "stored")

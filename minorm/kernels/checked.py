@@ -1,7 +1,7 @@
 """Checks the results of a user's backend, as in `nn.BatchNorm2d(8, backend=mine)`, before they are used.
 
-Our own kernels are trusted. If a student's forward forgets the statistics, or returns y in another type, the error here
-says so. Without the check the error would come from the middle of the library, or not at all.
+minorm's kernels are not checked. If a student's forward forgets the statistics, or returns y in another type, the error
+says so. Without the check the error would come from deep inside the library, or not at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """Return the user's backend, or ours for this kind of array; add mask and activation if the call needs them."""
+    """Return the user's backend, or minorm's backend for this kind of array; add a mask and an activation to it if the
+    call needs them.
+    """
     if backend is None:
         norm = select.backend(x).norm
     else:
@@ -36,7 +38,9 @@ def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: st
 
 
 class CheckedBackend:
-    """A backend with checks: TypeError for a result of the wrong kind, ValueError for one of the wrong shape."""
+    """A backend with checks: raises TypeError for a result of the wrong kind, and ValueError for a result of the wrong
+    shape.
+    """
 
     def __init__(self, backend: Any) -> None:
         if isinstance(backend, type):
@@ -48,7 +52,7 @@ class CheckedBackend:
         return self._held()
 
     def loosen(self, gone: Callable[[Any], object]) -> None:
-        """Hold the backend by a weak reference from now on; call `gone` when it dies."""
+        """Hold the backend by a weak reference from now on; `gone` is called when the backend is freed."""
         self._held = weakref.ref(self._held(), gone)
 
     def __getattr__(self, name: str) -> Any:
@@ -64,7 +68,7 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics. `running` is updated here, so a user's forward need not know of it."""
+        """Return y and the statistics. This method updates `running`, so a user's forward need not take it."""
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(

@@ -1,6 +1,8 @@
-"""Uniform random numbers, the same on every device: a kernel computes them on the device from blocks of a generator.
+"""Uniform random numbers, which are the same on every device: a kernel computes them on the device from blocks of a
+generator.
 
-A generator without a counter, such as NumPy's other than Philox, draws on the CPU, and the numbers are copied.
+A generator without a counter, such as all of NumPy's except Philox, draws on the CPU, and the numbers are copied to the
+device.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from minorm import devices
 from minorm.devices import capture, generators
 from minorm.kernels import select
 
-BLOCK = 256  # bits of a generator's block
-WORD = 32  # bits that an element of dropout takes
+BLOCK = 256  # bits in a block of a generator
+WORD = 32  # bits for an element of dropout
 
 
 def uniform(
     shape: tuple[int, ...], dtype: Any, device: Any = None, generator: Any = None, low: float = 0.0, high: float = 1.0
 ) -> Any:
-    """u * (high - low) + low with u on [0, 1), in float32 or float64, computed in that type; device None is the CPU."""
+    """u * (high - low) + low with u on [0, 1), computed in `dtype`, which is float32 or float64; device=None is the
+    CPU.
+    """
     with devices.on(device) as xp:
         blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8, xp is np)
         if blocks is None:
@@ -37,7 +41,8 @@ def uniform(
 def take_blocks(generator: Any, count: int, bits: int = WORD, on_host: bool = True) -> Any:
     """Take blocks for `count` elements of `bits` bits each from the generator, by `random.take_blocks`.
 
-    While a CUDA graph is captured, a GPU gets a slot for them: the capture draws nothing, and each replay draws anew.
+    During the capture of a CUDA graph, nothing is drawn and a GPU gets a slot for the blocks; each replay draws new
+    ones.
     """
     count = -(-count * bits // BLOCK)
     recording = None if on_host else capture.recording()

@@ -1,10 +1,10 @@
-"""The epilogue of a convolution: normalizes its sums and clamps them before they are stored.
+"""The epilogue of a convolution: it normalizes the sums and clamps them before they are stored.
 
     y = clamp(((sum - k) - d) * factor + offset)        factor = rstd * s, offset = b
 
-One table has COLUMNS numbers for each channel, so that a kernel needs one pointer. `applied` computes the same formula
-on stored results. Both give the bits of separate operations: BatchNorm in evaluation, then Relu or Clip. Absent parts
-leave a number as it is, NaN included.
+One table has COLUMNS numbers for each channel, so that a kernel needs only one pointer. `applied` computes the same
+formula on stored results. Both give the same bits as separate operations: BatchNorm in evaluation, then Relu or Clip.
+If a part of the formula is absent, it changes no number, not even NaN.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def epilogue(
         table[:, 3] = b.reshape(-1)
     if low is not None:
         table[:, 4:6] = low
-        if high is None:  # like Relu, which turns -0 into 0; Relu6 and Clip, which have both bounds, keep -0
+        if high is None:  # Relu turns -0 into 0; Relu6 and Clip, with both bounds, keep -0
             table[:, 4] = np.nextafter(table[:, 4], table.dtype.type(np.inf))
     if high is not None:
         table[:, 6] = high

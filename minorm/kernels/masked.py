@@ -1,14 +1,16 @@
-"""Adds a mask to a backend without one: fills the False places, corrects the results, and sets them to 0 there.
+"""Adds a mask to a backend that lacks it: fills the places where the mask is False, corrects the results, and sets
+results to 0 at these places.
 
-Of the N elements of a row n count, r = N / n. The others are filled with f, one number of x's type for each row: its
-first element that counts. The kernel's moments of the filled row are k, d and v. The elements that count have
+Of the N elements of a row, n count (the mask is True there), and r = N / n. The others are filled with f, a number of
+x's type for each row: the row's first element that counts. The kernel computes the moments k, d and v of the filled
+row. The elements that count have
 
     delta = r * ((k - f) + d)        mean = f + delta        var = max(0, r * v - (1 - 1 / r) * delta^2)
 
-Since f is close to the data, nothing cancels, however far the data lies from 0. If delta^2 > 4 * var, f was an outlier,
-and the row is filled again, with f + delta. Without a mean (RMSNorm) f = 0 and var = r * v. In backward dy is 0 in the
-False places, so they add nothing to the sums. The kernel divides the sums by N, and the factor r turns that into a
-division by n.
+Since f is close to the data, no digits cancel, however far the data is from 0. If delta^2 > 4 * var, f was an outlier,
+and the row is filled again with f + delta. Without a mean (RMSNorm), f = 0 and var = r * v. In backward dy is set to 0
+where the mask is False, so these places add nothing to the sums. The kernel divides the sums by N, and the factor r
+turns that into a division by n.
 """
 
 from __future__ import annotations
@@ -120,7 +122,9 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return the filled x, and k, d and var of its elements that count; they are 0 for a row without any."""
+        """Return the filled x, and k, d and var of the elements that count; these are 0 for a row in which no element
+        counts.
+        """
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:
             filled = _fill(nest, x, mask, 0)
@@ -150,7 +154,7 @@ class MaskedBackend:
         mask: Array,
         dtype: dict[str, Any],
     ) -> Array:
-        """Return dx for filled x and dy, and for sums that are not yet divided."""
+        """Return dx for filled x and dy. The sums are given before their division by the number of elements."""
         if sum_g is not None or sum_gx is not None:
             r = nest.columns / namespace(x).maximum(stats.count, 1)
             sum_g, sum_gx = (None if of is None else of * r for of in (sum_g, sum_gx))
@@ -168,9 +172,9 @@ def _first(nest: Nest, x: Array, mask: Array) -> Array:
 
 
 def _fill(nest: Nest, x: Array, mask: Array, value: Any) -> Array:
-    """Return x with this number, or one number for each row, in the places where the mask is False."""
+    """Return x with `value` in the places where the mask is False; value is one number, or a number for each row."""
     if not isinstance(value, int):
-        most = float(dtypes.largest(x.dtype))  # a running mean may lie beyond float16
+        most = float(dtypes.largest(x.dtype))  # a running mean may be beyond float16's range
         value = kept(nest, value.clip(-most, most).astype(x.dtype))
     else:
         value = x.dtype.type(value)

@@ -1,4 +1,4 @@
-"""Keeps the memory order of arguments in results: NumPy's elementwise functions do so by themselves, CuPy's do not."""
+"""Keeps the memory order of arguments in results. NumPy's elementwise functions do this themselves; CuPy's do not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Array = Any
 
 
 def in_order(formula: Callable[..., Array], *arrays: Array) -> Array:
-    """Return formula(*arrays), elementwise, in the memory order of the first argument that is not in C order.
+    """Return formula(*arrays), an elementwise formula, in the memory order of the first argument that is not in C
+    order.
 
     CuPy returns results in C order, whatever the order of the arguments. So the formula gets views with the axes sorted
     from the longest step to the shortest, and the result is transposed back.
@@ -39,7 +40,7 @@ def in_order_along(axis: int, formula: Callable[..., Array], *arrays: Array) -> 
 
 
 def _order(arrays: Sequence[Array]) -> list[int] | None:
-    """Return the axes of the result from the longest step to the shortest; None if C order will do."""
+    """Return the axes of the result from the longest step to the shortest, or None for C order."""
     if all(a.flags.c_contiguous for a in arrays):
         return None
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
@@ -57,7 +58,7 @@ def memory_order(x: Array) -> list[int]:
 
 
 def is_dense(x: Any) -> bool:
-    """Do the elements lie without gaps, in any order of the axes, such as channels-last?"""
+    """Are the elements in memory without gaps, in any order of the axes, such as channels-last?"""
     return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
 
 

@@ -2,9 +2,10 @@
 
     nn.BatchNorm2d(8, backend=PartialBackend(moments=mine))
 
-The functions are those of minorm/kernels/protocol.py. forward calls moments and apply; backward calls grad_sums,
-grad_input and grad_params. Your own forward or backward replaces the whole: with your forward, training does not call
-moments and apply. The functions get `dtype` only if the user asked a layer or a function for a compute_dtype.
+The functions are those of minorm/kernels/protocol.py. The forward of PartialBackend calls moments and apply; its
+backward calls grad_sums, grad_input and grad_params. If you pass your own forward, training does not call moments and
+apply; the same holds for backward. The functions get `dtype` only if the user gave a layer or a function a
+compute_dtype.
 """
 
 from __future__ import annotations

@@ -1,39 +1,39 @@
-"""The protocol of a backend: seven functions on arrays, enough to write every normalization.
+"""The protocol of a backend: seven functions on arrays, which are enough to compute every normalization.
 
-A backend is a package with a module `norm` that has these functions (and modules `conv`, `pool`, ... of other
-families). `reference` is the executable specification, `cpu` the compiled one; one parametrised test compares them.
-`minorm.nn` layers also take any object with these functions as `backend=`.
+A backend is a package with a module `norm` that has these functions, and with modules `conv`, `pool`, ... for other
+families. `reference` is the executable specification, and `cpu` has compiled kernels; one parametrised test compares
+them. `minorm.nn` layers also take any object with these functions as `backend=`.
 
-Every function gets the nest (minorm/normalization/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays of one
-float type whose memory order is the nest's; `s` and `b` (scale and bias) are arrays of `nest.param_size` elements in
-the nest's order, of any float type, or None. `dtype` is the type computed in, float32 or float64; None is float32 for
-the 16-bit types and x's own otherwise. Elements are widened to it, and y and dx are rounded once at the end; ds and db
-stay in it. A caller that does not ask for another type does not pass `dtype` at all. The letters are those of
-docs/maths.md:
+Every function gets the nest (minorm/normalization/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays of the
+same float type, whose memory order is the nest's. `s` and `b` (scale and bias) are arrays of `nest.param_size` elements
+in the nest's order, of any float type, or None. `dtype` is the type of the computation, float32 or float64; None means
+float32 for the 16-bit types, and x's type otherwise. Elements are widened to this type; y and dx are rounded once at
+the end, while ds and db stay in this type. A caller that does not want another type does not pass `dtype` at all. The
+letters are those of docs/maths.md:
 
-    m       number of elements a statistic is taken over, nest.columns
-    k, d    shift and offset: mean = k + d, where k is a number of the type that is computed in
+    m       the number of elements behind a statistic, nest.columns
+    k, d    shift and offset: mean = k + d, where k is a number in the type of the computation
     rstd    1 / sqrt(var + eps), see minorm/normalization/equation.py
     xhat    ((x - k) - d) * rstd
     g       dy * s
 
-`mask` is a bool array of x's elements in the memory order of x, gapless, or None. Elements where it is False do not
-count. Statistics, ds and db are those of the other elements, and m is their number in the row. y and dx are 0 at the
-False places, and the numbers of x and dy there, NaN too, affect no result. A statistic of no element, or a centred one
-of a single element, has rstd = 0; so y = b, and dx = ds = 0. A function gets `mask` only if the call has a mask, and
-then no `running`. kernels/masked.py adds it to backends without such kernels.
+`mask` is None, or a gapless array of bools in x's shape and memory order. Elements where it is False do not count.
+Statistics, ds and db are taken over the other elements, and m is their number in the row. Where the mask is False, y
+and dx are 0, and the numbers of x and dy, even NaN, affect no result. For a statistic of no elements, or a centred
+statistic of a single element, rstd = 0; so y = b, and dx = ds = 0. A function gets `mask` only if the call has a mask,
+and then it gets no `running`. kernels/masked.py adds masks to backends without such kernels.
 
-`activation` is "relu": forward and apply return max(y + residual, 0), with y rounded to x's type before a residual is
-added, and the sum rounded again, so that the result has the bits of three operations one after the other. `residual` is
-an array like x, or None. backward then gets that result as `y`, and takes 0 for dy where y <= 0: NaN keeps its
-gradient. `dresidual` is an array like x to be filled with this dy, or None. A function gets these only if the call has
-an activation, and then no mask. A backend with such kernels has `activations`, a tuple of the names that it takes;
-kernels/activated.py adds it to the others.
+With `activation` = "relu", forward and apply return max(y + residual, 0). They round y to x's type before they add a
+residual, and round the sum again, so that the result has the same bits as three operations one after the other.
+`residual` is an array like x, or None. backward then gets this result as `y`, and uses 0 instead of dy where y <= 0;
+where y is NaN, it uses dy. `dresidual` is None, or an array like x that backward fills with this dy. A function gets
+these arguments only if the call has an activation, and then it gets no mask. A backend with such kernels has
+`activations`, a tuple of the names that it takes; kernels/activated.py adds activations to other backends.
 
-Statistics are float64 vectors of nest.rows elements, in the order of the keep loops, whatever the type of x: a float32
-variance overflows from |x| = 1e19 on. `x - k` is exact, or nearly so, however far the data lies from 0. At an offset of
-a million standard deviations, subtracting the mean as one number of x's type, or folding `x*a + b`, would lose digits
-that k and d carry to full precision.
+Statistics are float64 vectors of nest.rows elements, in the order of the keep loops, for all types of x, since a
+float32 variance overflows from |x| = 1e19 on. `x - k` is exact, or nearly exact, however far the data is from 0. If the
+data is a million standard deviations away from 0, a computation that subtracts the mean as one number of x's type, or
+folds it into `x*a + b`, loses digits that k and d keep in full precision.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ Array = Any  # of the backend's kind: numpy.ndarray, cupy.ndarray
 
 
 class Statistics:
-    """k, d, var and rstd: the four rows of one float64 block, so that kernels need one pointer.
+    """k, d, var and rstd as the four rows of one float64 block, so that kernels need only one pointer.
 
-    count: the number of elements that count in each row, if there was a mask; else None.
+    `count` is the number of elements that count in each row, if there was a mask; else None.
     """
 
     __slots__ = ("block", "count")
@@ -61,12 +61,12 @@ class Statistics:
 
     @classmethod
     def of(cls, k: Array, d: Array, var: Array, rstd: Array, xp: Any = np, count: Array | None = None) -> Statistics:
-        """Put four vectors together in one block."""
+        """Make Statistics from four vectors."""
         return cls(xp.stack([k, d, var, rstd]).astype(np.float64, copy=False), count)
 
     @classmethod
     def given(cls, mean: Array, var: Array, equation: Equation, dtype: Any) -> Statistics:
-        """Return a given mean and var as moments would: k is the mean rounded to `dtype`, and d the rest."""
+        """Return Statistics with a given mean and var: k is the mean rounded to `dtype`, and d is the rest."""
         block = np.empty_like(mean, np.float64, shape=(4, mean.size))
         block[0] = mean.astype(dtype, copy=False)
         block[1] = 0 if mean.dtype == dtype else mean - block[0]
@@ -102,19 +102,19 @@ class Statistics:
 
 
 class Running(Protocol):
-    """The running statistics that `forward` may update: those of normalization/running.py, in a form for kernels.
+    """The running statistics of normalization/running.py in a form for kernels; `forward` may update them.
 
         mean = mean * keep + batch_mean * share
         var = var * keep + batch_var * share_var
 
     mean, var   contiguous arrays of one float type, with nest.rows elements in the nest's order
     batches     an int64 array of one element that counts batches; or None
-    skipped     the same for batches that are left out
-    changed     the kernel sets it when it writes them
+    skipped     the same for skipped batches
+    changed     a bool that the kernel sets to True when it writes the statistics
 
-    A batch is left out for all rows if one of its statistics is not finite, or if a blended value would not fit its
-    type, unless update_nonfinite is True; `update` does that too. Both are blended in float64 and rounded once. They
-    are written when nothing can fail any more: an error leaves them unchanged.
+    Unless update_nonfinite is True, a batch is skipped for all rows if one of its statistics is not finite, or if a new
+    running value would not fit into its type; `update` skips it too. New values are computed in float64 and rounded
+    once. They are written after everything that can fail, so an error leaves the old values unchanged.
     """
 
     mean: Array
@@ -128,7 +128,9 @@ class Running(Protocol):
         """Return keep, share and share_var for a batch with `count` (nest.columns) elements for each statistic."""
 
     def update(self, mean: Array, var: Array, count: int) -> None:
-        """Update in NumPy, for a backend without a kernel for it; the batch's mean and var have the shape of ours."""
+        """Update in NumPy, for a backend without a kernel for it. The batch's mean and var have the shape of the
+        running ones.
+        """
 
 
 class NormBackend(Protocol):
@@ -137,7 +139,7 @@ class NormBackend(Protocol):
     def moments(
         self, nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
     ) -> tuple[Array, Array, Array]:
-        """k, d and var = mean((x - mean)^2); not centered: k = d = 0 and var = mean(x^2)."""
+        """k, d and var = mean((x - mean)^2). If not centered, k = d = 0 and var = mean(x^2)."""
 
     def apply(
         self,
@@ -163,7 +165,7 @@ class NormBackend(Protocol):
         dtype: Any = None,
         mask: Array | None = None,
     ) -> tuple[Array, Array]:
-        """sum_g = sum(g) and sum_gx = sum(g * xhat) over the reduced loops, float64."""
+        """sum_g = sum(g) and sum_gx = sum(g * xhat) over the reduced loops, in float64."""
 
     def grad_params(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
@@ -184,7 +186,7 @@ class NormBackend(Protocol):
     ) -> Array:
         """dx = rstd * (g - sum_g / m - xhat * sum_gx / m); sums that are None count as 0.
 
-        With a mask m is stats.count, which is not read if both sums are None.
+        With a mask, m is stats.count, which is not read if both sums are None.
         """
 
     def forward(
@@ -200,9 +202,10 @@ class NormBackend(Protocol):
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """moments, rstd and apply in one go: y and the statistics, which are blended into `running` if it is given.
+        """Compute moments, rstd and apply in one call: return y and the statistics, and update `running` with these if
+        it is given.
 
-        A backend that a user passes to a layer never gets `running`: kernels/checked.py updates it.
+        A backend that a user passes to a layer never gets `running`, since kernels/checked.py updates it.
         """
 
     def backward(
@@ -219,7 +222,8 @@ class NormBackend(Protocol):
         y: Array | None = None,
         dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds and db in one go. needs: is dx wanted? are ds and db wanted? Unwanted gradients may be None.
+        """Return dx, ds and db in one call. needs[0] is True if dx is wanted, needs[1] if ds and db are. Unwanted
+        gradients may be None.
 
         If forward had an activation, y is the result of forward, and backward fills dresidual if it is given.
         """

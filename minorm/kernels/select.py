@@ -1,4 +1,4 @@
-"""Chooses the backend by the array: the CPU kernels for NumPy's arrays, the GPU kernels for CuPy's."""
+"""Chooses the backend by the type of an array: the CPU kernels for NumPy arrays, the GPU kernels for CuPy arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def backend(array: Any) -> Any:
 
 
 def _backend_of(array: Any) -> Any:
-    """Return the backend for a type seen for the first time: NumPy's scalars and subclasses, and CuPy's array."""
+    """Return the backend for a type that is not in the table yet: NumPy's scalars and subclasses, and CuPy's array."""
     found: Any = cpu
     if not is_host(array):
         from minorm.kernels.gpu import modules as gpu  # slow, and CuPy may not be installed
@@ -32,12 +32,12 @@ def _backend_of(array: Any) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Is this an array of NumPy or CuPy? Numbers, including NumPy's scalars, are not arrays."""
+    """Is the value a NumPy or CuPy array? Numbers, including NumPy's scalars, are not arrays."""
     return isinstance(value, np.ndarray) or not is_host(value)
 
 
 def as_array(value: Any) -> Any:
-    """Return `value` as an array: kernels return NumPy scalars for results without axes."""
+    """Return `value` as an array, since kernels return NumPy scalars for results without axes."""
     return value if is_array(value) else np.asarray(value)
 
 
@@ -52,7 +52,7 @@ def overlap(a: Any, b: Any) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Do two arrays on one device have the same elements in memory, in the same order?"""
+    """Are two arrays on one device the same memory, read in the same order?"""
     if a.shape != b.shape or a.strides != b.strides or type(a) is not type(b):
         return False
     return a.ctypes.data == b.ctypes.data if is_host(a) else a.data.ptr == b.data.ptr

@@ -1,18 +1,18 @@
-"""Computes the variance by other formulas, as deployments do, to reproduce and show their errors.
+"""Computes the variance by other formulas, which deployments use, to reproduce and show their errors.
 
-    None       ours: sums about a shift k near the mean, in float64 where it matters; no error shows
-    two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows what rounding the mean to the type does:
-               at an offset of a million standard deviations xhat is off, and the variance by the square of that
+    None       minorm's formula: sums about a shift k near the mean, in float64 where necessary; shows no error
+    two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows the effect of rounding the mean to the type: if the
+               data is a million standard deviations from 0, xhat has an error, and the variance the error's square
     welford    one pass, element by element: d = x - mean, mean += d / i, M2 += d * (x - mean), var = M2 / m.
                Shows how rounding errors of a running mean add up over a long row
-    onnx       E[x^2] - E[x]^2, as the function body of ONNX's MeanVarianceNormalization has it, and fused kernels
-               that read x once. Shows cancellation: at a mean of 1e4 and a standard deviation of 1 float32 holds no
-               digit of the variance, which may be 0 or negative; y is NaN where var + eps < 0
+    onnx       E[x^2] - E[x]^2, the formula of the function body of ONNX's MeanVarianceNormalization, and of fused
+               kernels that read x once. Shows cancellation: for a mean of 1e4 and a standard deviation of 1, float32
+               holds no digit of the variance, which may be 0 or negative; y is NaN where var + eps < 0
 
-All formulas run in the type computed in, float32 for float32 and the 16-bit types; sums are NumPy's, in pairs. The
-steps after the moments are the usual ones, so gradients are those of docs/maths.md with the mean and variance found
-here. These are tools for study, written with arrays and not as kernels: welford takes one step of Python for each
-element of a row.
+All formulas compute in the type of the computation, which is float32 for float32 and the 16-bit types; NumPy computes
+sums, in pairs. The steps after the moments are the usual ones, so gradients are those of docs/maths.md with the mean
+and variance computed here. These are tools for study, written with arrays and not as kernels; welford takes one step of
+Python for each element of a row.
 
 Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; Welford 1962.
 """
@@ -68,7 +68,7 @@ class VarianceBackend(PartialBackend):
         self.name = name
 
     def by_formula(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-        """Return mean, 0 and var: the mean is one number of the type computed in, so d is 0."""
+        """Return mean, 0 and var. d is 0 since the mean is one number in the type of the computation."""
         if not centered:
             return norm.moments(nest, x, centered, dtype)
         rows = norm.four(nest, x).reshape(nest.rows, nest.columns)
@@ -85,7 +85,7 @@ class VarianceBackend(PartialBackend):
             return super().forward(nest, x, s, b, equation, **dtype)
 
     def backward(self, *args: Any, **options: Any) -> tuple[Array | None, Array | None, Array | None]:
-        """Run the backward pass without these warnings."""
+        """Run the backward pass without warnings about the NaN of a negative variance."""
         with np.errstate(invalid="ignore"):
             return super().backward(*args, **options)
 
@@ -94,7 +94,9 @@ _BACKENDS = {name: VarianceBackend(name) for name in FORMULAS}
 
 
 def backend_of(operation: str, variance: Any, backend: Any) -> Any:
-    """Return the backend for `variance`, or the user's `backend`; raise ValueError for both, or for an unknown name."""
+    """Return the backend for `variance`, or the user's `backend`; raise ValueError if both are given, or for an unknown
+    name.
+    """
     if variance is None:
         return backend
     if not isinstance(variance, str) or variance not in FORMULAS:

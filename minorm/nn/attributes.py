@@ -127,11 +127,13 @@ class Attributes(Checked):
             object.__setattr__(self, name, value)
 
     def _as_setting(self, name: str, value: Any) -> Any:  # noqa: ARG002
-        """Return the value to store: a subclass checks a setting here, in the constructor and when it is set later."""
+        """Return the value to store. A subclass checks a setting here, in the constructor and whenever the user sets it
+        later.
+        """
         return value
 
     def _check_made_by(self, name: str, value: Any) -> None:
-        """Raise ValueError if the present parameters do not fit the setting."""
+        """Raise ValueError if the layer's parameters were made with another value of the setting."""
         now = self._made_by[name](self)
         if value != now:
             owner = type(self).__name__
@@ -148,7 +150,7 @@ class Attributes(Checked):
             self.__dict__.pop(name, None)  # a plain attribute may become a parameter or a module
         self._register(name, value, kind, "setattr")
 
-    def __getattr__(self, name: str) -> Any:  # called only where the normal look-up found nothing
+    def __getattr__(self, name: str) -> Any:  # called only if the normal look-up found nothing
         owner = type(self).__name__
         hint = elsewhere.advice("Module", name)
         if "_kinds" not in self.__dict__:
@@ -181,7 +183,7 @@ def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
 
 
 def _as_a_module(value: Any) -> str:
-    """Return a hint how to turn `value` into a module, or ""."""
+    """Return a hint that says how to turn `value` into a module, or ""."""
     if isinstance(value, type):
         return f"; make one of the class: {value.__name__}()" if issubclass(value, Attributes) else ""
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Makes families of layers that differ in the number of axes, as Conv1d, Conv2d and Conv3d do."""
+"""Makes families of layers that differ only in the number of axes, such as Conv1d, Conv2d and Conv3d."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from minorm.support.documented import arguments_of, documented
 class OfRank(Module):
     """Base of a family; each member names its rank: `class MaxPool2d(_MaxPool, rank=2)`.
 
-    family     the functions that the members call: "max_pool" means `F.max_pool1d` ...
-    arguments  the descriptions of the arguments; without it, those of the function
+    family     the name of the functions that the members call: "max_pool" means `F.max_pool1d` ...
+    arguments  the descriptions of the arguments; a family without it takes those of the function
 
-    A member's docstring begins with its formula, followed by its family's docstring with the words of its rank filled
-    in; other keywords add more words.
+    A member's docstring is its formula, and then the family's docstring with the words for the rank filled in. Other
+    keywords of the class fill in more words.
     """
 
     _rank: ClassVar[int]

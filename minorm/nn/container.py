@@ -43,7 +43,7 @@ class _Numbered(Module):
     def __delitem__(self, index: int | slice) -> None:
         for name in self._keys()[index] if isinstance(index, slice) else [self._key(index)]:
             delattr(self, name)
-        if all(name.isdigit() for name in self._kinds):  # names stay 0, 1, 2 ... as PyTorch's do
+        if all(name.isdigit() for name in self._kinds):  # names stay 0, 1, 2 ... as in PyTorch
             self._renumber(list(self))
 
     def _renumber(self, modules: list[Module]) -> None:
@@ -77,8 +77,8 @@ class Sequential(_Numbered):
 
     Sequential(a, b) names them "0" and "1"; Sequential({"conv": a, "act": b}) takes the names of the dict. An index
     gives a layer, a slice gives a Sequential of the same layers; append, extend, insert, del and assignment work as for
-    a list. A normalization followed by an nn.ReLU runs in one pass, unless one of them has a hook; the bits are the
-    same.
+    a list. A normalization and an nn.ReLU behind it run in one pass unless one of them has a hook; the result is the
+    same to the bit.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -149,7 +149,8 @@ class ModuleList(_Numbered):
 class ModuleDict(Module):
     """A dict of modules whose parameters the parent module finds; a plain dict would hide them. It has no forward.
 
-    Reading, assignment, del, `in`, keys, values, items and update work as for a dict; the order is that of assignment.
+    Reading, assignment, del, `in`, keys, values, items and update work as for a dict; the modules keep the order in
+    which they were assigned.
 
     Example:
         >>> heads = nn.ModuleDict({"age": nn.Linear(8, 1), "kind": nn.Linear(8, 5)})

@@ -14,21 +14,23 @@ from minorm.tensor.tensor import Tensor
 
 
 class Conversion:
-    """convert(tensor) returns the tensor in a float type, on a device; None keeps either. Integers keep their type.
+    """convert(tensor) returns the tensor in the type `dtype`, on `device`; None keeps the type or the device.
 
-    tensors  what will be asked for, with the gradients: their arrays are made at once, and any number of calls gives
-             the same ones
+    Integers keep their type.
+
+    tensors  the tensors that will be converted; their arrays and those of their gradients are made at once, so several
+             calls for one tensor share one array
     """
 
     def __init__(self, tensors: Iterable[Tensor], device: Any, dtype: Any) -> None:
         self.device, self.dtype = device, dtype
-        found = {id(tensor): tensor for tensor in tensors}  # each once, also where modules share it
+        found = {id(tensor): tensor for tensor in tensors}  # each once, even if modules share it
         found |= {id(tensor.grad): tensor.grad for tensor in found.values() if tensor.grad is not None}
         self._made = {key: (tensor, self._converted(tensor.array)) for key, tensor in found.items()}
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Return the converted tensor."""
-        made = self._made.get(id(tensor))  # None for a tensor that an override of `_apply` keeps beside the parameters
+        made = self._made.get(id(tensor))  # None for a tensor that an override of `_apply` converts besides `tensors`
         return Tensor.from_array(self._converted(tensor.array) if made is None else made[1])
 
     def _converted(self, array: Any) -> Any:

@@ -18,7 +18,9 @@ _relu = ReLU.forward
 
 
 def takes_activation(forward: Forward) -> Forward:
-    """Mark the forward of a layer that takes activation="relu"; a forward that overrides or wraps it is not marked."""
+    """Mark the forward of a layer as one that takes activation="relu"; a forward that overrides or wraps it has no
+    mark.
+    """
     vars(forward)["takes_activation"] = forward
     return forward
 

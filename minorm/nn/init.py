@@ -1,8 +1,8 @@
 """Writes starting values into a tensor, in place: a fixed number, or draws scaled by the number of inputs of a unit.
 
-A sum of `fan_in` products keeps the variance of its inputs when each weight has variance 1 / fan_in; `gain` makes up
-for the loss in the activation behind it (ReLU halves the second moment, so its gain is sqrt(2)). Kaiming uses fan_in or
-fan_out, Xavier their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
+A sum of `fan_in` products keeps the variance of its inputs if each weight has variance 1 / fan_in. `gain` makes up for
+the loss in the activation that follows: ReLU halves the second moment, so its gain is sqrt(2). Kaiming uses fan_in or
+fan_out, and Xavier uses their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
 
 Names and meaning are PyTorch's; draws come from `minorm.random.generator()`, or from `generator`.
 """
@@ -107,9 +107,9 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fills the tensor with draws from the normal distribution, and repeats draws outside [a, b]. Returns it.
+    """Fills the tensor with draws from the normal distribution, and draws again for values outside [a, b]. Returns it.
 
-    ValueError if [a, b] is empty, or if the distribution does not reach it.
+    Raises ValueError if [a, b] is empty, or more than 8 std away from the mean.
 
     Example:
         >>> x = nn.init.trunc_normal_(mn.empty(1000), a=-1.0, b=1.0)
@@ -133,8 +133,8 @@ def trunc_normal_(
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """gain = 1 / sqrt(the share of the second moment that an activation keeps): sqrt(2) for ReLU, which keeps half.
 
-    Weights with standard deviation gain / sqrt(fan_in) keep the size of values from layer to layer. linear, conv
-    and sigmoid have gain 1, tanh 5 / 3, leaky_relu sqrt(2 / (1 + slope^2)), selu 3 / 4. ValueError for other words.
+    Weights with standard deviation gain / sqrt(fan_in) keep the size of values from layer to layer. linear, conv and
+    sigmoid have gain 1, tanh 5 / 3, leaky_relu sqrt(2 / (1 + slope^2)), selu 3 / 4. Raises ValueError for other names.
 
     Example:
         >>> nn.init.calculate_gain("tanh")
@@ -159,7 +159,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the products per output, and the uses per input."""
+    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the products in an output, and the uses of an input."""
     if tensor.ndim < 2:
         raise ValueError(
             f"init: fan_in and fan_out need a weight of at least 2 dimensions (out, in, ...); shape is {tensor.shape}; "
@@ -181,7 +181,7 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Fills the tensor uniformly on (-b, b), b = gain * sqrt(3 / fan): values keep their size through ReLU layers.
 
-    Returns the tensor. ValueError for fewer than two axes.
+    Returns the tensor. Raises ValueError for fewer than two axes.
 
     Example:
         >>> w = nn.init.kaiming_uniform_(mn.empty(8, 6), nonlinearity="relu")
@@ -202,7 +202,7 @@ def kaiming_normal_(
     """Fills the tensor from a normal distribution with std gain / sqrt(fan): values keep their size through ReLU
     layers.
 
-    Returns the tensor. ValueError for fewer than two axes.
+    Returns the tensor. Raises ValueError for fewer than two axes.
 
     Example:
         >>> w = nn.init.kaiming_normal_(mn.empty(200, 50), nonlinearity="relu")
@@ -217,9 +217,9 @@ def kaiming_normal_(
 
 @documented(ARGUMENTS)
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills the tensor uniformly on (-b, b), b = gain * sqrt(6 / (fan_in + fan_out)): it uses both fans.
+    """Fills the tensor uniformly on (-b, b), b = gain * sqrt(6 / (fan_in + fan_out)): fan_in and fan_out count equally.
 
-    Returns the tensor. ValueError for fewer than two axes.
+    Returns the tensor. Raises ValueError for fewer than two axes.
 
     Example:
         >>> w = nn.init.xavier_uniform_(mn.empty(4, 2))
@@ -237,7 +237,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fills the tensor from a normal distribution with std gain * sqrt(2 / (fan_in + fan_out)).
 
-    Returns the tensor. ValueError for fewer than two axes.
+    Returns the tensor. Raises ValueError for fewer than two axes.
 
     Example:
         >>> w = nn.init.xavier_normal_(mn.empty(150, 50))
@@ -252,11 +252,11 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 @documented(ARGUMENTS)
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """tensor = gain * Q, seen as a matrix (out, the rest), with a random Q such that Q Q^T = 1 or Q^T Q = 1.
+    """tensor, as a matrix (out, the rest), = gain * Q, with a random Q such that Q Q^T = 1 or Q^T Q = 1.
 
     All such Q are equally likely. The weight keeps the length of vectors. Q comes from normal draws by the method of
-    Gram and Schmidt, which here clears each vector of the earlier ones twice. Returns the tensor. ValueError for fewer
-    than two axes.
+    Gram and Schmidt, which here subtracts from each vector its parts along the earlier ones, twice. Returns the tensor.
+    Raises ValueError for fewer than two axes.
 
     Example:
         >>> w = nn.init.orthogonal_(mn.empty(2, 5))
@@ -283,7 +283,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 def eye_(tensor: Tensor) -> Tensor:
     """tensor[i, i] = 1, and 0 elsewhere: a Linear layer with this weight passes its input on. Returns the tensor.
 
-    ValueError unless the tensor has two axes.
+    Raises ValueError unless the tensor has two axes.
 
     Example:
         >>> nn.init.eye_(mn.empty(2, 3))
@@ -299,8 +299,8 @@ def eye_(tensor: Tensor) -> Tensor:
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fills a weight (out, in / groups, *kernel) so that the convolution passes its channels on. Returns the tensor.
 
-    Output channel i of each group is its input channel i, or 0 if the group has fewer inputs. ValueError unless the
-    tensor has 3 to 5 axes, and groups divides out.
+    Output channel i of each group is its input channel i, or 0 if the group has fewer inputs. Raises ValueError unless
+    the tensor has 3 to 5 axes and groups divides out.
 
     Example:
         >>> conv = nn.Conv1d(2, 2, 3, padding=1, bias=False)

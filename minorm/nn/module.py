@@ -1,6 +1,6 @@
-"""A Module is a tree of attributes that knows which are parameters, buffers and child modules.
+"""A Module is a tree of attributes: it knows which of them are parameters, buffers and child modules.
 
-attributes.py sorts them; the methods here (parameters(), state_dict(), train(), to() ...) walk over the tree.
+attributes.py sorts the attributes; the methods here (parameters(), state_dict(), train(), to() ...) walk over the tree.
 Names and keys are PyTorch's.
 """
 
@@ -81,7 +81,7 @@ class Module(Attributes):
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, args, output) after every `forward`; its result, unless None, replaces the output.
+        """Call hook(module, args, output) after every `forward`; if the hook returns a value, it replaces the output.
 
         The handle's `remove()` removes the hook.
 
@@ -97,9 +97,9 @@ class Module(Attributes):
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, args) before every `forward`; its result, unless None, replaces the arguments.
+        """Call hook(module, args) before every `forward`; if the hook returns a value, it replaces the arguments.
 
-        With with_kwargs it is called as hook(module, args, kwargs), and returns both.
+        With with_kwargs=True the call is hook(module, args, kwargs), and the hook returns (args, kwargs) or None.
 
         Example:
             >>> layer = nn.Linear(4, 2)
@@ -113,9 +113,9 @@ class Module(Attributes):
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, grad_input, grad_output) in backward; its result, unless None, replaces grad_input.
+        """Call hook(module, grad_input, grad_output) in backward; if the hook returns a value, it replaces grad_input.
 
-        Both are tuples, with None in place of a missing gradient.
+        grad_input and grad_output are tuples, with None in place of a missing gradient.
 
         Example:
             >>> layer = nn.Linear(4, 2)
@@ -239,9 +239,9 @@ class Module(Attributes):
     ) -> dict[str, Any]:
         """Return every parameter and saved buffer by name, detached; they share memory with the module.
 
-        Keys and order are PyTorch's: a module's parameters, its buffers, then its children's. A shared parameter
-        appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict` decides what is
-        saved for it.
+        Keys and order are PyTorch's: a module's parameters, then its buffers, then the entries of its children. A
+        shared parameter appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict`
+        decides what is saved for it.
 
         Example:
             >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
@@ -252,7 +252,9 @@ class Module(Attributes):
         return entries
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Save this module's entries, without the modules below it; prefix ends with a dot."""
+        """Save this module's entries without those of the modules below it. prefix ends with a dot, unless
+        it is empty.
+        """
         for kind in (PARAMETER, BUFFER):
             for name, value in self._own(kind):
                 destination[prefix + name] = value if keep_vars else value.detach()
@@ -287,9 +289,9 @@ class Module(Attributes):
     ) -> None:
         """Take this module's entries from the state, and report missing and unexpected keys.
 
-        It is called for each module, with the keys below it, before anything is copied. An override may rename keys
-        before it calls this method, change the lists afterwards, and add to error_msgs. Without the call this module
-        loads nothing.
+        `load_state_dict` calls this method for each module, with the keys below it, before it copies anything. An
+        override may rename keys and then call this method; it may change the lists afterwards, and add to error_msgs.
+        If the override does not call this method, the module loads nothing.
         """
         offer.take(self, state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
 
@@ -302,11 +304,12 @@ class Module(Attributes):
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state; write it beside get_extra_state")
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
-        """Copy a state into the parameters and buffers. If it does not fit, a ValueError lists all problems and nothing
-        changes.
+        """Copy a state into the parameters and buffers. If the state does not fit, a ValueError lists all problems and
+        nothing changes.
 
-        Problems are missing keys, unexpected keys, other shapes and other types. The result lists missing and
-        unexpected keys. After Ctrl-C, or an error in `set_extra_state`, the module is unchanged too.
+        Missing keys, unexpected keys, other shapes and other types are problems. The result lists missing and
+        unexpected keys; with strict=False they raise no error. After Ctrl-C, or an error in `set_extra_state`, the
+        module is unchanged too.
 
         Example:
             >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
@@ -335,13 +338,13 @@ class Module(Attributes):
     def freeze(self: Self) -> Self:
         """Make this module and all below it a fixed function, whatever `train()` says later.
 
-        No parameter requires grad, normalizations use their running statistics and never update them, dropout does
+        No parameter requires grad. Normalizations use their running statistics and never update them, and dropout does
         nothing. Gradients still flow through to the input.
         """
         return self._set_frozen(True)
 
     def unfreeze(self: Self) -> Self:
-        """Undo `freeze()`: every parameter requires grad again and `training` counts again."""
+        """Undo `freeze()`: every parameter requires grad again, and the module follows `training` again."""
         return self._set_frozen(False)
 
     def _set_frozen(self: Self, frozen: bool) -> Self:
@@ -375,7 +378,8 @@ class Module(Attributes):
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
-        TypeError for a type that is not a float type. If one tensor cannot be converted, none is.
+        Raises TypeError for a type that is not a float type. If one tensor cannot be converted, the module stays
+        unchanged.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
@@ -401,8 +405,8 @@ class Module(Attributes):
         return self
 
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the array of every parameter, buffer and gradient by fn's result, as `to` does, and keep the
-        objects.
+        """Replace the array of every parameter, buffer and gradient by fn's result, as `to` does; the Tensors stay the
+        same objects.
         """
         for child in self.children() if recurse else ():
             child._apply(fn)
@@ -439,7 +443,9 @@ class Module(Attributes):
         return ""
 
     def _get_name(self) -> str:
-        """Return the name that `repr` shows before the brackets; PyTorch's programs may override it."""
+        """Return the name that `repr` shows before the brackets; programs written for PyTorch may override
+        this method.
+        """
         return type(self).__name__
 
     def __repr__(self) -> str:

@@ -3,8 +3,8 @@
     handle = module.register_forward_hook(lambda module, inputs, output: print(output.shape))
     handle.remove()
 
-A backward hook must know when the gradient enters a module and when it leaves. So the inputs and the outputs pass
-through `GradientProbe`, the identity, whose backward reports the gradient.
+A backward hook must know when the gradient enters a module and when it leaves. So the module's inputs and outputs pass
+through the Function `GradientProbe`: its forward is the identity, and its backward reports the gradient.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEFORE, AFTER, BACKWARD = "before", "after", "backward"
 
 
 class RemovableHandle:
-    """The handle of a registered hook: `remove()` removes the hook; so does the end of a `with` block."""
+    """The handle of a registered hook: `remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(self, hooks: dict[int, Any], number: int) -> None:
         self._hooks, self.id = hooks, number
@@ -44,18 +44,20 @@ def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool
         raise TypeError(f"register hook: hook is a {type(hook).__name__}; expected a function")
     own, number = hooks.setdefault(when, {}), next(_numbers)
     number = -number if first else number
-    own[number] = hook, options  # one step: a thread that runs the module at this moment sees all other hooks
+    own[number] = hook, options  # one assignment, so a thread that runs the module now sees all other hooks
     return RemovableHandle(own, number)
 
 
 def _in_order(hooks: dict[str, dict[int, Any]], when: str) -> list[Any]:
-    """Return the hooks in order of their numbers: hooks with prepend have negative numbers, the latest the lowest."""
+    """Return the hooks in order of their numbers. Hooks with prepend=True have negative numbers, so the latest of them
+    runs first.
+    """
     own = hooks.get(when)
     return [entry for _, entry in sorted(own.copy().items())] if own else []
 
 
 def call(module: Any, hooks: dict[str, dict[int, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the hooks before forward, forward, and the hooks after it."""
+    """Call the hooks that run before forward, then forward, then the hooks that run after it."""
     for hook, options in _in_order(hooks, BEFORE):
         result = hook(module, args, kwargs) if options["with_kwargs"] else hook(module, args)
         if options["with_kwargs"] and result is not None:
@@ -82,13 +84,13 @@ class Watch:
         self.coming: tuple[Any, ...] = ()
 
     def entering(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments, and watch those that require grad."""
+        """Return the arguments; those that require grad pass through a GradientProbe."""
         self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
         self.inputs = len(args)
         return _replaced(args, self.places, self._left)
 
     def leaving(self, result: Any) -> Any:
-        """Return the results, and watch them."""
+        """Return the results; those that require grad pass through a GradientProbe."""
         parts = result if isinstance(result, tuple) else (result,)
         places = [i for i, x in enumerate(parts) if isinstance(x, Tensor) and x.requires_grad]
         self.outputs, self.out_places = len(parts), places
@@ -109,7 +111,7 @@ class Watch:
         for place, gradient in zip(self.places, gradients, strict=True):
             leaving[place] = _as_tensor(gradient)
         found = self._tell(tuple(leaving))
-        if any(isinstance(gradient, Tensor) for gradient in gradients):  # of create_graph=True
+        if any(isinstance(gradient, Tensor) for gradient in gradients):  # with create_graph=True they are Tensors
             return tuple(found[place] for place in self.places)
         return tuple(None if found[place] is None else found[place].array for place in self.places)
 

@@ -1,7 +1,8 @@
-"""Offers a state to the modules of a model: each takes its entries, and reports missing and unexpected keys.
+"""Offers a state to the modules of a model; each module takes its entries, and reports missing and unexpected keys.
 
-PyTorch's programs override `_load_from_state_dict`. An override may rename keys first, leave out the module's part, and
-change the lists of missing and unexpected keys. So the overrides decide what is taken and reported.
+Programs written for PyTorch override `_load_from_state_dict`. An override may rename keys first, leave out the module's
+part, and change the lists of missing and unexpected keys. So the overrides decide which entries are taken and which
+keys are reported.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ EXTRA = "_extra_state"
 
 
 class Offer:
-    """Collects the entries that the modules take, and their lists of problems.
+    """Collects the entries that the modules take and the problems that they report.
 
     taken       the entries to copy, key -> value
-    missing     the modules' keys that the state lacks; unexpected: keys that no module takes
-    errors      other problems that overrides report
+    missing     the keys of the modules that the state lacks
+    unexpected  the keys of the state that no module takes
+    errors      other problems, which overrides report
     """
 
     def __init__(self, places: Iterable[tuple[str, Any]], own: Iterable[str]) -> None:
@@ -41,7 +43,7 @@ class Offer:
                     parts.setdefault(f"{prefix}{head}.", Part(self))[key] = value
 
     def part(self, place: Any, state: Mapping[str, Any], prefix: str) -> tuple[list[str], list[str]]:
-        """Take this module's keys; return (missing, unexpected)."""
+        """Take this module's entries; return (missing keys, unexpected keys)."""
         own = self._own.get(prefix, [])
         extra = [prefix + EXTRA] if place._has_extra_state() else []
         self.taken.update({key: state[key] for key in (*own, *extra) if key in state})
@@ -51,7 +53,7 @@ class Offer:
         return [key for key in own if key not in state and key not in optional], more
 
     def _prefix(self, key: Any) -> str:
-        """Return the longest prefix of a module that begins the key."""
+        """Return the longest of the modules' prefixes with which the key begins."""
         head = key if isinstance(key, str) else ""
         while head:
             head = head.rstrip(".").rpartition(".")[0]
@@ -62,8 +64,8 @@ class Offer:
 
 
 class Part(dict[str, Any]):
-    """A module's part of the state. It refers to the offer, as the lists do, since an override may pass on other
-    ones.
+    """A module's part of the state. Like the lists, it refers to the offer, since an override may replace some of them
+    by its own objects.
     """
 
     def __init__(self, offer: Offer, state: Mapping[str, Any] | None = None) -> None:
@@ -72,7 +74,7 @@ class Part(dict[str, Any]):
 
 
 class Lines(list[str]):
-    """A list that modules may add problems to."""
+    """A list of keys or problems, to which modules add."""
 
     def __init__(self, offer: Offer) -> None:
         super().__init__()
@@ -88,7 +90,9 @@ def take(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """`Module._load_from_state_dict`: take the module's entries, and add to the lists unless strict is False."""
+    """`Module._load_from_state_dict`: take the module's entries. If strict, also add its keys to `missing` and
+    `unexpected`.
+    """
     given = (state, missing, unexpected, errors)
     offer = next((one.offer for one in given if isinstance(one, Part | Lines)), None)
     if offer is None:

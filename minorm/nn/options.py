@@ -1,4 +1,4 @@
-"""Base of most layers without weights: holds the options of a function, and calls the function with them."""
+"""Base of most layers without weights: a layer holds the options of a function, and calls the function with them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from minorm.tensor.tensor import Tensor
 class Options(Module):
     """forward(*inputs) = function(*inputs, **options): a subclass names the function, and passes the options.
 
-    The options are attributes, and may be changed. `shown` names the options that `repr` shows, `as_buffers` the
-    Tensors that move with the model, such as class weights.
+    The options are attributes, and a user may change them. `shown` names the options that `repr` shows; `as_buffers`
+    names the options that are Tensors and move with the model, such as class weights.
     """
 
     function: ClassVar[Callable[..., Any]]

@@ -1,4 +1,4 @@
-"""An empty module at the place of PyTorch's DataParallel, so that `import minorm.nn.parallel` runs."""
+"""An empty module, where PyTorch has DataParallel, so that `import minorm.nn.parallel` runs."""
 
 from __future__ import annotations
 

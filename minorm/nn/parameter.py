@@ -1,4 +1,4 @@
-"""Parameter and Buffer: Tensors that a Module registers, and lists for optimizers and state_dict."""
+"""Parameter and Buffer: Tensors that a Module registers; it lists them for optimizers and in its state_dict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 class Parameter(Tensor):
     """A learned Tensor: it requires grad, and a Module registers it when it is assigned to an attribute.
 
-    TypeError if data is not of a float type and requires grad.
+    Raises TypeError if requires_grad=True and data is not of a float type.
 
     Example:
         >>> layer = nn.Module()
@@ -48,7 +48,7 @@ class Parameter(Tensor):
             )
         super().__init__(array, requires_grad=requires_grad)
         if isinstance(data, Tensor):
-            self.version = data.version  # the memory is shared, and so is the count of its changes
+            self.version = data.version  # both share the memory, so they share the count of its changes
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -82,7 +82,7 @@ class Buffer(Tensor):
 
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
-    """Return a Parameter of this shape without initial values; of the default type unless dtype is given."""
+    """Return a Parameter of this shape without initial values; without a dtype it has the default type."""
     with devices.on(device) as xp:
         return Parameter(xp.empty(shape, dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)))
 

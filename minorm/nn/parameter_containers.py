@@ -129,7 +129,7 @@ class ParameterDict(Module):
         return iter([(name, self[name]) for name in self])
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the parameter, or `default` if the dict lacks the name."""
+        """Return the parameter of this name, or `default` if the dict lacks it."""
         return self.__dict__[name] if name in self.__dict__["_names"] else default
 
     def pop(self, name: str) -> Any:

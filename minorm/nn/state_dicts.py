@@ -1,7 +1,7 @@
 """Saves and loads a state_dict. Loading checks everything first, so that a failed load changes nothing.
 
-PyTorch's programs override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer. A model that
-holds the layer calls these overrides.
+Programs written for PyTorch override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer. A
+model that holds the layer calls these overrides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LoadResult(NamedTuple):
 
 
 def save(module: Any, entries: dict[str, Any], path: str, keep_vars: bool) -> None:
-    """Add the entries of the module and the modules below it, under keys that begin with its path."""
+    """Add the entries of the module and of the modules below it to `entries`, under keys that begin with `path`."""
     module._save_to_state_dict(entries, f"{path}." if path else "", keep_vars)
     for name, child in module._own(MODULE):
         child._save_below(entries, f"{path}.{name}" if path else name, keep_vars)
@@ -114,7 +114,7 @@ def fill(tensor: Tensor, array: Any) -> None:
 
 
 def restore(before: Iterable[tuple[Tensor, Any, Any]]) -> None:
-    """Restore each tensor's array, and its contents from a copy."""
+    """Give each tensor its old array again, and copy the old contents into it; `before` has both for each tensor."""
     for tensor, array, contents in before:
         tensor.set_array(array)
         fill(tensor, contents)

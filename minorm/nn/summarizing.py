@@ -17,8 +17,8 @@ from minorm.tensor.tensor import Tensor
 
 
 class Row(NamedTuple):
-    """One layer: its name and kind, the shape of its output, its parameters, its multiplications, and the axes of a
-    norm.
+    """One layer: its name and kind, the shape of its output, the numbers of its parameters and multiplications, and the
+    axes over which a norm reduces.
     """
 
     layer: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """The result of `summary`: `rows` and the sums; it prints as a table."""
+    """The result of `summary`: it has `rows` and their sums, and prints as a table."""
 
     def __init__(self, rows: list[Row], total_parameters: int, trainable_parameters: int) -> None:
         self.rows, self.total_parameters, self.trainable_parameters = rows, total_parameters, trainable_parameters

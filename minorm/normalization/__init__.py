@@ -1,1 +1,1 @@
-"""The book of normalization: loops, equation, running statistics, forward and backward."""
+"""Normalization: its loops, equation, running statistics, forward and backward pass."""

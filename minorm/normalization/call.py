@@ -1,12 +1,12 @@
-"""NormCall: the decisions of a normalization that depend on the form of the input, not on its numbers.
+"""NormCall: the decisions of a normalization that depend on the form of its input, but not on its numbers.
 
     form of input     its shape and type, its kind of array, and which of parameters, mask and activation are present
-    what follows      axes -> loops (nest.py), how arrays meet them (layout.py), which backend runs them, in which type
+    decisions         the loops for the axes (nest.py), the form of arrays for them (layout.py), the backend, the type
 
 minorm/functional/norm makes a NormCall after it has checked its arguments, and keeps it for the next input of that
-form. It hands the NormCall to the Functions in this folder. A NormCall never holds an array: arrays are arguments.
+form. It passes the NormCall to the Functions in this folder. A NormCall never holds an array: arrays are arguments.
 
-    call, x = call.arranged(x)                        x as the loops take it
+    call, x = call.arranged(x)                        x in the form that the loops take
     y, stats = call.norm.forward(x, s, b)             the backend's functions know the nest, the equation and the types
     dx, ds, db = call.norm.backward(dy, x, stats, s, needs)
 """
@@ -26,25 +26,26 @@ from minorm.normalization.layout import Layout, arrange, layout_of
 
 Array = Any
 ndarray = np.ndarray
-MOST_ORDERS = 64  # of memory that a call knows; arrays have few
+MOST_ORDERS = 64  # the most orders in memory that a call keeps; arrays have few
 
 
 class NormCall:
-    """The plan for normalizing inputs of one shape, type and kind of array, whatever numbers they hold.
+    """The plan for normalizing inputs of one shape, type and kind of array, whatever their numbers are.
 
     axes, num_groups, param  as in `nest.plan`
     equation                 eps, centered and guard
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
-    masked, activation       whether there is a mask, and the activation behind it: "relu", or None
+    masked                   True if there is a mask
+    activation               the activation of y: "relu", or None
 
     The constructor derives from these
 
-    layout, nest             how arrays lie for the loops, and the loops
+    layout, nest             the form of arrays for the loops, and the loops
     norm                     the backend's functions for them (kernels/bound.py)
-    handed_in                the backend with its results checked, where one is given (kernels/checked.py)
-    dtype                    the type to compute in, settled
-    constant                 is y constant, because each number is its own mean?
+    handed_in                the backend with a check of its results, if the caller passes one (kernels/checked.py)
+    dtype                    the type to compute in, never None
+    constant                 True if y is constant, because each number is its own mean
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class NormCall:
         return None if self.handed_in is None else self.handed_in.checked()
 
     def arranged(self, x: Array) -> tuple[NormCall, Array]:
-        """Return the call for x's order in memory (this one if x is row-major), and x or a gapless copy of it."""
+        """Return the call for x's order in memory (this call if x is row-major), and x or a gapless copy of x."""
         if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
             raise ValueError(
                 f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, as it was made for"
@@ -104,7 +105,7 @@ class NormCall:
         return call
 
     def _lay_out(self, x: Array, layout: Layout) -> None:
-        """Bind the backend's functions to the loops of a layout."""
+        """Take the loops of a layout, and bind the backend's functions to them."""
         self.layout, self.nest = layout, layout.nest
         self.constant = self.equation.is_constant(layout.nest.columns)
         norm = resolve_backend(x, self.handed_in, self.masked, self.activation)

@@ -1,10 +1,10 @@
 """Brings an array and its parameters into the form that the kernels need: four loops and no gaps.
 
-Nearly always there is nothing to do: the array is gapless in some order of its axes, `nest.plan` finds four loops, and
-the parameters already lie in memory as the nest expects. This file handles the other cases:
+Usually nothing must change: the array is gapless in some order of its axes, `nest.plan` finds four loops, and the
+parameters have the order in memory that the nest expects. This file handles the other cases:
 
 - An array with gaps, negative steps or unaligned elements is copied.
-- Parameters of two or more axes, for data whose axes lie in memory in another order, are transposed (they are small).
+- Parameters of two or more axes are transposed if the data's axes have another order in memory; parameters are small.
 - A nest that does not fit (rank 5 and more, odd broadcasts) is replaced by one that always fits: the data is copied
   with its kept axes first, as a matrix (kept, reduced), and the parameters are widened to one for each element.
 """
@@ -25,13 +25,15 @@ ndarray = np.ndarray
 
 
 class Layout:
-    """Brings data, parameters and statistics into the kernels' order, and back. This class is for nests that fit."""
+    """Brings data, parameters and statistics into the kernels' order, and back. This class is for nests that kernels
+    can run.
+    """
 
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
-        self.origin = nest  # the nest of the data before any copy; differs from `nest` in a copied layout
+        self.origin = nest  # the nest of the data before any copy; differs from `nest` in a CopiedLayout
         shape = tuple(axis.count for axis in nest.axes if axis.varies)
-        order = nest.param_order  # None, nearly always
+        order = nest.param_order  # usually None
         self.param_shape = shape
         self.param_order = order
         self.param_back = None if order is None else tuple(order.index(i) for i in range(len(order)))
@@ -79,7 +81,7 @@ class CopiedLayout(Layout):
         kept = [i for i, axis in enumerate(origin.axes) if not axis.reduced]
         reduced = [i for i, axis in enumerate(origin.axes) if axis.reduced]
         super().__init__(plan((origin.rows, origin.columns), (1,), 1, (0, 1) if with_params else ()))
-        self.with_params = with_params  # False: scale and bias vary along no axis, have one element, and stay so
+        self.with_params = with_params  # False: scale and bias have one element, which is not widened
         self.origin = origin
         self.kept_shape = origin.kept_shape
         self.order = (*kept, *reduced)
@@ -125,7 +127,9 @@ def layout_of(
     num_groups: int,
     param: tuple[int, ...],
 ) -> Layout:
-    """Return the layout for gapless data. strides are in elements (None: row-major); the rest is as in `nest.plan`."""
+    """Return the layout for gapless data. The arguments are those of `nest.plan`; strides are in elements, None for
+    row-major.
+    """
     nest = plan(shape, axes, num_groups, param, strides)
     return Layout(nest) if nest.fits else CopiedLayout(nest, bool(param))
 
@@ -133,7 +137,7 @@ def layout_of(
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
     """Return the layout for this array, and the array itself or a gapless copy."""
     flags = x.flags
-    aligned = type(x) is not ndarray or flags.aligned  # CuPy's elements always are
+    aligned = type(x) is not ndarray or flags.aligned  # CuPy's arrays are always aligned
     if aligned and flags.c_contiguous:
         return layout_of(x.shape, None, axes, num_groups, param), x
     strides = tuple([step // x.itemsize for step in x.strides])
@@ -152,7 +156,7 @@ def mask_like(mask: Array, x: Array) -> Array:
 
 
 def same_order(dy: Array, x: Array) -> Array:
-    """Return dy in x's memory order: itself, or a copy."""
+    """Return dy, or a copy of it, in x's memory order."""
     aligned = type(dy) is not ndarray or dy.flags.aligned
     if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
         return dy

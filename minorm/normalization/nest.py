@@ -2,20 +2,20 @@
 
     Y = (X - mean) / sqrt(var + eps) * S + B
 
-The mean and the variance are taken over some axes of X. Those axes are *reduced*; along the others the statistics
-differ, and they are *kept*. Group normalization first splits its channel axis into groups (kept) and the channels of
-a group (reduced). Seen this way BatchNorm, InstanceNorm, GroupNorm, LayerNorm and RMSNorm are the same computation
-with another pattern of kept and reduced axes, and one kernel serves them all.
+The mean and the variance are taken over some axes of X. Those axes are *reduced*. The other axes are *kept*: along them
+the statistics differ. Group normalization first splits its channel axis into groups (kept) and the channels of a group
+(reduced). So BatchNorm, InstanceNorm, GroupNorm, LayerNorm and RMSNorm are the same computation with different patterns
+of kept and reduced axes, and one kernel computes them all.
 
-`plan` finds the pattern. It orders the axes as they lie in memory and merges neighbours of one kind wherever one step
-walks both. The result is loops `(count, data, param)`: the number of turns, the step in X, the step in S and B. A
-`param` of 0 means that S and B do not change along the loop.
+`plan` finds the pattern. It puts the axes into their order in memory, and merges neighbours of the same kind if a
+single step leads through both. The result is loops `(count, data, param)`: the number of turns, the step in X, and the
+step in S and B. A `param` of 0 means that S and B do not change along the loop.
 
     BatchNorm 32x64x56x56             keep (64, 3136, 1)                   reduce (32, 200704, 0) (3136, 1, 0)
     GroupNorm 8x64x56x56, 8 groups    keep (8, 200704, 0) (8, 25088, 8)    reduce (8, 3136, 1) (3136, 1, 0)
     LayerNorm 8x128x768               keep (1024, 768, 0)                  reduce (768, 1, 1)
 
-Only shapes and steps matter here. This file touches no array and imports nothing else of minorm.
+This file needs only shapes and steps: it uses no array and imports nothing else from minorm.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Axis(NamedTuple):
     count: int  # type: ignore[assignment]
     data: int
     reduced: bool
-    varies: bool  # do scale and bias change along it?
+    varies: bool  # True: scale and bias change along it
 
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """The loops of one normalization, outer before inner, and the way from the loops back to axes.
+    """The loops of one normalization, outer loops before inner ones, and the order in which they visit the axes.
 
     keep, reduce     the loops
     axes             the axes of the data after the group split, in logical order
     order            the same axes as they lie in memory, widest step first
-    rows, columns    the number of statistics; the number of elements that each is taken over
+    rows, columns    the number of statistics, and the number of elements behind each of them
     param_size       the number of elements of scale and of bias, which lie in memory order without gaps
     param_order      None, or the permutation that brings the parameters' axes from logical to memory order
     code             the four loops in the kernels' form, twelve int64; empty if there are more than four loops
@@ -74,8 +74,8 @@ class Nest:
     def fits(self) -> bool:
         """Can the kernels run this nest? If not, the caller rearranges the data first.
 
-        Two loops of each kind are the limit; and where neighbours in memory belong to different statistics, the
-        parameters may vary along them or along the reduced loops, not along both.
+        Kernels run at most two loops of each kind. If neighbours in memory belong to different statistics, the
+        parameters may vary along those neighbours or along the reduced loops, but not along both.
         """
         if len(self.keep) > 2 or len(self.reduce) > 2:
             return False
@@ -99,7 +99,7 @@ class Nest:
 
     @property
     def kept_order(self) -> tuple[int, ...]:
-        """The kept axes in the order the loops visit them, as positions in `kept_shape`."""
+        """The kept axes in the order in which the loops visit them, as positions in `kept_shape`."""
         place = {axis: i for i, axis in enumerate(i for i, axis in enumerate(self.axes) if not axis.reduced)}
         return tuple(place[i] for i in self.order if i in place)
 
@@ -115,7 +115,7 @@ class Nest:
         return flat.reshape([counts[i] for i in order]).transpose(_inverse(order))
 
     def flat(self, statistics):
-        """Return an array of `kept_shape` (or of that size) as statistics in loop order."""
+        """Return statistics in loop order, from an array of `kept_shape` or of the same size."""
         return statistics.reshape(self.kept_shape).transpose(self.kept_order).reshape(-1)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ def plan(
     param       the axes *after the split* along which scale and bias vary
     strides     elements between neighbours along each axis, for data without gaps in any order; None is row-major
 
-    Raises ValueError where num_groups does not divide the channels, or where the strides leave gaps.
+    Raises ValueError if num_groups does not divide the number of channels, or if the strides leave gaps.
     """
     reduced = {axis % len(shape) for axis in axes} if shape else set()
     steps = _row_major(shape) if strides is None else strides
@@ -199,7 +199,9 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int, int]:
-    """Return the parameters' step along each axis, 0 where they do not vary; they lie gapless in memory order."""
+    """Return the step along each axis of parameters that are gapless in memory order; 0 for an axis along which they do
+    not vary.
+    """
     steps, step = {}, 1
     for i in reversed(order):
         steps[i] = step if axes[i].varies else 0
@@ -208,7 +210,7 @@ def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int
 
 
 def _merge(axes: tuple[Axis, ...], order: tuple[int, ...], param: dict[int, int], reduced: bool) -> tuple[Loop, ...]:
-    """Return the loops of one kind, without loops of one turn, and with neighbours merged where one step walks both."""
+    """Return the loops of one kind, without loops of one turn; neighbours merge if a single step leads through both."""
     loops: list[Loop] = []
     for i in order:
         axis = axes[i]

@@ -1,7 +1,7 @@
 """The two normalizations: with the statistics of x itself, and with given statistics.
 
 Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Both can compute max(y +
-residual, 0) in the same pass: backward then needs y, and dy is 0 where y <= 0.
+residual, 0) in the same pass; backward then needs y, and sets dy to 0 where y <= 0.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Array = Any
 class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over the axes that the call reduces.
 
-    mask      bool, broadcasts to x; y is 0 where it is False, and those elements do not count; or None
+    mask      an array of bools that broadcasts to x, or None; y is 0 where it is False, and such elements do not count
     residual  an array like x that is added to y before the activation; or None
     call      the NormCall for x, mask and activation
-    running   RunningStats, updated when y is done
-    observe   called then as observe(mean, var, count), the statistics in the kept axes' shape; count is one number,
-              with a mask an array of their shape
+    running   the RunningStats to update after y is computed, or None
+    observe   a function, called after y is computed as observe(mean, var, count); mean and var have the shape of the
+              kept axes; count is one number, or with a mask an array of that shape
     """
 
-    fresh: tuple[int, ...] = (0, 4)  # of x and of the residual
+    fresh: tuple[int, ...] = (0, 4)  # the inputs x and residual
 
     def forward(
         self,
@@ -50,13 +50,13 @@ class Normalize(Function):
         observe: Callable[[Array, Array, Any], None] | None = None,
     ) -> Array:
         self.scale, self.bias, self.y = scale, bias, None
-        if call.handed_in is not None:  # it may keep its results, and must live until backward calls it
+        if call.handed_in is not None:  # the caller's backend may keep results, and must live until backward
             self.fresh, self.backend = (), call.backend
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
         layout, tell = call.layout, None
-        self.mask = mask  # the array itself, so that changes in place are noticed
+        self.mask = mask  # the input array itself, so that a change in place is noticed
         given = self.masked = _NOTHING if mask is None else _masked(call, x, mask)
         if call.activation is not None:
             given = _activated(call, x, residual, given)
@@ -71,7 +71,7 @@ class Normalize(Function):
         y = layout.result(y, x)
         if call.activation is not None:
             self.y = y
-        if tell is not None or observe is not None:  # last: an error before it leaves running statistics as they were
+        if tell is not None or observe is not None:  # last: after an error they are unchanged
             count = call.nest.columns if mask is None else layout.statistics(self.stats.count)
             found = layout.statistics(self.stats.mean), layout.statistics(self.stats.var), count
             if observe is not None:
@@ -117,9 +117,9 @@ class Normalize(Function):
 class NormalizeWith(Function):
     """y = (x - mean) / sqrt(var + eps) * s + b, with given mean and var: the evaluation form.
 
-    mean and var have one number for each combination of the kept axes, of any float type. All five inputs have
-    gradients. The statistics do not depend on x here, so dx = g * rstd. mask, residual and call are those of
-    `Normalize`.
+    mean and var have one number for each combination of indices of the kept axes, of any float type. All five inputs
+    have gradients. The statistics do not depend on x here, so dx = g * rstd. mask, residual and call mean the same as
+    in `Normalize`.
     """
 
     def forward(
@@ -135,7 +135,7 @@ class NormalizeWith(Function):
         call: NormCall,
     ) -> Array:
         self.mean, self.var, self.scale, self.bias, self.y = mean, var, scale, bias, None
-        self.backend = call.backend  # which lives until backward calls it
+        self.backend = call.backend  # keeps the backend alive until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
@@ -195,7 +195,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
-    """Return the Tensor dy after the activation's backward, for the normalization and for the residual."""
+    """Return the Tensor dy after the activation's backward pass, twice: for the normalization and for the residual."""
     if function.y is None:
         return dy, None
 

@@ -23,12 +23,12 @@ Array = Any
 
 
 class NormalizeGradient(Function):
-    """Computes dx, ds and db of `Normalize`: a tuple of the wanted ones.
+    """Computes dx, ds and db of `Normalize`, and returns a tuple of those that are wanted.
 
     call    the NormCall for x's memory order
     stats   the statistics of x
     like    arrays with the shapes and types of ds and db; None for an absent parameter
-    wanted  which of dx, ds and db
+    wanted  three bools, for dx, ds and db
     """
 
     def forward(
@@ -45,7 +45,7 @@ class NormalizeGradient(Function):
     ) -> tuple[Array, ...]:
         self.dy, self.scale, self.mask = dy, scale, mask
         self.stats, self.like, self.wanted = stats, like, wanted
-        self.backend = call.backend  # which lives until backward calls it
+        self.backend = call.backend  # keeps the backend alive until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return tuple([np.zeros_like(a) for a, one in zip((x, *like), wanted, strict=True) if one])
@@ -104,7 +104,9 @@ class NormalizeGradient(Function):
         return tuple(results)
 
     def _by_result(self, weights: tuple[Array | None, ...]) -> list[Array | None]:
-        """Return the gradients of dx, ds and db; None for an unwanted one."""
+        """Return `weights`, the gradients of the wanted results, as a list for dx, ds and db, with None for an unwanted
+        one.
+        """
         found = iter(weights)
         return [next(found) if one else None for one in self.wanted]
 

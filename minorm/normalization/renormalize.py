@@ -1,9 +1,10 @@
-"""Batch renormalization: corrects the batch's statistics towards the running ones by factors without a gradient.
+"""Batch renormalization: corrects the batch's statistics towards the running statistics, by r and d, which have no
+gradient.
 
     y = (xhat * r + d) * s + b = xhat * (r * s) + (d * s + b)
 
-This is a batch normalization with the scale r * s and the bias d * s + b, in the same passes. With dS and dB, the
-gradients of these two, ds = dS * r + dB * d and db = dB; dx sees the scale r * s alone.
+This is a batch normalization with the scale r * s and the bias d * s + b, in the same passes. If dS and dB are the
+gradients of this scale and bias, ds = dS * r + dB * d and db = dB; dx depends only on the scale r * s.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ Array = Any
 
 
 class Renormalize(Function):
-    """y = (xhat * r + d) * s + b, with xhat and std of the batch, and the running statistics before the update as
-    `old`.
+    """y = (xhat * r + d) * s + b, with xhat and std of the batch; `old` are the running statistics before the update.
 
         r = clip(std / old_std, 1 / rmax, rmax)        d = clip((mean - old_mean) / old_std, -dmax, dmax)
 
     old      the running mean and variance as arrays, read before `running` is updated
-    call and running are those of `Normalize`; scale and bias vary along the axes that are kept.
+    call and running mean the same as in `Normalize`; scale and bias vary along the kept axes.
     """
 
     def forward(
@@ -45,7 +45,7 @@ class Renormalize(Function):
         running: Any,
     ) -> Array:
         self.scale, self.bias = scale, bias
-        self.backend = call.backend  # which lives until backward calls it
+        self.backend = call.backend  # keeps the backend alive until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
@@ -64,7 +64,7 @@ class Renormalize(Function):
             b = b + bias
         self.s = layout.parameter(s.astype(call.dtype))
         y = call.norm.apply(data, self.stats, self.s, layout.parameter(b.astype(call.dtype)))
-        # last: an error before it leaves running statistics as they were
+        # last, so that an error before it leaves running statistics unchanged
         running.update(mean, var, call.nest.columns, rest=layout.statistics(self.stats.rest))
         return layout.result(y, x)
 

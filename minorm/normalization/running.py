@@ -1,13 +1,15 @@
-"""Running statistics, with which evaluation normalizes. RunningStats owns them, and `update` alone changes them.
+"""Running statistics, with which evaluation normalizes. RunningStats owns them, and only `update` changes them.
 
     running = running * momentum + batch * (1 - momentum)
 
 This is ONNX's formula (Keras, Flax and Paddle use it too): momentum is the share of the old value that is kept.
-PyTorch's momentum=0.1 is 0.9 here. `momentum=None` weighs all batches alike: momentum = batches / (batches + 1).
-The variance is the population's (divide by N); `unbiased=True` divides by N - 1 instead, as PyTorch does.
+PyTorch's momentum=0.1 is 0.9 here. `momentum=None` gives all batches the same weight:
+momentum = batches / (batches + 1). The variance is the population variance (divide by N); `unbiased=True` divides by
+N - 1 instead, as PyTorch does.
 
-A NaN or infinite mean or variance in one channel would stay in the running value for ever. Such a batch is left out for
-all channels, and counted as skipped. So is a batch that would make a running value overflow its type.
+A NaN or infinite mean or variance would stay in the running value of its channel for ever. Therefore such a batch is
+skipped for all channels, and counted as skipped. A batch that would make a running value overflow its type is also
+skipped.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from minorm.support.decorating import Block
 
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
-    take: Callable[..., bool] | None = None  # inside `redirected`: gets the moments of a batch first
-    owns: Callable[[Any], bool] | None = None  # inside `redirected`: tells whether `take` wants them
+    take: Callable[..., bool] | None = None  # inside `redirected`: it gets the moments of a batch first
+    owns: Callable[[Any], bool] | None = None  # inside `redirected`: says whether `take` wants them
 
 
 _mode = _Mode()
@@ -36,14 +38,14 @@ _mode = _Mode()
 class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: N801  used as a function is
     """Leave running statistics unchanged inside the block, for example to compute a forward pass a second time.
 
-    Also works as a decorator. The setting belongs to the thread.
+    Also works as a decorator. This affects only the thread that runs the block.
     """
 
     def __init__(self) -> None:
         super().__init__(_mode, {"updating": False})
 
     def _recreate_cm(self) -> no_stats_update:
-        return no_stats_update()  # threads may run the decorated function at once
+        return no_stats_update()  # several threads may run the decorated function at the same time
 
 
 def is_updating() -> bool:
@@ -54,8 +56,9 @@ def is_updating() -> bool:
 def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
     """Call `take` in place of every update inside the block, as take(running, mean, var, count, samples, rest).
 
-    If `take` returns False, the update goes on to the `take` of the block around this one, or to the statistics.
-    owns(array) says whether `take` wants the updates of a running mean. The setting belongs to the thread.
+    If `take` returns False, the `take` of the block around this one gets the update; without such a block the
+    statistics are updated. owns(array) says whether `take` wants the updates of a running mean. This affects only the
+    thread that runs the block.
     """
 
     def inside() -> dict[str, Any]:
@@ -73,10 +76,10 @@ def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
 class RunningStats:
     """The running mean and variance as arrays, changed in place by `update` or by a kernel that computes the same.
 
-    batches: the number of batches so far, an integer array of one element that each update increments; may be None
-    unless momentum is None. skipped: the number of batches left out, in the same form, or None. update_nonfinite: leave
-    no batch out. `changed` says whether anything has been written yet. On a GPU the host does not wait to learn which
-    batches are finite.
+    `batches` is the number of batches so far, an integer array of one element that each update increments; it may be
+    None unless momentum is None. `skipped` is the number of skipped batches, in the same form, or None.
+    update_nonfinite=True skips no batch. `changed` is True once anything has been written. On a GPU the host does not
+    wait to learn which batches are finite.
     """
 
     __slots__ = ("batches", "changed", "mean", "momentum", "skipped", "unbiased", "update_nonfinite", "var")
@@ -106,16 +109,17 @@ class RunningStats:
 
     @property
     def is_part(self) -> bool:
-        """Are this batch's moments collected with other parts of the batch first, inside `redirected`?"""
+        """Is this batch part of a larger one, whose moments are collected first, inside `redirected`?"""
         return _mode.owns is not None and _mode.owns(self.mean)
 
     def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
-        """Blend in the mean and population variance of a batch, each taken over `count` elements.
+        """Update the running statistics with the mean and population variance of a batch, each taken over `count`
+        elements.
 
-        samples: the number of samples, if mean and var are averages over samples with separate statistics.
-        rest: the digits of the mean below float64's last one. Unused here; differences of means far from 0 need them.
-        An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
-        before anything is written.
+        `samples` is the number of samples, if mean and var are averages over samples with separate statistics. `rest`
+        has the digits of the mean below float64's last digit; differences of means far from 0 need them, but this
+        method does not. An empty batch changes nothing. An error changes nothing either, since all values are computed
+        before any is written. They are computed in float64 and rounded once.
         """
         if count == 0 or not _mode.updating:
             return
@@ -130,10 +134,12 @@ class RunningStats:
         self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, True, finite)
 
     def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
-        """Blend in statistics under a mask: count has their shape and says how many elements each was taken over.
+        """Update the running statistics with statistics under a mask; `count`, of their shape, has the number of
+        elements behind each.
 
-        samples and rest as in `update`. Statistics of several samples, on a leading axis, are averaged over the samples
-        that have elements. A channel without elements keeps its running value; a batch without elements is not counted.
+        samples and rest mean the same as in `update`. Statistics of several samples, on a leading axis, are averaged
+        over the samples that have elements. A channel without elements keeps its running value; a batch without
+        elements does not count.
         """
         if not _mode.updating:
             return
@@ -171,9 +177,10 @@ class RunningStats:
         return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
 
     def _finite(self, mean: Any, var: Any, seen: Any = None) -> Any:
-        """May a batch with these statistics be blended in? On the CPU _YES or _NO; on a GPU a boolean array.
+        """May a batch with these statistics update the running ones? On the CPU the answer is _YES or _NO; on a GPU a
+        boolean array.
 
-        seen: which statistics have elements at all.
+        `seen` is True for statistics that have elements; None means all.
         """
         if self.update_nonfinite:
             return _YES
@@ -181,12 +188,12 @@ class RunningStats:
         return _answer((finite if seen is None else finite | ~seen).all())
 
     def _fits(self, new: Any, old: Any) -> Any:
-        """Does the type hold the new values? A value that was not finite before does not count."""
+        """Can the type hold the new values? A value whose old value was already not finite does not count."""
         new, old = (array.astype(np.float64, copy=False) for array in (new, old))
         return (np.isfinite(new) | ~np.isfinite(old)).all()
 
     def _skip(self, finite: Any, batches: Any = True) -> None:
-        """Count a batch that is left out, unless it is finite."""
+        """Count the batch as skipped, unless it is finite."""
         if self.skipped is not None and finite is not _YES:
             self.skipped += 1 if finite is _NO else ~finite & batches
 
@@ -217,11 +224,11 @@ class RunningStats:
         self.changed = True
 
     def rates(self, count: int) -> tuple[Any, Any, Any]:
-        """Return the factors of the old values, of the batch's mean and of its variance. They are NumPy's float64, so
-        that their products are float64.
+        """Return the factors of the old values, of the batch's mean and of the batch's variance. They are NumPy
+        float64, so that products with them are float64.
         """
         if self.momentum is None:
-            seen = self.batches.reshape(-1)[0].astype(np.float64)  # no Python number: the host need not wait
+            seen = self.batches.reshape(-1)[0].astype(np.float64)  # not a Python number, so the host need not wait
             keep = seen / (seen + 1)
         else:
             keep = np.float64(self.momentum)
@@ -260,12 +267,12 @@ _YES, _NO = True, False
 
 
 def _answer(finite: Any) -> Any:
-    """Return _YES or _NO; keep an array on a GPU as it is, so that the host need not wait."""
+    """Return _YES or _NO; return an array on a GPU unchanged, so that the host need not wait."""
     return bool(finite) if isinstance(finite, (bool, np.bool, np.ndarray)) else finite
 
 
 def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any) -> tuple[Any, ...]:
-    """Return the arguments for `redirected`; a batch that is left out becomes a part without elements."""
+    """Return the arguments for `redirected`; a skipped batch becomes a part without elements."""
     if finite is _YES:
         return mean, var, count, samples, rest
     if finite is _NO:
@@ -275,7 +282,7 @@ def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any)
 
 
 def _rounding(nonfinite: bool) -> Any:
-    """Silence overflow warnings for a batch that will be left out; users who asked NumPy for errors still get them."""
+    """Silence overflow warnings for a batch that will be skipped; users who asked NumPy for errors still get them."""
     quiet = not nonfinite and np.geterr()["over"] == "warn"
     return np.errstate(over="ignore") if quiet else nullcontext()
 

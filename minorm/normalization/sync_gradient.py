@@ -1,6 +1,6 @@
 """The gradient of batch normalization over ranks: the formula of tensor_form.py, with means over all ranks.
 
-Each mean is a message, and so is its gradient. Every rank takes part, even one whose part is empty.
+Each mean takes one message, and so does its gradient. Every rank takes part, even if its part is empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LABEL = "the sums of batch_norm's second gradient"
 class SumAcross(Function):
     """Sums an array over all ranks, and gives every rank the sum.
 
-    All ranks' results depend on the sum, so its gradient is the sum of their gradients.
+    The results of all ranks depend on the sum, so the gradient of the sum is the sum of their gradients.
     """
 
     def forward(self, x: Array, *, group: Any) -> Array:

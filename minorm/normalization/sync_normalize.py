@@ -1,9 +1,10 @@
-"""Batch normalization over a batch that is split among ranks: each holds a part, and all need the moments of the whole.
+"""Batch normalization over a batch that is split among ranks: each rank holds a part, and all need the moments of the
+whole.
 
 Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. A rank has m_r numbers of
 a channel with mean_r = k_r + d_r and var_r; m is the sum of all m_r. One message in the forward pass merges the moments
-in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds sum(g) and sum(g * xhat). Every rank
-sends both, even one whose part is empty, because the others wait for it.
+in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds up sum(g) and sum(g * xhat). Every rank
+sends both messages, even if its part is empty, because the others wait for them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class NormalizeAcross(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of the x of all ranks.
 
     group  the connection to the other ranks: `size`, and `all_reduce(array, combine, label)`
-    call and running are those of `Normalize`; `running` is updated by all ranks alike.
+    call and running mean the same as in `Normalize`; all ranks update `running` in the same way.
     """
 
     def forward(
@@ -41,7 +42,7 @@ class NormalizeAcross(Function):
         running: Any = None,
     ) -> Array:
         self.scale, self.bias, self.group = scale, bias, group
-        self.backend = call.backend  # which lives until backward calls it
+        self.backend = call.backend  # keeps the backend alive until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         layout, nest, xp = call.layout, call.nest, namespace(x)
         block = np.zeros_like(x, np.float64, shape=(4, nest.rows))
@@ -49,7 +50,7 @@ class NormalizeAcross(Function):
             block[0] = nest.columns
             for row, part in enumerate(call.norm.moments(layout.data(x)), 1):
                 block[row] = part
-        block = xp.stack([layout.statistics(row) for row in block])  # ranks may hold their data in different orders
+        block = xp.stack([layout.statistics(row) for row in block])  # the data of ranks may have different orders
         m, k, d, var = group.all_reduce(block, merge, "the statistics of batch_norm")
         self.count = count = int(m.reshape(-1)[0])
         if count == 1 and not (running is not None and running.is_part):
@@ -67,7 +68,7 @@ class NormalizeAcross(Function):
         if x.size:
             s, b = layout.parameter(scale), layout.parameter(bias)
             y = layout.result(call.norm.apply(layout.data(x), self.stats, s, b), x)
-        if running is not None:  # last: an error before it leaves running statistics as they were
+        if running is not None:  # last, so that an error before it leaves running statistics unchanged
             running.update(total, var, count, rest=(k - total) + d)
         return y
 
@@ -89,7 +90,7 @@ class NormalizeAcross(Function):
                 dx = layout.result(call.norm.grad_input(dy, data, self.stats, s, sum_g, sum_gx), x)
         if empty:
             ds, db = (None if p is None else np.zeros_like(p) for p in (self.scale, self.bias))
-        elif self.needs[1] or self.needs[2]:  # this rank's images alone: parameter gradients are summed later
+        elif self.needs[1] or self.needs[2]:  # only this rank's part: parameter gradients are summed over ranks later
             ds, db = call.norm.grad_params(dy, data, self.stats)
             ds = layout.parameter_gradient(ds, self.scale) if self.needs[1] else None
             db = layout.parameter_gradient(db, self.bias) if self.needs[2] else None
@@ -110,8 +111,8 @@ class NormalizeAcross(Function):
 def merge(a: Array, b: Array) -> Array:
     """Merge the moments (m, k, d, var) of two parts; a part without numbers changes nothing.
 
-    The merged shift k is that of the first part with numbers: mean_a - k = d_a and mean_b - k = (k_b - k) + d_b are
-    small however far the data lies from 0, so nothing is lost. With h = m_b / m:
+    The merged shift k is the shift of the first part that has numbers. The two differences ta = mean_a - k = d_a and
+    tb = mean_b - k = (k_b - k) + d_b are small however far the data is from 0, so no digits are lost. With h = m_b / m:
 
         d = ta + (tb - ta) * h        var = va * (1 - h) + vb * h + (tb - ta)^2 * h * (1 - h)
     """
@@ -131,11 +132,13 @@ class PooledStats:
         self.block = np.zeros_like(x, np.float64, shape=(3, x.shape[1]))  # samples, sums of means, sums of variances
 
     def __call__(self, mean: Array, var: Array, count: int) -> None:  # noqa: ARG002  as Normalize calls it
-        """Note the statistics of this rank's samples; not called on a rank without samples."""
+        """Store the statistics of this rank's samples. A rank without samples does not call this."""
         self.block[0], self.block[1], self.block[2] = len(mean), mean.sum(0), var.sum(0)
 
     def pool(self, group: Any) -> None:
-        """Add up the notes of all ranks in one message, and blend the average in."""
+        """Add up the stored statistics of all ranks in one message, and update the running statistics with their
+        average.
+        """
         samples, mean, var = group.all_reduce(self.block, label="the statistics of instance_norm")
         total = int(samples[0])
         if total:

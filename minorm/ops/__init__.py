@@ -1,1 +1,1 @@
-"""Differentiable operations, one Function each, with backward directly below forward."""
+"""Differentiable operations. Each is one Function, with backward directly below forward."""

@@ -1,7 +1,8 @@
 """Activations, element by element, and softmax along one axis.
 
-The formulas are in kernels/reference/elementwise.py, each gradient directly below its function. A Function keeps its
-output for the gradient if the formula allows it (the next operation keeps it anyway), otherwise its input.
+The formulas are in kernels/reference/elementwise.py, with each gradient directly below its function. For the gradient a
+Function keeps its output if the formula allows it, since the next operation keeps that array anyway; otherwise it keeps
+its input.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from minorm.ops.special import Erf
 
 
 class Relu(Function):
-    """max(x, 0); slope 0 at 0."""
+    """max(x, 0); the slope at 0 is 0."""
 
     fresh = (0,)
 
@@ -38,7 +39,7 @@ class Relu(Function):
 
 
 class Relu6(Function):
-    """min(max(x, 0), 6); slope 0 at 0 and at 6."""
+    """min(max(x, 0), 6); the slope at 0 and at 6 is 0."""
 
     def forward(self, x):
         self.y = backend(x).elementwise.relu6(x)
@@ -82,7 +83,7 @@ class Elu(Function):
 
 
 class Gelu(Function):
-    """x * Phi(x), Phi the normal distribution function, exact ("none") or by its approximation ("tanh")."""
+    """x * Phi(x), where Phi is the normal distribution function, exact ("none") or approximated ("tanh")."""
 
     def forward(self, x, *, approximate):
         self.x, self.approximate = x, approximate
@@ -166,7 +167,7 @@ class Hardswish(Function):
 
 
 class Hardsigmoid(Function):
-    """min(max(x + 3, 0), 6) / 6; slope 1/6 strictly between -3 and 3, else 0."""
+    """min(max(x + 3, 0), 6) / 6; the slope is 1/6 strictly between -3 and 3, else 0."""
 
     def forward(self, x):
         self.x = x
@@ -197,7 +198,7 @@ def log1p_exp(x):
 
 
 class Softplus(Function):
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold."""
+    """log(1 + exp(beta * x)) / beta, but x itself where beta * x > threshold."""
 
     def forward(self, x, *, beta, threshold):
         self.x, self.beta, self.threshold = x, beta, threshold

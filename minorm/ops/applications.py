@@ -1,6 +1,7 @@
-"""Applications: Functions that run repeatedly on arrays, one after the other or several in one pass.
+"""Applications: Functions that run repeatedly on arrays. Some run one after the other, others several in one pass.
 
-`fusing.py` finds Functions that can run as one: a convolution and its followers, chains of maps, views of views.
+`fusing.py` finds Functions that can run in one pass: a convolution and its followers, chains of maps, views
+of views.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from minorm.ops.indexing import GetItem, viewing
 from minorm.ops.matmul import MatMul
 from minorm.ops.shape import Expand, Permute, Reshape
 
-SMALL = 4096  # arrays up to this size are compared as copied bytes
+SMALL = 4096  # up to this size, arrays are compared as copied bytes
 
 
 class Application:
-    """One Function of a run, with the registers that it reads, fills, and empties because no later Function reads
-    them.
+    """One Function of a run: the registers that it reads, the ones that it fills, and the ones that it empties
+    afterwards, because no later Function reads them.
     """
 
     __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")
@@ -83,7 +84,7 @@ class Convolved(Application):
         return backend(x).conv.forward(x, w, b, o["stride"], o["padding"], o["dilation"], o["groups"], table)
 
     def _table(self, given: Sequence[Any]) -> Any:
-        """Return the epilogue for these arrays: mean, var, scale, bias. It is kept until one of them changes."""
+        """Return the epilogue for the arrays mean, var, scale and bias. It is kept until one of them changes."""
         key = tuple([None if x is None else x.tobytes() for x in given])
         before, table = self.known
         if key != before:
@@ -119,13 +120,13 @@ class Affine(Application):
 
 
 class Prepared(Application):
-    """A Function on bytes that prepares all but its first arguments once, and again when they change."""
+    """A Function on bytes that prepares all arguments except the first ones only once, and again when they change."""
 
     __slots__ = ("known", "moving")
 
     def __init__(self, application: Application) -> None:
         super().__init__(application.kind, application.inputs, application.options, application.outputs)
-        self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # how many arguments change
+        self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # the number of arguments that change
         # The other arguments (copies of arrays that can change), and the function prepared from them.
         self.known: tuple[list[Any] | None, Any] = (None, None)
 
@@ -141,7 +142,7 @@ class Prepared(Application):
 
 def _are_equal(a: Any, b: Any) -> bool:
     """Are two arrays equal, with the same type and shape, or both None?"""
-    if a is b:  # an array that is kept cannot change
+    if a is b:  # the arrays that are kept cannot change
         return True
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return False
@@ -174,7 +175,7 @@ class Chained(Application):
 
 
 class Viewed(Application):
-    """A chain of views, each of the one before."""
+    """A chain of views, each of which is a view of the one before."""
 
     __slots__ = ("name", "steps")
 

@@ -1,13 +1,14 @@
-"""Convolution and its transpose: one operation, used forward, backward for the input, and backward for the weights.
+"""Convolution and its transpose. Both use the same three kernels: forward, backward for the input, and backward for the
+weights.
 
     y  = W * x          forward(x, W)
     dx = W^T * dy       grad_input(dy, W)
     dW = dy * x         grad_weight(dy, x)
     dx, dW, db          backward(dy, x, W): both at once, which shares their common work
 
-All three are linear in each argument, so the transposed convolution needs no new kernel: its forward is grad_input, the
-gradient for its input is forward, and for its weights the two arguments swap. It needs a convolution that maps y's size
-to x's: see `_back_to`.
+All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward is grad_input. The
+gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged. It
+needs a convolution that maps y's size to x's size: see `_back_to`.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Convolution(Function):
 class ConvolutionTranspose(Function):
     """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
 
-    `size` is the spatial shape of the result: with a stride above 1 several sizes lead to the same x, and a dilation
-    above the stride allows even more.
+    `size` is the spatial shape of the result, since several sizes lead to the same x if the stride is above 1, or even
+    more if the dilation is above the stride.
     """
 
     def forward(
@@ -126,7 +127,7 @@ def _over_channels(dy: Any) -> Any:
 
 
 class CastLaidOut(Cast):
-    """Casts images or weights to the type of a convolution, and to the order in memory that it reads."""
+    """Casts images or weights to the type of a convolution, and to the order in memory that the convolution reads."""
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype, self.rows = x.dtype, x.flags.c_contiguous
@@ -139,9 +140,9 @@ class CastLaidOut(Cast):
 def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
     """Return the padding with which a convolution maps y_size to x_size.
 
-    An output_padding of a stride or more makes y so long that the convolution would have results beyond x. These
-    results read places that no element of x reached, so the padding at the end shrinks by their strides; below 0 it
-    cuts y off.
+    If output_padding is a stride or more, y is so long that the convolution would have more results than x has
+    elements. The extra results read places that no element of x reached. So the padding at the end shrinks by a stride
+    for each of them; a negative padding cuts elements of y off.
     """
     results = output_shape(y_size, kernel, stride, padding, dilation)
     return tuple(

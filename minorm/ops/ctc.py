@@ -1,9 +1,9 @@
 """CTC: the probability of a text, summed over all ways to spread its letters over the steps of a sequence.
 
-A way walks through the extended text, blank l1 blank l2 ... blank, from one of its first two places to one of its last
-two. Each step stays, moves one place, or moves two places if that skips a blank between different letters. alpha[t, s]
-is the log-probability of all ways to be at place s after step t, beta[t, s] of all ways to continue from there. Graves
-et al. 2006.
+A way is a path through the extended text, blank l1 blank l2 ... blank, from one of its first two places to one of its
+last two. Each step stays, moves one place, or moves two places if that skips a blank between different letters.
+alpha[t, s] is the log-probability of all ways to be at place s after step t, and beta[t, s] that of all ways to
+continue from there. Graves et al. 2006.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from minorm.ops.shape import Cat, Unbind, stacked
 
 
 class CTC(Function):
-    """-log P(text) for each example: x (steps, batch, classes) of log-probabilities, texts (batch, longest) of classes.
+    """-log P(text) for each example, for log-probabilities x (steps, batch, classes) and texts (batch, longest) of
+    classes.
 
-    Texts and lengths are NumPy arrays. It computes on the CPU, in float64 or float32, all examples of a batch at once.
+    Texts and lengths are NumPy arrays. The Function computes on the CPU, in float64 or float32, all examples of a batch
+    together.
     """
 
     def forward(self, x, *, texts, steps, lengths, blank, zero_infinity):
@@ -44,15 +46,15 @@ class CTC(Function):
         return to_device(np.where(self.zeroed, 0, -self.log).astype(x.dtype), self.device)
 
     def backward(self, dy):
-        """dx = exp(x) - (share of the ways that take a class at a step), as in PyTorch, for probabilities exp(x) that
-        sum to one.
+        """dx = exp(x) - (share of the ways that take a class at a step), as in PyTorch; this holds if the probabilities
+        exp(x) sum to one.
         """
         log = to_device(self.x, "cpu").astype(self.alpha.dtype, copy=False)
-        exp = backend(log).elementwise.exp  # not np.exp: its last bits depend on the processor
+        exp = backend(log).elementwise.exp  # not np.exp, whose last bits depend on the processor
         batch = len(self.places)
         rows = np.arange(batch)[:, None]
-        # The walk backwards in time and place is the same walk on reversed arrays, where the end of each example comes
-        # first.
+        # The walk backwards in time and place is the same walk on reversed arrays, in which the end of each example
+        # comes first.
         time, width = np.arange(len(log))[:, None], self.places.shape[1]
         turned_time = (self.steps - 1 - time) % max(1, len(log))
         turned_place = (2 * self.lengths[:, None] - np.arange(width)) % width
@@ -71,7 +73,8 @@ class CTC(Function):
         return to_device(dx.astype(self.dtype), self.device)
 
     def gradient(self, dy):
-        """The shares are the derivative of log P, so they have derivatives of every order.
+        """Differentiate the forward pass: the shares are the derivative of log P, so they have derivatives of every
+        order.
 
         An impossible example has P = 0, and log 0 has no derivative: its dx is the constant of `backward`.
         """
@@ -86,7 +89,7 @@ class CTC(Function):
         return dx.to(self.dtype).to(self.device)
 
     def loss(self, x):
-        """Compute the forward pass with Tensors; 0 for an impossible example."""
+        """Compute the forward pass with Tensors; an impossible example has loss 0 here."""
         rows, width = np.arange(len(self.places)), self.places.shape[1]
 
         def nothing(count):

@@ -16,7 +16,7 @@ from minorm.ops.elementwise import gradient_of
 
 
 def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
-    """Return formula(*arrays), element by element; 16-bit floats compute in float32 and are rounded once."""
+    """Return formula(*arrays), element by element. 16-bit floats compute in float32, and only the result is rounded."""
     kind = arrays[0].dtype
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         wide = in_order(formula, *[a.astype(dtypes.compute_type(a.dtype), copy=False) for a in arrays])
@@ -24,8 +24,8 @@ def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def in_wide_tensors(of: Function, dy: Any, *arrays: Any) -> tuple[Any, ...]:
-    """Return dy and the inputs of a Function as Tensors, for the formula of its gradient; 16-bit floats become
-    float32.
+    """Return dy and the inputs of a Function as Tensors, for the formula of its gradient. 16-bit floats
+    become float32.
     """
     wide = dtypes.compute_type(dy.dtype)
     return dy.to(wide), *[of.input(i, array, dy).to(wide) for i, array in enumerate(arrays)]
@@ -47,7 +47,7 @@ class Atan(Function):
 
 
 class Log1p(Function):
-    """log(1 + x), exact for small x too."""
+    """log(1 + x), which keeps its digits for small x too."""
 
     def forward(self, x: Any) -> Any:
         self.x = x
@@ -61,7 +61,7 @@ class Log1p(Function):
 
 
 class Expm1(Function):
-    """e^x - 1, exact for small x too."""
+    """e^x - 1, which keeps its digits for small x too."""
 
     def forward(self, x: Any) -> Any:
         self.y = backend(x).elementwise.expm1(x)
@@ -178,7 +178,7 @@ class Atanh(Function):
 
 
 class Logit(Function):
-    """log(x / (1 - x)); eps first clips x to eps ... 1 - eps, with slope 0 outside.
+    """log(x / (1 - x)). x is first clipped to eps ... 1 - eps, with slope 0 outside.
 
     With eps=None both value and slope are NaN outside of 0 to 1.
     """
@@ -195,7 +195,7 @@ class Logit(Function):
         return np.log(x / (one - x))
 
     def outside(self, x: Any) -> Any:
-        """Return where x lies outside of eps to 1 - eps."""
+        """Return True where x is below eps or above 1 - eps."""
         low = x.dtype.type(self.eps or 0)
         return (x < low) | (x > x.dtype.type(1) - low)
 
@@ -262,7 +262,7 @@ class LogAddExp(Function):
 
     @staticmethod
     def value(a: Any, b: Any) -> Any:
-        apart = np.where(a == b, a.dtype.type(0), np.abs(a - b))  # 0 for two equal infinities too
+        apart = np.where(a == b, a.dtype.type(0), np.abs(a - b))  # also 0 for two equal infinities
         return np.maximum(a, b) + np.log1p(np.exp(-apart))
 
     @staticmethod
@@ -285,7 +285,7 @@ class LogAddExp(Function):
 
 
 class XLogY(Function):
-    """a * log(b), and 0 where a is 0, unless b is NaN. The gradient for a is 0 where a = 0 >= b."""
+    """a * log(b), but 0 where a is 0 and b is not NaN. The gradient for a is 0 where a = 0 >= b."""
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
@@ -310,7 +310,7 @@ class XLogY(Function):
     def gradient(self, dy: Any) -> Any:
         g, a, b = in_wide_tensors(self, dy, self.a, self.b)
         nothing = (self.a == 0) & (self.b <= 0)
-        base = b.masked_fill(dy.from_array(nothing), 1.0)  # whose logarithm is 0
+        base = b.masked_fill(dy.from_array(nothing), 1.0)  # the logarithm of 1 is 0
         return (
             summed_to(g.xlogy(base).to(dy.dtype), a.shape) if self.needs[0] else None,
             summed_to((g * a / b).to(dy.dtype), b.shape) if self.needs[1] else None,

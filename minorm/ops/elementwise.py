@@ -1,7 +1,7 @@
 """Arithmetic, element by element, on operands that broadcast against each other.
 
 The gradient of a broadcast operand is the sum of the full gradient over the axes that were broadcast. `gradient_of`
-computes that sum block by block, so that reducing a 100 MB gradient to a bias needs no 100 MB product.
+computes that sum block by block, so that a 100 MB gradient is reduced to a bias without a 100 MB product.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 
-BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
+BLOCK = 1 << 18  # elements of a temporary array: 1 MB of float32 fits into the second-level cache
 
 
 def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
@@ -27,8 +27,8 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
-    """Return `rule(*arrays)` summed to `shape`; a large result is summed in blocks along its longest axis, in a fixed
-    order.
+    """Return `rule(*arrays)` summed to `shape`. A large result is computed and summed in blocks along its longest axis,
+    in a fixed order.
     """
     if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
         return sum_to(in_order(rule, *arrays).astype(arrays[0].dtype, copy=False), shape)
@@ -39,7 +39,7 @@ def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) 
     length = full[axis]
     step = max(1, BLOCK * length // int(np.prod(full, dtype=np.int64)))
     arrays = tuple(np.broadcast_to(a, full) for a in arrays)
-    kept = axis - (len(full) - len(shape))  # the position of that axis in `shape`, if it is there
+    kept = axis - (len(full) - len(shape))  # the position of that axis in `shape`, negative if it has none
     summed = kept < 0 or shape[kept] != length
     accumulate = dtypes.compute_type(arrays[0].dtype)
     total: Any = np.zeros(shape, accumulate)
@@ -87,9 +87,11 @@ class Sub(Function):
 
 
 class Deviation(Sub):
-    """x - mean, where b is the mean of x over the axes in which its length is 1, and the gradient sums to 0 there.
+    """x - mean, where the mean is taken over the axes in which b has length 1, and the gradient sums to 0 over these
+    axes.
 
-    Then the mean's part of the gradient is 0, so backward leaves it out; the second derivative includes it.
+    Therefore the part of the gradient that flows through the mean is 0, and backward leaves it out; the second
+    derivative includes it.
     """
 
     def gradient(self, dy: Any) -> Any:
@@ -102,7 +104,7 @@ class Mul(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.shapes = a.shape, b.shape
-        self.a = a if self.needs[1] else None  # each factor is only needed for the other's gradient
+        self.a = a if self.needs[1] else None  # only the gradient of the other factor needs it
         self.b = b if self.needs[0] else None
         return backend(a).elementwise.mul(a, b)
 
@@ -127,7 +129,7 @@ class Div(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.shape, self.b = a.shape, b
-        self.a = a if self.needs[1] else None  # only needed for the gradient of b
+        self.a = a if self.needs[1] else None  # only the gradient of b needs it
         return backend(a).elementwise.div(a, b)
 
     def backward(self, dy: Any) -> Any:
@@ -146,7 +148,9 @@ class Div(Function):
 
 
 def power(a: Any, b: Any) -> Any:
-    """a ** b. A single exponent of 1/2 or -1/2 means the square root, as in PyTorch: NaN for -inf, not infinity."""
+    """a ** b. For a single exponent of 1/2 or -1/2 this is the square root, as in PyTorch, which is NaN for -inf, not
+    infinity.
+    """
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
         return in_order(np.sqrt, a) if b > 0 else in_order(lambda a: 1 / np.sqrt(a), a)
     return backend(a).elementwise.power(a, b)
@@ -184,13 +188,15 @@ class Pow(Function):
             slope = b * a ** (b - 1).masked_fill(dy.from_array(nothing), 1.0)
             da = summed_to(passing(dy * slope, ~nothing), a.shape)
         if self.needs[1]:
-            base = a.masked_fill(dy.from_array((self.a == 0) & (self.b >= 0)), 1.0)  # whose logarithm is 0
+            base = a.masked_fill(dy.from_array((self.a == 0) & (self.b >= 0)), 1.0)  # the logarithm of 1 is 0
             db = summed_to(dy * base**b * base.log(), b.shape)
         return da, db
 
 
 class Maximum(Function):
-    """max(a, b), NaN if either is. Equal elements get half the gradient each; if one is NaN both get all of it."""
+    """max(a, b), NaN if either is NaN. Of two equal elements each gets half the gradient; if one is NaN, both get all
+    of it.
+    """
 
     ufunc: Any = np.maximum
     loses: Any = np.less
@@ -219,14 +225,14 @@ class Maximum(Function):
 
 
 class Minimum(Maximum):
-    """min(a, b), NaN if either is; the gradient as in Maximum."""
+    """min(a, b), NaN if either is NaN; the gradient follows the rule of Maximum."""
 
     ufunc = np.minimum
     loses = np.greater
 
 
 class Where(Function):
-    """a where the condition holds, b elsewhere. The condition is the first input and gets no gradient."""
+    """a where the condition is True, b elsewhere. The condition is the first input and gets no gradient."""
 
     def forward(self, condition: Any, a: Any, b: Any) -> Any:
         self.condition, self.shapes = condition, (a.shape, b.shape)
@@ -293,12 +299,12 @@ class Neg(Function):
 
 
 def sign(x: Any) -> Any:
-    """1 above 0, -1 below, 0 at 0 and, unlike in NumPy, at NaN."""
+    """1 where x > 0, -1 where x < 0, and 0 where x is 0 or, unlike in NumPy, NaN."""
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
 class Abs(Function):
-    """|x|; its slope at 0, and at NaN, is 0."""
+    """|x|; the slope at 0 and at NaN is 0."""
 
     def forward(self, x: Any) -> Any:
         self.x = x
@@ -355,7 +361,7 @@ class Sqrt(Function):
 
 
 class Root(Sqrt):
-    """The square root of a sum of squares; its slope is 0 at 0, where the squared vector has no direction."""
+    """The square root of a sum of squares. The slope at 0 is 0, since a vector of zeros has no direction."""
 
     def backward(self, dy: Any) -> Any:
         return in_order(self.sloped, dy, self.y)
@@ -429,7 +435,7 @@ class Move(Function):
 
 
 class Copy(Function):
-    """Copies the values to new memory, in their present order ("K") or row-major ("C")."""
+    """Copies the values to new memory, in the same order ("K") or row-major ("C")."""
 
     def forward(self, x: Any, *, order: str) -> Any:
         return backend(x).copying.copy(x, order)
@@ -442,7 +448,7 @@ class Copy(Function):
 
 
 class Compare(Function):
-    """A comparison: `relation` is the name of a NumPy ufunc that gives bools; not differentiable."""
+    """A comparison by the NumPy ufunc with the name `relation`, which gives bools; it is not differentiable."""
 
     differentiable = False
 

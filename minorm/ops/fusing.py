@@ -1,15 +1,15 @@
-"""Fuses Functions that run repeatedly on arrays into fewer passes, with the same bits.
+"""Fuses Functions that run repeatedly on arrays into fewer passes, with bit-identical results.
 
 An `Application` is a Function with its options and the numbers of the registers that it reads and fills. `fused` takes
 a list of Applications, in order, and combines
 
-- a convolution, the BatchNorm that alone reads its result, and the Relu or Clip that alone reads that result: they are
-  applied to the sums before these are stored (kernels/epilogue.py), or, for 16-bit floats, in one pass behind it. The
-  weights stay as they are.
+- a convolution, a BatchNorm of its result, and a Relu or Clip of the BatchNorm's result, if nothing else reads these
+  results. BatchNorm and Relu are applied to the sums before these are stored (kernels/epilogue.py), or, for 16-bit
+  floats, in one pass after the convolution. The weights do not change.
 - a product with a matrix, a row that is added to its result, and a Relu of the sum; not for 16-bit floats.
-- maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
+- maps that follow each other on one shape, such as the Add, Div, Erf, Add, Mul, Mul of a GELU after a bias
   (kernels/cpu/chain.py).
-- the preparation of weights and scales for a product or sum of bytes, which runs once, until they change.
+- the preparation of weights and scales for a product or sum of bytes: it runs once, and again when they change.
 - views of views: Reshape, Permute, Expand and slices, which move no data.
 
 It works on arrays on the CPU.
@@ -36,8 +36,8 @@ FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16-bit floats are rounded b
 
 
 class Values:
-    """The known facts of a plan's registers: shapes, types, which of them each run fills, and how often each is
-    read.
+    """Facts about the registers of a plan: shapes and types, which registers change from run to run, and how often each
+    is read.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ def fused(
 
     known     the shape and type of each register
     ends      the registers that a run returns
-    inputs    the registers that a run is given; the others belong to the graph
+    inputs    the registers that the caller of a run fills; the others belong to the graph
     """
     values = Values(applications, known, ends, inputs)
     for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
@@ -89,13 +89,13 @@ def _with_followers(
     follow: Sequence[Fits],
     make: Callable[[Sequence[Application]], Application | None],
 ) -> list[Application]:
-    """Combine each application that `begins` with its followers; each follower alone reads the one before, in this
-    order.
+    """Combine each application that fits `begins` with the applications that follow it and fit `follow`, in this order.
+    Nothing else may read the results in between.
 
     make    makes the application that replaces them, at the place of the last; None leaves them separate
     """
     reader = {register: application for application in applications for register in application.inputs}
-    found: dict[int, Application] = {}  # by the id of the last part, whose place it takes
+    found: dict[int, Application] = {}  # by the id of the last part, which it replaces
     absorbed: set[int] = set()
     for application in applications:
         if not begins(application, values):
@@ -114,7 +114,9 @@ def _with_followers(
 
 
 def _read(application: Application) -> tuple[int, ...]:
-    """Return the registers that it may follow: that of its first argument, or both of a sum."""
+    """Return the registers after which an application may follow: that of its first argument, or for a sum those of
+    both.
+    """
     return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 
 
@@ -122,7 +124,7 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Prepare all but the first arguments of a Function on bytes once, if they belong to the graph."""
+    """Prepare all arguments of a Function on bytes, except the first ones, only once if they belong to the graph."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:
@@ -156,7 +158,7 @@ def _is_convolution(application: Application, values: Values) -> bool:
 
 
 def _is_norm(application: Application, values: Values) -> bool:
-    """Is it a BatchNorm with one number per channel?"""
+    """Is the application a BatchNorm with one number per channel?"""
     if application.kind is not NormalizeWith or any(application.inputs[5:]):
         return False
     call, shape = application.options["call"], values.shape(application.inputs[0])
@@ -185,7 +187,7 @@ def _with_biases(applications: Sequence[Application], values: Values) -> list[Ap
 
 
 def _is_product(application: Application, values: Values) -> bool:
-    """Is it a product of rows with one matrix?"""
+    """Is the application a product of rows with one matrix?"""
     if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FUSED_PRODUCTS:
         return False
     a, b = (values.shape(register) for register in application.inputs)
@@ -193,7 +195,7 @@ def _is_product(application: Application, values: Values) -> bool:
 
 
 def _is_bias(application: Application, values: Values) -> bool:
-    """Does it add one row to all rows?"""
+    """Does the application add the same row to all rows?"""
     shape, dtype = values.known[application.outputs[0]]
     others = [register for register in application.inputs if values.shape(register) != shape]
     return (
@@ -225,7 +227,9 @@ def _with_chains(applications: Sequence[Application], values: Values) -> list[Ap
 
 
 def _chain_from(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Return the longest chain that begins here: each link reads one before it, and only the last has other readers."""
+    """Return the longest chain that begins with the first application. Each link reads an earlier one, and only the
+    result of the last has other readers.
+    """
     parts: list[Application] = []
     longest = 0
     inside: Counter[int] = Counter()
@@ -241,7 +245,9 @@ def _chain_from(applications: Sequence[Application], values: Values) -> list[App
 
 
 def _is_link(application: Application, values: Values, parts: Sequence[Application]) -> bool:
-    """Is it a map that keeps the shape and type of the parts before, with full operands, numbers, and repeated rows?"""
+    """Is the application a map that keeps the shape and type of `parts`, and whose other operands have full shape or
+    are numbers or repeated rows?
+    """
     if map_of(application) is None:
         return False
     shape, dtype = values.known[application.outputs[0]]
@@ -254,13 +260,15 @@ def _is_link(application: Application, values: Values, parts: Sequence[Applicati
 
 
 def _is_broadcast_of_halves(application: Application, values: Values) -> bool:
-    """Is it a map of 16-bit floats that NumPy would have to broadcast? One pass of a chain is many times as fast."""
+    """Is the application a map of 16-bit floats that NumPy would have to broadcast? One pass of a chain is then many
+    times as fast.
+    """
     shape, dtype = values.known[application.outputs[0]]
     return dtype in dtypes.HALVES and any(values.shape(register) != shape for register in application.inputs)
 
 
 def _repeats(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
-    """Is it one number, or one row, that is the same along all axes but the last?"""
+    """Is an array of this shape one number, or one row that repeats along all axes of `along` but the last?"""
     return prod(shape) == 1 or (_is_row(shape, along) and along[-1] <= LONGEST)
 
 
@@ -272,7 +280,7 @@ def _is_row(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
 
 
 def _with_views(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Join each view with the views before it that it alone reads."""
+    """Join each view with the views before it, if nothing else reads these."""
     parts: dict[int, list[Application]] = {}  # by the register of the last result
     absorbed: set[int] = set()
     for application in applications:

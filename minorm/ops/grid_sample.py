@@ -1,8 +1,9 @@
 """GridSample: reads images or volumes at positions between their elements.
 
-Along each axis a position p reads a few elements (taps), each with a weight: the nearest one; the two beside it, with
-weights 1 - t and t, t = p - floor(p); or four, with the weights of a cubic. An element of the result is a sum over all
-combinations of taps: the product of their weights times x there. The slopes of the weights give the gradient of p.
+Along each axis a position p reads a few elements (taps), each with a weight. These are the nearest element; or the two
+neighbours of p, with weights 1 - t and t, where t = p - floor(p); or four elements with the weights of a cubic. An
+element of the result is a sum over all combinations of taps: the product of their weights, times x at their place. The
+slopes of the weights give the gradient of p.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ A = -0.75  # the parameter of the cubic, as in PyTorch and ONNX
 
 
 class GridSample(Function):
-    """y[n, c, q] = x[n, c] at grid[n, q], whose last number belongs to x's first axis; -1 and 1 are the ends of x.
+    """y[n, c, q] = x[n, c] at grid[n, q], where -1 and 1 are the ends of x. The last number of grid[n, q] belongs to
+    x's first axis.
 
-    mode "bilinear", "nearest" or "bicubic", for volumes too. Outside of x is 0 ("zeros"), the nearest element
-    ("border"), or x mirrored at its ends ("reflection"). align_corners: -1 and 1 are the centres of the elements at the
-    ends, and not their outer edges.
+    mode is "bilinear", "nearest" or "bicubic", for volumes too. Outside its ends x continues with 0 ("zeros"), with the
+    nearest element ("border"), or mirrored ("reflection"). With align_corners=True, -1 and 1 are the centres of the
+    elements at the ends, not their outer edges.
     """
 
     def forward(self, x, grid, *, mode, padding_mode, align_corners):
@@ -81,7 +83,7 @@ class GridSample(Function):
         return np.moveaxis(a.astype(self.wide, copy=False), 1, -1).reshape(prod((len(a), *a.shape[2:])), a.shape[1])
 
     def _taps(self):
-        """Yield for each combination of taps the rows of x, and along each axis the weight and its slope."""
+        """Yield, for each combination of taps, the rows of x, and the weight and its slope along each axis."""
         positions = self._positions(self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False))
         axes = [_along(g, n, *self.options) for g, n in zip(positions, self.x.shape[2:], strict=True)]
         for places, combination in self._combined(axes):
@@ -92,7 +94,7 @@ class GridSample(Function):
             )
 
     def _positions(self, grid):
-        """Return the positions along each axis of x, an array or a Tensor each, all samples one after the other."""
+        """Return, for each axis of x, the positions of all samples one after the other, as an array or a Tensor."""
         axes = self.x.ndim - 2
         return [grid[..., axes - 1 - k].reshape(-1) for k in range(axes)]
 
@@ -107,8 +109,8 @@ class GridSample(Function):
             yield places, combination
 
     def _weight(self, tap, moved):
-        """Return the weight of a tap as a Tensor, from its finite Taylor series; `moved` is 0 and carries the
-        gradient.
+        """Return the weight of a tap as a Tensor, from its finite Taylor series in `moved`, which is 0 and through
+        which the gradient flows.
         """
         _, weight, *slopes = tap
         total = 0
@@ -118,9 +120,9 @@ class GridSample(Function):
 
 
 def _along(g, n, mode, padding_mode, align_corners, bends=False):
-    """Return the taps along an axis of n elements: for each the element, its weight, and the weight's slope.
+    """Return the taps along an axis of n elements: the element, its weight, and the weight's slope.
 
-    bends: True appends the higher derivatives of a cubic's weight.
+    bends=True appends the higher derivatives of a cubic's weight.
     """
     position = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
     slope = np.full_like(g, (n - 1) / 2 if align_corners else n / 2)
@@ -132,7 +134,7 @@ def _along(g, n, mode, padding_mode, align_corners, bends=False):
         slope = slope * ((position > 0) & (position < n - 1))
         position = np.clip(position, 0, n - 1)
     elif padding_mode != "reflection":
-        position = np.clip(position, -4, n + 3)  # further out, nothing changes
+        position = np.clip(position, -4, n + 3)  # further out, the result is the same
     if mode == "nearest":
         found = [(np.rint(position), np.ones_like(g), np.zeros_like(g))]
     else:
@@ -148,7 +150,7 @@ def _along(g, n, mode, padding_mode, align_corners, bends=False):
 
 
 def _inside(tap, n, padding_mode, align_corners):
-    """Return a tap whose element is one of the n, or whose weight is 0."""
+    """Return the tap with its element moved among the n elements, or with weight 0 if it is outside."""
     place, *weights = tap
     if padding_mode == "reflection":
         place, _ = reflected(place, n, align_corners)
@@ -159,7 +161,7 @@ def _inside(tap, n, padding_mode, align_corners):
 
 
 def _cubic(i, t, slope):
-    """Return the weight of the element at distance d = |t - i| and its slope: Keys 1981, with a = A."""
+    """Return the weight of element i, at distance d = |t - i|, and the weight's slope: Keys 1981, with a = A."""
     d = abs(t - i)
     sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
     if i in (0, 1):
@@ -168,7 +170,7 @@ def _cubic(i, t, slope):
 
 
 def _cubic_bends(i, t, slope):
-    """Return the second and the third derivative of that weight."""
+    """Return the second and the third derivative of the weight that `_cubic` returns."""
     d = abs(t - i)
     sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
     if i in (0, 1):
@@ -177,7 +179,8 @@ def _cubic_bends(i, t, slope):
 
 
 def reflected(position, n, align_corners):
-    """Return a position mirrored at the ends of n elements as often as needed, and -1 where it runs backwards, else 1.
+    """Return a position mirrored at the ends of n elements until it is inside, and the slope of this map: -1 if
+    mirrored an odd number of times, else 1.
 
     The ends are the centres of the outer elements, or their outer edges.
     """

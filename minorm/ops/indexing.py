@@ -1,11 +1,11 @@
 """Reading and writing elements by position.
 
-The gradient of reading is zero except at the positions read, where it adds up. Writing splits the gradient: the
-positions written belong to the value, the rest to the old elements.
+The gradient of reading is zero except at the positions that were read, where gradients add up. Writing splits the
+gradient: the part at the written positions goes to the value, the rest to the old elements.
 
-An array of positions is copied first, and only the copy is read, in backward too. NumPy checks positions before it uses
-them, and lets other threads run in between: a thread that writes to the caller's array could make it read out of
-bounds.
+An array of positions is copied first, and only the copy is read, in backward too. The reason is that NumPy checks
+positions before it uses them, and lets other threads run in between; a thread that writes to the caller's array could
+make NumPy read out of bounds.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from minorm.support.argument_errors import outside
 
 
 def is_basic(index: Any) -> bool:
-    """Return True if `index` holds only integers, slices, `...` and None: then NumPy returns a view."""
+    """Return True if `index` holds only integers, slices, `...` and None, so that NumPy returns a view."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(p is None or p is Ellipsis or isinstance(p, (int, np.integer, slice)) for p in parts)
 
 
 def viewing(index: Any) -> tuple[Any, ...]:
-    """Return the same basic index with `...` in it: NumPy then returns an array without axes instead of a number."""
+    """Return the same basic index with `...` in it, so that NumPy returns an array without axes instead of a number."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if any(part is Ellipsis for part in parts) else (*parts, ...)
 
@@ -51,10 +51,11 @@ def as_masks(index: Any) -> Any:
 
 
 def in_two_steps(index: Any) -> tuple[Any, Any] | None:
-    """Return (basic, rest) with x[index] = x[basic][rest] if integers and arrays are separated in the index; else None.
+    """Return (basic, rest) with x[index] = x[basic][rest] if other parts separate integers and arrays in the index;
+    else None.
 
-    PyTorch applies the integers first. NumPy treats them as arrays: x[0, :, i] has i's axis first in NumPy, and last
-    here.
+    As in PyTorch, integers apply first. NumPy treats them as arrays, so in x[0, :, i] the axis of i is first in NumPy
+    and last here.
     """
     if not isinstance(index, tuple):
         return None
@@ -110,7 +111,9 @@ class GetItem(Function):
 
 
 class Take(Function):
-    """x[index] with arrays of integers or bools in the index: a copy; a position read twice counts twice."""
+    """x[index] with arrays of integers or bools in the index. The result is a copy; the gradient of a position that is
+    read twice counts twice.
+    """
 
     def forward(self, x: Any, *, index: Any) -> Any:
         self.shape, self.index = x.shape, own(index)
@@ -150,9 +153,10 @@ def _along(axis: int, places: Any) -> Any:
 
 
 class SetItem(Function):
-    """x[index] = value, in x's own memory; or v[index] = value where `steps` lead from x to v, a view of it.
+    """x[index] = value, in x's own memory. If there are `steps`, which lead from x to its view v, v[index] = value.
 
-    steps: (function, options) of the views; each forward is applied to the result of the one before.
+    steps are pairs (function, options), one for each view; each forward is applied to the result of the one
+    before.
     """
 
     def forward(self, x: Any, value: Any, *, steps: tuple[Any, ...], index: Any) -> Any:
@@ -171,7 +175,7 @@ class SetItem(Function):
         window = _follow(dx, self.steps)
         dvalue = as_array(window[self.index]).copy() if written else None
         if dvalue is not None:
-            spare = max(0, len(self.shape) - dvalue.ndim)  # x[0] = value may have more axes, of length 1
+            spare = max(0, len(self.shape) - dvalue.ndim)  # the value may have more axes, of length 1
             dvalue = sum_to(dvalue, self.shape[spare:]).reshape(self.shape)
         window[self.index] = 0
         return dx if kept else None, dvalue
@@ -222,11 +226,11 @@ def own(index: Any) -> Any:
     if 0 not in index.strides:
         return index.copy()
     once = index[tuple(slice(1) if step == 0 else slice(None) for step in index.strides)]
-    return np.broadcast_to(once.copy(), index.shape)  # what an expanded index repeats is not laid out
+    return np.broadcast_to(once.copy(), index.shape)  # the repeated elements of an expanded index are not copied
 
 
 class Gather(Function):
-    """y[i, j] = x[index[i, j], j] for axis 0, and so on; the index is the second input, of integers."""
+    """y[i, j] = x[index[i, j], j] for axis=0; other axes likewise. The second input is the index, of integers."""
 
     def forward(self, x: Any, index: Any, *, axis: int) -> Any:
         self.shape, self.index, self.axis = x.shape, own(index), axis

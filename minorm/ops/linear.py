@@ -1,4 +1,4 @@
-"""The linear layer: one matrix product over all leading axes of x at once."""
+"""The linear layer: one matrix product for all leading axes of x together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Losses: one number per example, then their mean, their sum, or no reduction.
+"""Losses: a number for each example, and then their mean, their sum, or no reduction.
 
-16-bit inputs are widened to float32 and the result is rounded once, after the reduction. Sums are taken in float64.
-Integer targets are inputs without a gradient. The functional has checked all arguments.
+16-bit inputs compute in float32, and the result is rounded once, after the reduction. Sums are computed in float64.
+Integer targets are inputs without a gradient. The functions in minorm/functional have checked all arguments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from minorm.ops.operands import full_type
 
 
 def wide(x):
-    """Convert x to the type that computes."""
+    """Convert x to the type of the computation."""
     return x.astype(np.float32) if x.dtype in dtypes.HALVES else x
 
 
 def reduced(losses, reduction, count, dtype):
-    """Return the losses, their sum, or their sum / count (0 / 0 is NaN, as in PyTorch)."""
+    """Return the losses, their sum, or their sum / count, where 0 / 0 is NaN, as in PyTorch."""
     if reduction == "none":
         return losses.astype(dtype, copy=False)
     total = losses.sum(dtype=np.float64)
@@ -37,8 +37,8 @@ def reduced(losses, reduction, count, dtype):
 
 
 def over(total, count):
-    """total / count, where 0 / 0 is NaN and no warning. On a GPU count may be an array, so that the host need not
-    wait.
+    """Return total / count; 0 / 0 gives NaN without a warning. On a GPU count may be an array, so that the host need
+    not wait.
     """
     if backend(total) is not cpu:
         return total / (count.astype(total.dtype) if hasattr(count, "dtype") else total.dtype.type(count))
@@ -51,7 +51,7 @@ def over(total, count):
 def share(dy, reduction, count):
     """Return the share of each loss in the gradient `dy` of the reduced loss, in the compute type.
 
-    A mean over no losses passes no gradient: the loss is NaN, but no parameter becomes NaN.
+    The gradient of a mean over no losses is 0: the loss is NaN, but no parameter becomes NaN.
     """
     if reduction != "mean":
         return wide(dy)
@@ -61,7 +61,7 @@ def share(dy, reduction, count):
 
 
 def shared(dy, reduction, count):
-    """`share` for a Tensor."""
+    """Return the same as `share`, for a Tensor."""
     if reduction != "mean":
         return dy
     parts: Any = functools.partial(share, reduction="mean", count=count)
@@ -74,13 +74,14 @@ def shared(dy, reduction, count):
 class CrossEntropy(Function):
     """loss = log sum exp(x) - (1 - s) * x[target] - s * mean(x) along axis 1, s = label_smoothing.
 
-    x (N, C, d1, ...), target (N, d1, ...) of classes. Where target == ignore_index the loss is 0 and does not count.
+    x is (N, C, d1, ...), and target (N, d1, ...) holds classes. Where target == ignore_index, the loss is 0 and does
+    not count.
     """
 
     def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
         self.x, self.count, maths = x, None, backend(x).elementwise
         self.options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        # a copy: the caller may refill its array
+        # a copy, since the caller may overwrite the array
         self.classes = backend(target).copying.cast(target.reshape(-1), dtypes.int64)
         losses, self.lse = maths.cross_entropy(class_rows(x), self.classes, **self.options)
         dtype, mean = full_type(x), reduction == "mean"
@@ -129,9 +130,10 @@ def class_axis(rows, shape):
 
 
 class SoftCrossEntropy(Function):
-    """loss = - sum over axis 1 of q * log softmax(x): q is a weight for each class of each example, 0 * -inf is 0.
+    """loss = - sum over axis 1 of q * log softmax(x), with a weight q for each class of each example; 0 * -inf is 0.
 
-    The mean divides by `count`. Examples that are not `counted` have loss 0 and no gradient, whatever their logits.
+    The mean divides by `count`. Examples where `counted` is False have loss 0 and no gradient, whatever their logits
+    are.
     """
 
     def forward(self, x, q, *, reduction, count, counted=None):
@@ -177,21 +179,21 @@ class SoftCrossEntropy(Function):
 
 
 def weighted(q, values):
-    """q * values, with 0 * inf = 0: a masked class (-inf) with weight 0 costs nothing. NaN stays NaN."""
+    """q * values, with 0 * inf = 0, so a masked class (-inf) with weight 0 adds no loss. NaN stays NaN."""
     return q * np.where((q == 0) & np.isinf(values), q, values)
 
 
 class NLL(Function):
     """loss = -weight[target] * x[target] along axis 1; the mean divides by the sum of weight[target].
 
-    x (N, C, d1, ...) of log-probabilities, target (N, d1, ...), weight (C) or None. Ignored targets have weight 0; on a
-    GPU, targets that are not a class have weight NaN.
+    x (N, C, d1, ...) holds log-probabilities, target is (N, d1, ...), and weight is (C) or None. Ignored targets have
+    weight 0; on a GPU, targets that are not a class have weight NaN.
     """
 
     def forward(self, x, target, weight, *, reduction, ignore_index):
         self.shape, self.dtype, self.reduction = x.shape, x.dtype, reduction
         self.axis = min(1, x.ndim - 1)
-        target = target.copy()  # it is read several times, and the caller may change it in between
+        target = target.copy()  # a copy, since the caller may change it between two reads
         counted = target != ignore_index
         wrong = None if backend(x) is cpu else counted & ((target < 0) | (target >= x.shape[self.axis]))
         if wrong is not None:  # on a GPU the labels are unchecked
@@ -217,7 +219,9 @@ class NLL(Function):
         return LinearMap.apply(dy, of=self, there=lambda dy: self.backward(dy)[0], back=self.gathered), None, None
 
     def gathered(self, dx):
-        """Apply the transposed map: collect the part of dx that belongs to each loss, and reduce it like the losses."""
+        """Apply the transposed map of backward: collect the part of dx that belongs to each loss, and reduce these like
+        the losses.
+        """
         seen = np.take_along_axis(wide(dx), self.index, self.axis).squeeze(self.axis)
         terms = np.where(self.counted, -self.weights * seen, 0)
         if self.reduction == "none":
@@ -229,11 +233,11 @@ class NLL(Function):
 
 
 class Difference(Function):
-    """Base of losses of x - target; the target's gradient is the opposite of the input's."""
+    """Base of losses of x - target. The target's gradient is minus the input's gradient."""
 
-    loss: Any  # of the difference d
+    loss: Any  # a function of the difference d
     slope: Any  # its derivative
-    bent: Any  # the same for a Tensor d
+    bent: Any  # the derivative for a Tensor d
 
     def forward(self, x, target, *, reduction, **options):
         self.x, self.target, self.reduction, self.options = x, target, reduction, options
@@ -268,7 +272,7 @@ class SquaredError(Difference):
 
 
 class AbsoluteError(Difference):
-    """|d|, d = x - target; slope 0 at 0."""
+    """|d|, d = x - target; the slope at 0 is 0."""
 
     @staticmethod
     def loss(d):
@@ -322,7 +326,7 @@ class BinaryCrossEntropy(Function):
             slope = (1 - y) - self.positive(y) * backend(z).elementwise.sigmoid(-z)
             dx = self.weigh(dlosses * slope).astype(dy.dtype, copy=False)
         if self.needs[1]:
-            slope = -z  # which is softplus(-z) - softplus(z), unless the first has a weight
+            slope = -z  # equal to softplus(-z) - softplus(z), if the first has no weight
             if self.pos_weight is not None:
                 slope = wide(self.pos_weight) * softplus_of_minus(z) - softplus_of_minus(-z)
             dtarget = self.weigh(dlosses * slope).astype(dy.dtype, copy=False)
@@ -387,7 +391,7 @@ class LogOfProbabilities(Function):
 
     @staticmethod
     def bounded(p):
-        """log for a Tensor, constant below its lower bound."""
+        """Return max(log p, -100) for a Tensor p, constant below the bound."""
         low = p.array < math.exp(-100)
         return p.masked_fill(p.from_array(low), 1.0).log().masked_fill(p.from_array(low), -100.0)
 

@@ -30,7 +30,7 @@ class MatMul(Function):
             dy = dy[..., None, :]
         if b.ndim == 1:
             dy = dy[..., :, None]
-        if columns.ndim == 2 < rows.ndim:  # one matrix for the stack: its gradient is one product, not a sum
+        if columns.ndim == 2 < rows.ndim:  # one matrix for the whole stack: a single product instead of a sum
             rows, dy = as_rows(rows), as_rows(dy)
         matmul = backend(dy).matmul.matmul
         da = db = None
@@ -61,5 +61,5 @@ class MatMul(Function):
 
 
 def as_rows(x):
-    """Return x (..., n) as (rows, n), even without rows."""
+    """Return x (..., n) as (rows, n), also if there are 0 rows."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -1,7 +1,7 @@
-"""Interprets the arguments of an operation: the common element type of operands, axes, sizes.
+"""Interprets the arguments of an operation: finds the common element type of operands, axes, and sizes.
 
-Scalars take the tensors' float type, integers promote to the float, and two float types raise an error that names both:
-a constant in a program must not change a model's precision.
+Scalars take the tensors' float type, since a constant in a program must not change a model's precision. Integers are
+promoted to the float type. Two different float types raise an error that names both.
 
 This module recognizes a Tensor by its `from_array`, without importing the class.
 """
@@ -23,16 +23,17 @@ from minorm.ops.elementwise import Cast
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
 
 _VALUES = (numbers.Number, np.generic, list, tuple)  # operands besides Tensors and arrays
-MOST_ELEMENTS = 1 << 60  # of 8 bytes each: an address has 63 bits
+MOST_ELEMENTS = 1 << 60  # with 8 bytes each they fill addresses of 63 bits
 
 
 def operands(operation: str, *values: Any, real: bool = False, broadcast: bool = True) -> tuple[Any, ...]:
-    """Return Tensors, arrays and scalars as Tensors of one element type whose shapes broadcast; one must be a Tensor.
+    """Return Tensors, arrays and scalars as Tensors of the same element type whose shapes broadcast. One of them must
+    be a Tensor.
 
-    real=True asks for a float result: integers alone become float32.
+    With real=True the result is a float type: if all are integers, they become float32.
     """
     first, last = values[0], values[-1]
-    if type(first) is type(last) and len(values) == 2:  # two Tensors, since one must be; usually they agree already
+    if type(first) is type(last) and len(values) == 2:  # two Tensors, since one must be a Tensor; usually they agree
         a, b = first.array, last.array
         if a.dtype is b.dtype and a.shape == b.shape and not (real and a.dtype not in dtypes.FLOATS):
             return values
@@ -76,9 +77,10 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def full_type(x: Any) -> Any:
-    """Return the result type, that of the array x, for an operation that computes in float32 for any input.
+    """Return the type of the result of an operation that always computes in float32: the type of the array x.
 
-    Inside autocast it is float32 for 16-bit floats. Other operations that return float32 there get their inputs cast.
+    Inside autocast it is float32 for 16-bit floats. Other operations that return float32 inside autocast get inputs
+    that were cast before.
     """
     state = trace.state
     if state.cast is None or x.dtype not in dtypes.HALVES:
@@ -107,10 +109,11 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
 
 
 def others_turn(error: TypeError, other: Any, method: str) -> Any:
-    """Return NotImplemented if `other` is not an operand, so that Python calls its `method`; else raise the error.
+    """Return NotImplemented if `other` is not an operand and has the reflected `method`, so that Python calls this;
+    else raise the error.
 
-    With == and != Python asks any object, and by default x is unequal to it. Methods of built-in types, such as a
-    text's `%`, are not asked.
+    For == and != every object counts, since by default x is unequal to it. Methods of built-in types, such as the `%`
+    of a string, do not count.
     """
     if not _is_operand(other) and (
         method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))
@@ -120,7 +123,7 @@ def others_turn(error: TypeError, other: Any, method: str) -> Any:
 
 
 def _is_operand(value: Any) -> bool:
-    """Does an operator take the value, or refuse it with advice, such as another library's array?"""
+    """Does an operator take the value, or refuse it with advice, as it does with another library's array?"""
     return hasattr(value, "from_array") or isinstance(value, _VALUES) or select.is_array(value) or is_foreign(value)
 
 
@@ -129,7 +132,7 @@ def _has_own(value: Any, method: str) -> bool:
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Make an array without axes directly on the device of `like`, so nothing is copied."""
+    """Make an array without axes directly on the device of `like`, so that nothing is copied."""
     with devices.on_device_of(like):
         return select.backend(like).copying.full((), value, dtype)
 
@@ -146,7 +149,7 @@ def axis_of(operation: str, dim: int, x: Any) -> int:
 
 
 def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
-    """Return one axis, several, or for None all axes, counted from the front."""
+    """Return the axes that `dim` names, counted from the front: one axis, several, or all for None."""
     if dim is None:
         return tuple(range(x.ndim))
     axes = tuple([axis_of(operation, d, x) for d in ((dim,) if isinstance(dim, int) else dim)])
@@ -156,7 +159,7 @@ def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[
 
 
 def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the integers of f(2, 3) or of f((2, 3))."""
+    """Return the sizes as a tuple of ints, whether the call was f(2, 3) or f((2, 3))."""
     if len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer)):
         sizes = tuple(sizes[0])
     try:
@@ -166,20 +169,20 @@ def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def check_room(operation: str, shape: Sequence[int]) -> None:
-    """Raise ValueError for a result too large for any memory, before its sizes overflow."""
+    """Raise ValueError for a result that is too large for any memory, before its size overflows."""
     if max(shape, default=0) >= MOST_ELEMENTS or math.prod(shape) >= MOST_ELEMENTS:
         raise ValueError(f"{operation}: the result would have shape {tuple(shape)}; expected fewer than 2^60 elements")
 
 
 def shape_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """`sizes_of`, as the shape of a result."""
+    """Return `sizes_of(sizes)` as the shape of a result; raise ValueError if it is too large."""
     shape = sizes_of(operation, sizes)
     check_room(operation, shape)
     return shape
 
 
 def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
-    """Return the axes that `dim` names: all for None, () and []; no axis for a 0-d tensor with 0 or -1."""
+    """Return the axes that `dim` names: all axes for None, () and []; no axis if x is 0-d and dim is 0 or -1."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(x.ndim))
     if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):

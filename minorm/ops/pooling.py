@@ -23,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class MaxPool(Function):
-    """The largest element of every window; with return_indices also its place in the plane, int64."""
+    """The largest element of every window; with return_indices=True also the element's place in the plane, as int64."""
 
     fresh = (0,)
 
@@ -55,7 +55,7 @@ class MaxPool(Function):
 
 
 class AvgPool(Function):
-    """The mean of every window, or its sum over `divisor`."""
+    """The mean of every window, or its sum divided by `divisor`."""
 
     def forward(
         self,
@@ -87,8 +87,8 @@ class AvgPool(Function):
 class AdaptiveAvgPool(Function):
     """Along every axis, y[i] is the mean of x from floor(i * n / o) to before ceil((i + 1) * n / o).
 
-    That is y = A_0 x A_1^T with matrices of averages, but a product multiplies elements outside a part by 0, and 0 *
-    NaN is NaN. So the parts are summed separately, all at once: first elements, second elements, and so on.
+    This could be y = A_0 x A_1^T with matrices of averages, but a product multiplies elements outside a part by 0, and
+    0 * NaN is NaN. So elements are added: first the first elements of all parts, then the second elements, and so on.
     """
 
     def forward(self, x: Any, *, output: Ints) -> Any:
@@ -118,7 +118,9 @@ def _forward(x: Any, n: int, o: int, axis: int) -> Any:
 
 
 def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
-    """Place j lies in the parts floor(j * o / n) to before ceil((j + 1) * o / n): n parts of o."""
+    """Return dx. Place j lies in the parts from floor(j * o / n) to before ceil((j + 1) * o / n), so this is again a
+    sum over parts: n parts of o elements.
+    """
     return _sums_of_parts(dy / _lengths(n, o, dy, axis), n, axis)
 
 
@@ -142,15 +144,15 @@ def _lengths(n: int, o: int, like: Any, axis: int) -> Any:
 
 
 def _bounds(n: int, o: int) -> tuple[Any, Any]:
-    """Return the first element of each part, and the next element behind it."""
+    """Return the first element of each part, and the element after its last."""
     i = np.arange(o)
     return i * n // o, -(-(i + 1) * n // o)
 
 
 @functools.lru_cache(maxsize=64)
 def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
-    """Return for k = 0, 1, ... the parts that have an element k (a slice if all have it), and the places of these
-    elements.
+    """Return, for k = 0, 1, ..., the parts that have an element number k (as a slice if all have it), and the places of
+    these elements.
     """
     first, end = _bounds(n, o)
     steps = []

@@ -1,17 +1,18 @@
-"""Quantization: floats as small integers q with a scale and a zero point, and back: x ~ (q - zero) * scale.
+"""Quantization: converts floats to small integers q with a scale and a zero point, and back: x ~ (q - zero) * scale.
 
-Rounding has no slope. Quantize passes the gradient as if it did not round (straight-through: Bengio et al. 2013,
-arXiv:1308.3432), except where q is clipped to the range of its type; with Dequantize behind it the scale gets the
-gradient of Esser et al. 2020, arXiv:1902.08153.
+Rounding has slope 0. Quantize passes the gradient as if it did not round (straight-through: Bengio et al. 2013,
+arXiv:1308.3432), except where q is clipped to the range of its type. If Dequantize follows, the scale gets the gradient
+of Esser et al. 2020, arXiv:1902.08153.
 
-A scale is one number; or one for each place along an axis; or, with a block, one for each `block` places.
+A scale is one number, or a number for each place along an axis, or a number for each `block` places along an axis.
 
 Products of bytes are int32 sums, or bytes again if the scale of the result is given:
 
     q = round(sums * (x_scale * w_scale / y_scale)) + y_zero, cut off at the ends of the type
 
-in float32, with ties to even: the same integers as onnxruntime's. `relu` also clips below the zero point. No gradient
-passes them. Scales and zero points are arrays of the run; the common forms go to the kernels, others are computed here.
+in float32, with ties to even, which gives the same integers as onnxruntime. relu=True also clips below the zero point.
+No gradient passes these products. Scales and zero points are arrays of the run. Kernels compute the common forms, and
+this file the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from minorm.kernels.reference.integers import Form, Requantization, add_factors
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 
-# Types of ml_dtypes in which a file may store integers and floats, one byte per element.
+# Types of ml_dtypes in which a file may store integers and floats, with one byte per element.
 _NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn",
           "int4", "uint4", "int2", "uint2")  # fmt: skip
 NARROW = frozenset(np.dtype(getattr(dtypes.ml_dtypes, name)) for name in _NAMES if hasattr(dtypes.ml_dtypes, name))
@@ -46,7 +47,7 @@ def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any
 
 
 def _length(block, n):
-    """Return the length of a block, at most that of the axis, so that a file cannot ask for a huge one."""
+    """Return the length of a block, at most n, the length of the axis, so that a file cannot ask for a huge block."""
     return max(1, min(block, n))
 
 
@@ -65,7 +66,7 @@ def gathered(gradient, parameter, axis, block):
 
 
 def spread_tensor(scale, shape, axis, block):
-    """`spread` for a Tensor, to the full shape of x."""
+    """Return the same as `spread` for a Tensor, in the full shape of x."""
     array = scale.array
     return LinearMap.apply(
         scale,
@@ -75,7 +76,7 @@ def spread_tensor(scale, shape, axis, block):
 
 
 def gathered_tensor(gradient, parameter, axis, block):
-    """`gathered` for a Tensor, with the scale `parameter`, an array."""
+    """Return the same as `gathered` for a Tensor; `parameter`, the scale, is an array."""
     shape = gradient.shape
     return LinearMap.apply(
         gradient,
@@ -85,7 +86,7 @@ def gathered_tensor(gradient, parameter, axis, block):
 
 
 class IntegerFunction(Function):
-    """Base of Functions that return integers: no gradient passes, even if a scale requires one."""
+    """Base of Functions that return integers: no gradient passes, even if a scale requires grad."""
 
     differentiable = False
 
@@ -142,8 +143,8 @@ class ToIntegers(IntegerFunction):
 
     @staticmethod
     def prepared(x, scale, zero, **options):
-        """Return a function without arguments that returns the integers of weights, the same array until they
-        change.
+        """Return a function without arguments that returns the quantized weights; it returns the same array
+        every time.
         """
         q = ToIntegers().forward(x, scale, zero, **options)
         q.flags.writeable = False
@@ -151,7 +152,7 @@ class ToIntegers(IntegerFunction):
 
 
 def _is_plain(floats, scale, zero):
-    """Is everything float32, with one scale for the whole array?"""
+    """Are x and scale float32 on the CPU, with one scale for the whole array?"""
     return (
         is_host(floats)
         and floats.dtype == scale.dtype == float32
@@ -162,7 +163,9 @@ def _is_plain(floats, scale, zero):
 
 
 class Dequantize(Function):
-    """(q - zero) * scale, in the type of the scale or in `dtype`; q are integers, or whole numbers of Quantize."""
+    """(q - zero) * scale, in the type of the scale or in `dtype`. q holds integers, or the whole numbers that Quantize
+    returns.
+    """
 
     def forward(self, q, scale, zero, *, dtype, axis, block):
         self.scale, self.axis, self.block, self.given = scale, axis, block, q.dtype
@@ -190,7 +193,9 @@ class Dequantize(Function):
         return dq, ds, None
 
     def gradient(self, dy):
-        """Differentiate as if Quantize did not round, in every order: steps are q minus a constant."""
+        """Differentiate as if Quantize did not round, so in derivatives of every order q - zero counts as q minus a
+        constant.
+        """
         dy = dy.to(self.wide)
         dq = ds = None
         if self.needs[0]:
@@ -203,10 +208,10 @@ class Dequantize(Function):
 
 
 class FakeQuantize(Function):
-    """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one step, in floats.
+    """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one step, with floats.
 
-    dx = dy where x was not clipped, else 0. The scale's gradient is that of Esser et al. 2020, arXiv:1902.08153:
-    dy/dscale is round(x / scale) - x / scale inside, and (low or high) - zero where x was clipped.
+    dx = dy where x was not clipped, else 0. The scale's gradient follows Esser et al. 2020, arXiv:1902.08153: dy/dscale
+    is round(x / scale) - x / scale where x was not clipped, and (low or high) - zero where it was clipped.
     """
 
     def forward(self, x, scale, zero, *, low, high, axis):
@@ -241,7 +246,8 @@ class FakeQuantize(Function):
 
 
 class IntegerConvolution(IntegerFunction):
-    """Sums of (x - x_zero) (w - w_zero) over taps and channels, plus a bias; w_zero and w_scale are a channel's.
+    """Sums of (x - x_zero) (w - w_zero) over taps and channels, plus a bias. w_zero and w_scale may have a number for
+    each channel.
 
     form    stride, padding, dilation and groups
     """
@@ -267,7 +273,9 @@ class IntegerConvolution(IntegerFunction):
 
 
 class IntegerMatMul(IntegerFunction):
-    """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's. `turned`: b is b.T."""
+    """The same for matrices. a_zero and a_scale may have a number for each row, b_zero and b_scale for each column.
+    With turned=True, b is transposed first.
+    """
 
     moving = 1
 
@@ -298,8 +306,8 @@ def _matmul(
     a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any, a_scale: Any, b_scale: Any, y_scale: Any, y_zero: Any,
     relu: bool,
 ) -> Any:  # fmt: skip
-    """Compute rare forms, with parameters for each row, or for each column of a stack: sums in float64, exact up to
-    2^53.
+    """Compute rare forms: with parameters for each row, or for each column of a stack. Sums are computed in float64 and
+    exact up to 2^53.
     """
     left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
     right = b.astype(np.float64) - (0 if b_zero is None else one(b_zero))
@@ -315,7 +323,7 @@ def _matmul(
 
 
 class QuantizedAdd(IntegerFunction):
-    """Adds the numbers that two arrays of bytes stand for, and returns bytes, rounded as in onnxruntime."""
+    """Adds the numbers that two arrays of bytes represent, and returns bytes, rounded as in onnxruntime."""
 
     moving = 2
 
@@ -336,7 +344,7 @@ class QuantizedAdd(IntegerFunction):
 
 
 def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: bool) -> Requantization | None:
-    """Return the rule by which sums become bytes; None if they stay sums."""
+    """Return the rule by which sums become bytes, or None if the result is the sums."""
     if y_scale is None:
         return None
     x, w, y = (host(scale).astype(float32, copy=False) for scale in (x_scale, w_scale, y_scale))
@@ -346,7 +354,7 @@ def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: 
 
 
 def host(array: Any) -> Any:
-    """Return a scale or zero point as a NumPy array: one number without axes, or a row of numbers."""
+    """Return a scale or zero point as a NumPy array, which has no axes if it is one number."""
     found = to_device(array, "cpu")
     return found.reshape(()) if found.size == 1 else found
 
@@ -357,10 +365,12 @@ def on_host(array: Any) -> Any:
 
 
 def along_rows(parameter: Any, a: Any) -> Any:
-    """Return a scale or zero point of the left factor in its shape: one number, one for each row, or (..., M, 1)."""
+    """Return a scale or zero point of the left factor in a shape that broadcasts to it: one number, (M, 1) for a number
+    per row, or (..., M, 1).
+    """
     return parameter[:, None] if parameter.shape == a.shape[-2:-1] and parameter.size > 1 else one(parameter)
 
 
 def one(parameter: Any) -> Any:
-    """Return a parameter, without its axes if it is one number."""
+    """Return a parameter; without axes if it is one number."""
     return parameter.reshape(()) if parameter.size == 1 else parameter

@@ -1,10 +1,10 @@
 """Recurrent layers: RNN, LSTM and GRU, each as one Function with its backward pass through time.
 
 One product multiplies x (steps, batch, in) by W for all steps; then the loop in kernels/reference/recurrent.py runs the
-steps. In backward the loop gives the gradients of all pre-activations, and again one product over all steps gives those
-of W, R and x. One tensor holds all directions: w (directions, gates * hidden, in).
+steps. In backward the loop computes the gradients of all pre-activations; then single products over all steps give the
+gradients of W, R and x. One tensor holds the weights of all directions: w (directions, gates * hidden, in).
 
-A sequence without steps ends in state 0, as in onnxruntime.
+The last state of a sequence without steps is 0, as in onnxruntime.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Recurrent(Function):
     states = 1  # an LSTM has two
 
     def forward(self, x, w, r, b, h, c=None, p=None, *, gates, activations, clip, direction, lengths, variant):
-        """Return y (steps, directions, batch, hidden) and the last states. b, h, c (zeros), p, clip and lengths may be
-        None.
+        """Return y (steps, directions, batch, hidden) and the last states. b, p, clip and lengths may be None; h and c
+        may be None for zeros.
         """
         self.dtype = x.dtype
         wide = dtypes.compute_type(x.dtype)
         if x.dtype != wide:
             x, w, r, b, h, c, p = (None if a is None else a.astype(wide) for a in (x, w, r, b, h, c, p))
         self.x, self.w, self.r, self.p = x, w, r, p
-        self.b, self.h, self.c = b, h, c  # small, and `gradient` starts from them
+        self.b, self.h, self.c = b, h, c  # small arrays, from which `gradient` starts
         self.lengths = lengths
         self.reversed = [direction == "reverse"] if len(w) == 1 else [False, True]
         self.cells = [cell_of(self.kind, gates, tuple(own), clip, variant) for own in activations]
@@ -69,7 +69,7 @@ class Recurrent(Function):
         return tuple([None if g is None else g.astype(self.dtype, copy=False) for g in gradients[: len(self.needs)]])
 
     def gradient(self, *gradients):
-        """Differentiate the steps written with Tensors, which are all recorded."""
+        """Run the steps again with Tensors, record them all, and differentiate them."""
         like = next(g for g in gradients if g is not None)
         kept = self.x, self.w, self.r, self.b, self.h, self.c, self.p
         inputs = [
@@ -114,7 +114,7 @@ class Recurrent(Function):
         return [y, *[state if alive is None else passing(state, alive) for state in (h, c)[: self.states]]]
 
     def step_expression(self, cell, a, h, c, r, br, p):
-        """Return the next h and c as Tensors; a is the step's W x with its bias."""
+        """Return the next h and c as Tensors; a is W x of the step, with its bias."""
         raise NotImplementedError
 
     def _walk(self, d, b, y, h, c=None):
@@ -131,7 +131,9 @@ class Recurrent(Function):
         return kernels.recurrent.forward(self.cells[d], a, self.r[d], between, p, h, c, y, *how)
 
     def _walk_back(self, d, dy, dh, dc=None):
-        """Run one direction backward: return the gradients of x, w, r, b and p; dh and dc become those of h and c."""
+        """Run one direction backward: return the gradients of x, w, r, b and p; change dh and dc to the gradients of h
+        and c, in place.
+        """
         kernels, memory = backend(self.x), self.memories[d]
         p = None if self.p is None else self.p[d]
         own = None if dy is None else dy[:, d]
@@ -152,13 +154,13 @@ class Recurrent(Function):
         flat = as_rows(dq)
         if self.kind != "GRU" or cell.variant:
             return linear_grads(flat, as_rows(memory.h), self.needs[3])
-        early = 2 * memory.h.shape[2]  # the product for n is with r * h
+        early = 2 * memory.h.shape[2]  # the product for the gate n is with r * h
         found = linear_grads(flat[:, :early], as_rows(memory.h), self.needs[3])
         late = linear_grads(flat[:, early:], as_rows(memory.e), self.needs[3])
         return [None if g is None else np.concatenate([g, n]) for g, n in zip(found, late, strict=True)]
 
     def _alive(self, state):
-        """Return the state, with 0 for sequences without steps."""
+        """Return the state, but 0 for sequences without steps."""
         if self.lengths is None or self.lengths.all():
             return state
         return np.where(constant_of((self.lengths > 0)[:, None], state), state, state.dtype.type(0))
@@ -215,12 +217,14 @@ class GRU(Recurrent):
 
 
 def _started(state, like, shape):
-    """Return a copy of a state, which the loop may change; zeros for None."""
+    """Return a copy of a state, which the loop may change, or zeros for None."""
     return np.zeros_like(like, order="C", shape=shape) if state is None else state.copy("C")
 
 
 def _peephole_gradient(cell, memory, da):
-    """Return dp (i, o, f): i and f see the state before the step, o the state after it."""
+    """Return dp, in the order (i, o, f). The gates i and f read the state before the step, o reads the
+    state after it.
+    """
     hidden = memory.c.shape[2]
     part = {gate: slice(i * hidden, (i + 1) * hidden) for i, gate in enumerate(cell.gates)}
     v, before = memory.v, memory.c
@@ -233,7 +237,7 @@ def _peephole_gradient(cell, memory, da):
 
 
 def _turn(like, backwards, lengths):
-    """Reorder the steps of a Tensor (steps, batch, ...) to the order of a direction, or back."""
+    """Return a function that puts the steps of a Tensor (steps, batch, ...) into the order of a direction, or back."""
     if not backwards:
         return lambda a: a
     if lengths is None:
@@ -246,13 +250,13 @@ def _turn(like, backwards, lengths):
 
 
 def _part(cell, a, gate, hidden):
-    """Return the columns of one gate."""
+    """Return the columns of a that belong to one gate."""
     i = cell.gates.index(gate)
     return a[..., i * hidden : (i + 1) * hidden]
 
 
 def _active(cell, kind, a):
-    """Apply activation number `kind` to a Tensor, after the clip."""
+    """Clip a Tensor, if there is a clip, and apply activation number `kind`."""
     return activated(cell.activations[kind], a if cell.clip is None else a.clip(-cell.clip, cell.clip))
 
 

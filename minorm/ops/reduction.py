@@ -1,6 +1,6 @@
 """Sums, means, products and extremes over axes: the result loses the reduced axes, or keeps them with length 1.
 
-Floats are summed in float64 and rounded once; NumPy alone sums 10,000 bfloat16 ones to 256.
+Floats are summed in float64, and the sum is rounded once. NumPy would sum 10,000 ones of bfloat16 to 256.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from minorm.ops.shape import Cat, Flip
 
 
 def spread(reduced: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """Expand a reduced array to the full `shape`: repeat its values along `axes` (a view)."""
+    """Return a view of a reduced array in the full `shape`, which repeats its values along `axes`."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return np.broadcast_to(reduced.reshape(kept), shape)
 
 
 def maximum_of(x: Any, axes: tuple[int, ...], nothing: float) -> Any:
-    """Return the largest element over `axes`, which keep length 1; `nothing` if they have no elements."""
+    """Return the largest element over `axes`, which keep length 1, or `nothing` if they have no elements."""
     if all(x.shape[axis] for axis in axes):
         return np.max(x, axis=axes, keepdims=True)
     return np.full_like(x, nothing, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
 
-SHORT = 16  # rows this short take NumPy as long as long ones
+SHORT = 16  # NumPy needs as much time for such short rows as for long ones
 
 
 def of_short_rows(larger: Any, x: Any) -> Any:
@@ -44,7 +44,7 @@ def of_short_rows(larger: Any, x: Any) -> Any:
 
 
 class Sum(Function):
-    """The sum over `axes`; int64 for bools and integers, since a difference of sums may be below 0."""
+    """The sum over `axes`. Bools and integers give int64, since a difference of sums may be below 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
@@ -59,7 +59,7 @@ class Sum(Function):
 
 
 class Mean(Function):
-    """The mean over `axes`; NaN without elements."""
+    """The mean over `axes`, or NaN if there are no elements."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
@@ -75,9 +75,10 @@ class Mean(Function):
 
 
 class Max(Function):
-    """The largest element over `axes`, NaN if one is; equal ones share the gradient, as in PyTorch's amax.
+    """The largest element over `axes`, or NaN if an element is NaN. Equal extremes share the gradient, as in PyTorch's
+    amax.
 
-    Where it is NaN, all gradients are NaN: the largest element is unknown.
+    If the result is NaN, all gradients are NaN, since the largest element is unknown.
     """
 
     extreme: Any = staticmethod(np.max)
@@ -95,10 +96,10 @@ class Max(Function):
             return self.y
         return self.y.reshape(
             [n for i, n in enumerate(x.shape) if i not in axes]
-        ).copy()  # changes of a view would go unnoticed
+        ).copy()  # a change of a view would not be noticed
 
     def hits(self) -> Any:
-        """Return where the elements equal the extreme."""
+        """Return True where an element equals the extreme."""
         return self.x == self.y
 
     def backward(self, dy: Any) -> Any:
@@ -117,14 +118,16 @@ class Max(Function):
 
 
 class Min(Max):
-    """The smallest element over `axes`; equal ones share the gradient."""
+    """The smallest element over `axes`; equal extremes share the gradient."""
 
     extreme = staticmethod(np.min)
     larger = np.minimum
 
 
 class MaxOfAll(Max):
-    """The largest of all elements, or NaN: then the NaNs share the gradient, as in PyTorch's max without a dim."""
+    """The largest of all elements, or NaN if an element is NaN. The NaNs then share the gradient, as in PyTorch's max
+    without a dim.
+    """
 
     def hits(self) -> Any:
         return (self.x == self.y) | ((self.x != self.x) & (self.y != self.y))
@@ -138,7 +141,7 @@ class MinOfAll(MaxOfAll):
 
 
 class Prod(Function):
-    """The product over `axes`; each gradient is the product of the others, even if one of them is 0."""
+    """The product over `axes`. The slope for an element is the product of the others, also if one of these is 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
@@ -192,7 +195,7 @@ class LogSumExp(Function):
         maps = backend(x).elementwise
         self.y = maps.log(maps.exp(wide - largest).sum(axis=axes, keepdims=True)) + largest
         y = self.y if keepdims else self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
-        return y.astype(x.dtype)  # a copy: later changes of a view would go unnoticed
+        return y.astype(x.dtype)  # a copy, since later changes of a view would not be noticed
 
     def backward(self, dy: Any) -> Any:
         slope = backend(dy).elementwise.exp(self.x - np.where(np.isfinite(self.y), self.y, 0))
@@ -206,7 +209,7 @@ class LogSumExp(Function):
 
 
 class ArgMax(Function):
-    """The index of the first largest element along `axis`, or in the flattened array for None; int64."""
+    """The index of the first largest element along `axis`, or in the flattened array if axis is None, as int64."""
 
     differentiable = False
     search: Any = staticmethod(np.argmax)
@@ -219,13 +222,15 @@ class ArgMax(Function):
 
 
 class ArgMin(ArgMax):
-    """The index of the first smallest element along `axis`, or in the flattened array for None; int64."""
+    """The index of the first smallest element along `axis`, or in the flattened array if axis is None, as int64."""
 
     search = staticmethod(np.argmin)
 
 
 class TopPlaces(Function):
-    """The places of the `count` largest (or smallest) elements along `axis`, best first, equal ones in order; int64."""
+    """The places (int64) of the `count` largest or smallest elements along `axis`, the most extreme first; equal
+    elements keep their order.
+    """
 
     differentiable = False
 
@@ -239,7 +244,7 @@ class TopPlaces(Function):
 
 
 class CumSum(Function):
-    """Running sums along `axis`: without the element itself if exclusive, from the end if reverse."""
+    """Running sums along `axis`. exclusive=True leaves out the element itself, reverse=True starts at the end."""
 
     def forward(self, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
         self.how = axis, exclusive, reverse
@@ -255,7 +260,7 @@ class CumSum(Function):
 
 
 def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Return running sums, in float32 for 16-bit floats, in x's memory order."""
+    """Return running sums in x's memory order; 16-bit floats are summed in float32."""
     return in_order_along(axis, lambda x, axis: _running_sum(x, axis, exclusive, reverse), x)
 
 
@@ -273,7 +278,8 @@ def _running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
 class CumProd(Function):
     """Running products along `axis`.
 
-    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]: without a division, so zeros do no harm.
+    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]. This needs no division, so x may
+    hold zeros.
     """
 
     def forward(self, x: Any, *, axis: int) -> Any:

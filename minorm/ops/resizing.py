@@ -1,7 +1,8 @@
-"""Resizing along one axis: the coordinate of each element of the result, and the weights of the inputs there.
+"""Resizing along one axis: computes the coordinate of each element of the result, and the weights of the inputs near
+it.
 
 Element i of the result reads the input at a coordinate x (`coordinates`). It is a weighted sum of the elements j near
-x, with weights kernel(j - x) that add up to one: a matrix of `resized` by `length`.
+x, with weights kernel(j - x) that add up to one. So resizing multiplies by a matrix (resized, length).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ REACH = {"linear": 1, "cubic": 2}  # the radius of the kernel
 
 
 def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float, dtype: Any = np.float64) -> Any:
-    """Return the coordinate in an axis of n elements for each of m elements of the result; start and end of the region,
-    0 to 1.
+    """Return, for each of the m elements of the result, its coordinate in an axis of n elements. start and end, from 0
+    to 1, bound the region that is read.
     """
     i = np.arange(m, dtype=dtype)
     if kind == "asymmetric":
@@ -56,8 +57,8 @@ def kernel(mode: str, distance: Any, a: float) -> Any:
 
 
 def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, exclude_outside: bool) -> Any:
-    """Return a matrix whose row i weights the n elements for the coordinate x[i]. antialias widens the kernel to
-    shrink.
+    """Return a matrix whose row i has the weights of the n elements for the coordinate x[i]. antialias=True widens the
+    kernel if the axis shrinks.
     """
     shrink = min(scale, 1.0) if antialias else 1.0
     span = reach(mode, scale, antialias)
@@ -72,5 +73,5 @@ def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, e
 
 
 def reach(mode: str, scale: float, antialias: bool) -> int:
-    """Return the number of elements on either side that a result may read."""
+    """Return how many elements on either side of a coordinate may have a weight."""
     return math.ceil(REACH[mode] / (min(scale, 1.0) if antialias else 1.0)) + 1

@@ -1,7 +1,7 @@
-"""The two normalizations without a mean: they divide by the energy of neighbouring channels, or by an Lp norm.
+"""Two normalizations without a mean: one divides by the energy of neighbouring channels, the other by an Lp norm.
 
 Both divide x by a norm n of some of its elements, so backward has two terms: dy / n, and the effect of each element on
-n. 16-bit floats compute in float32 and are rounded once.
+n. 16-bit floats compute in float32, and only the result is rounded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.kernels.select import backend
 from minorm.ops.elementwise import Where
 from minorm.ops.reduction import maximum_of
 
-LARGE = 1e15  # up to here squares, their sums and the powers of these sums fit float32
+LARGE = 1e15  # up to this size, squares, their sums and the powers of these sums fit into float32
 
 
 def power(a: Any, exponent: float) -> Any:
@@ -44,8 +44,8 @@ def window_sum(a: Any, before: int, after: int) -> Any:
 class LocalResponse(Function):
     """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2).
 
-    If a square could leave float32's range, it computes in float64, so that y of 1e30 is small, not 0. On a GPU it
-    always does, because the host would have to wait to check.
+    If a square could leave the range of float32, the Function computes in float64, so that y for x = 1e30 is small, not
+    0. On a GPU it always computes in float64, because the host would have to wait for the check.
     """
 
     def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
@@ -63,7 +63,7 @@ class LocalResponse(Function):
         dy = dy.astype(x.dtype, copy=False)
         share = in_order(lambda dy, D: dy * power(D, -self.beta), dy, D)
         parts = in_order(lambda share, x, D: share * x / D, share, x, D)
-        through_D = window_sum(parts, (self.size - 1) // 2, self.size // 2)  # windows that contain c: mirrored
+        through_D = window_sum(parts, (self.size - 1) // 2, self.size // 2)  # the windows that contain c are mirrored
         factor = number(2 * self.alpha * self.beta / self.size)
         return in_order(
             lambda share, x, through: (share - factor * x * through).astype(self.dtype, copy=False), share, x, through_D
@@ -89,7 +89,7 @@ class LpNormalize(Function):
     """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; computed from x / max |x|, so that no power
                              overflows.
 
-    With eps=0 a vector of zeros stays zero, and gets no gradient.
+    With eps=0 a vector of zeros stays zero, and its gradient is 0.
     """
 
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:

@@ -1,4 +1,6 @@
-"""Writes elements to positions of a copy of x, or combines them with x there; the positions are the second input."""
+"""Writes elements to positions of a copy of x, or combines them with x's elements there. The second input is the
+positions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from minorm.ops.shape import Cat
 class Scatter(Function):
     """y = x, and then y[places] = updates, or y[places] += updates, *=, min or max; a subclass computes the places.
 
-    If several elements are the largest (or smallest) at a place, x's element included, they share the gradient. If
+    If several elements, which may include x's, are the largest (or smallest) at a place, they share the gradient. If
     several are written to one place ("none"), which ONNX forbids, each gets the gradient of that place.
     """
 
@@ -59,7 +61,8 @@ class Scatter(Function):
     def product(self, x, _, updates):
         """Compute the forward pass of "mul" with Tensors: multiply the factors of a place in pairs until one is left.
 
-        Pairs have a derivative even if a factor is 0, and take log2(largest number of factors) rounds.
+        Products of pairs have a derivative even if a factor is 0, and need log2(largest number of factors)
+        rounds.
         """
         targets = self.targets(x)
         touched = np.unique(targets)
@@ -97,7 +100,9 @@ class Scatter(Function):
         return dx
 
     def of_extreme(self):
-        """Return 1 / (the number of elements that are the extreme), or 0, for x and for the updates."""
+        """Return, for each element of x and of the updates, 1 / (the number of equal extremes at its place) if it is
+        the extreme, else 0.
+        """
         ours, theirs = self.x == self.y, self.updates == self.y[self.places]
         wide = dtypes.compute_type(self.x.dtype)
         count = self._combined(ours.astype(wide), theirs.astype(wide), "add")
@@ -105,7 +110,7 @@ class Scatter(Function):
         return share * ours, share[self.places] * theirs
 
     def of_product(self):
-        """Return, for each factor, the product of the others at its place; any of them may be 0."""
+        """Return, for each factor, the product of the other factors at its place; any factor may be 0."""
         wide = dtypes.compute_type(self.x.dtype)
         x, updates = self.x.astype(wide), self.updates.astype(wide)
         zeros = self._combined((x == 0).astype(wide), (updates == 0).astype(wide), "add")
@@ -120,12 +125,12 @@ class Scatter(Function):
         return backend(x).indexing.scatter(x, self.places, updates, reduction)
 
     def places_of(self, index: Any, x: Any, axis: int) -> Any:
-        """Return the index that selects the places from x."""
+        """Return the index with which x[index] selects the places."""
         raise NotImplementedError
 
 
 class ScatterElements(Scatter):
-    """y[index[i, j], j] = updates[i, j] for axis 0, and so on."""
+    """y[index[i, j], j] = updates[i, j] for axis=0; other axes likewise."""
 
     def places_of(self, index, x, axis):
         where = [constant_of(a, x) for a in np.indices(index.shape, sparse=True)]

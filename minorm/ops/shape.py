@@ -1,4 +1,4 @@
-"""Operations that move elements without computing; the gradient moves back the same way."""
+"""Operations that move elements without changing them; the gradient moves back the same way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reshape(Function):
 
 
 class Permute(Function):
-    """Axes in another order: result axis i is input axis order[i]."""
+    """Axes in another order: axis i of the result is axis order[i] of the input."""
 
     view = True
 
@@ -102,7 +102,9 @@ def stacked(tensors: Sequence[Any], axis: int) -> Any:
 
 
 class Unbind(Function):
-    """The slices of a copy of x along `axis`; their gradients form one array, while x[i] needs an array for each."""
+    """The slices of a copy of x along `axis`. All their gradients together need one array; for x[i], each needs a
+    separate one.
+    """
 
     def forward(self, x: Any, *, axis: int) -> Any:
         self.shape, self.axis = x.shape, axis
@@ -183,7 +185,7 @@ class Diagonal(Function):
 
 
 class MatrixDiagonal(Function):
-    """y[..., i] = x[..., i, i + offset], below the main diagonal x[..., i - offset, i]: a view."""
+    """y[..., i] = x[..., i, i + offset], or x[..., i - offset, i] for a negative offset. The result is a view."""
 
     view = True
 

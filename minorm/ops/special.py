@@ -1,4 +1,6 @@
-"""Differentiable functions: erf and its inverse, which NumPy lacks, remainders, determinants and Fourier transforms."""
+"""Special differentiable functions: erf and its inverse, which NumPy lacks, remainders, determinants and Fourier
+transforms.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ class Erf(Function):
         return dy * (2 / math.sqrt(math.pi)) * (-x * x).exp()
 
 
-# Wichura 1988, Applied Statistics 37, algorithm AS 241: quotients of polynomials, (numerator, denominator) from the
-# constant term on, for the quantile of the normal distribution: near the middle, in the tails, and far out in them.
+# Wichura 1988, Applied Statistics 37, algorithm AS 241, for the quantile of the normal distribution. These are
+# quotients of polynomials, (numerator, denominator), with the constant term first: near the middle, in the tails, and
+# far out in the tails.
 MIDDLE = (
     (3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
      4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3),
@@ -58,7 +61,7 @@ FAR = (
 
 
 class ErfInv(Function):
-    """The number y whose erf is x; infinite at -1 and 1, NaN beyond. y sqrt(2) is a quantile of the normal
+    """The number y whose erf is x; infinite where x is -1 or 1, and NaN beyond. y sqrt(2) is a quantile of the normal
     distribution.
     """
 
@@ -93,7 +96,9 @@ def quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -
 
 
 class Remainder(Function):
-    """a - q * b with q = a / b rounded down (then it has b's sign), or towards 0 with `truncated` (a's sign)."""
+    """a - q * b, with q = a / b rounded down, so it has b's sign. With truncated=True q is rounded towards 0, so it has
+    a's sign.
+    """
 
     def forward(self, a: Any, b: Any, *, truncated: bool) -> Any:
         expect_divisor("fmod" if truncated else "remainder", b)
@@ -118,13 +123,13 @@ class Remainder(Function):
 
 
 def _quotient_to_zero(a: Any, b: Any) -> Any:
-    """a / b rounded towards 0; exact even where a / b rounds up to a whole number in its last digit."""
+    """a / b rounded towards 0. It is exact even where the float a / b is rounded up to a whole number."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(b == 0, np.trunc(a / b), np.rint((a - np.fmod(a, b)) / b)).astype(a.dtype, copy=False)
 
 
 def on_host(x: Any) -> Any:
-    """Return x on the host, in the compute type: the following functions have no GPU kernel."""
+    """Return x on the host, in the compute type. The functions below need this, since they have no GPU kernel."""
     return to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
 
 
@@ -154,7 +159,7 @@ class Determinant(Function):
 
 
 def cofactors(x: Any) -> Any:
-    """det(u v) u diag(products of the other s) v for x = u diag(s) v, which also holds if x has no inverse."""
+    """det(u v) u diag(products of the other s) v, for x = u diag(s) v. This also holds if x has no inverse."""
     u, s, v, sign = _rotated(x)
     others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
     return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)
@@ -163,8 +168,8 @@ def cofactors(x: Any) -> Any:
 class Cofactors(Function):
     """The gradient of det(x) as a Function.
 
-    Take u and v as above, w = u^T dy v^T, and p[i, j], for i != j, the product of all s but s[i] and s[j]. det(diag(s)
-    + e) has the terms p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]) of second order, so
+    u, s and v are those of `cofactors`, w = u^T dy v^T, and p[i, j], for i != j, is the product of all s but s[i] and
+    s[j]. The terms of second order of det(diag(s) + e) are p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]), so
 
         u^T dx v^T = det(u v) (diag(p @ diagonal of w) - p * w^T)
     """
@@ -185,10 +190,11 @@ class Cofactors(Function):
 
 
 class Fourier(Function):
-    """y[k] = sum over j of x[j] e^(-2 pi i j k / n), complex numbers as pairs on the last axis; inverse: with e^(+...),
-    and divided by n.
+    """y[k] = sum over j of x[j] e^(-2 pi i j k / n), with complex numbers as pairs on the last axis. inverse=True has
+    e^(+...), and divides by n.
 
-    As a map of pairs, its transpose is the transform in the other direction, except for the factor n.
+    As a map of pairs, the transform's transpose is the transform in the other direction, up to the factor
+    n.
     """
 
     def forward(self, x: Any, *, axis: int, inverse: bool) -> Any:
@@ -204,7 +210,7 @@ class Fourier(Function):
 
 
 def fourier(x: Any, axis: int, inverse: bool) -> Any:
-    """Return the transform of pairs along the axis, in their type; 16-bit floats compute in float32."""
+    """Return the transform of pairs along the axis, in x's type; 16-bit floats compute in float32."""
     wide = on_host(x)
     z = wide[..., 0] + 1j * wide[..., 1]
     z = np.fft.ifft(z, axis=axis) if inverse else np.fft.fft(z, axis=axis)

@@ -1,4 +1,4 @@
-"""Step functions: their slope is 0 wherever it exists, so no gradient flows through them."""
+"""Step functions: wherever their slope exists it is 0, so no gradient flows through them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minorm.ops.indexing import own
 
 
 class Stepwise(Function):
-    """`step` is the name of a NumPy function of one operand: floor, ceil, rint, sign, isnan, isinf, logical_not."""
+    """A NumPy function of one operand, whose name is `step`: floor, ceil, rint, sign, isnan, isinf or logical_not."""
 
     differentiable = False
 
@@ -24,7 +24,7 @@ class Stepwise(Function):
 
 
 def expect_divisor(operation: str, b: Any) -> None:
-    """Raise ZeroDivisionError if an integer of b is 0, since no integer is infinite. It is not checked on a GPU."""
+    """Raise ZeroDivisionError if an integer in b is 0, since no integer is infinite. On a GPU nothing is checked."""
     if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
         raise ZeroDivisionError(
             f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
@@ -70,7 +70,9 @@ class Quotient(Function):
 
 
 class BinCount(Function):
-    """The count of each of 0, 1, 2 ... in x, or the sum of its weights; at least `minlength` numbers."""
+    """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights; the result has at least `minlength`
+    numbers.
+    """
 
     differentiable = False
 
@@ -95,7 +97,7 @@ def _sorted_type(x: Any) -> Any:
 
 
 class SearchSorted(Function):
-    """The count of sorted numbers, along their last axis, that lie before each of x: below it, or (right) not above it.
+    """For each number of x, how many sorted numbers along the last axis are below it, or with right=True not above it.
 
     The sorted numbers are one row for all of x, or one row for each row of x.
     """
@@ -110,7 +112,7 @@ class SearchSorted(Function):
 
     @staticmethod
     def by_rows(order: Any, x: Any, right: bool) -> Any:
-        """Search by halves: the answer lies from `low` to `high`, until the two meet."""
+        """Search by halves: the answer is between `low` and `high`, which approach each other until they meet."""
         n = order.shape[-1]
         low, high = np.zeros_like(x, dtypes.int64), np.full_like(x, n, dtypes.int64)
         for _ in range(n.bit_length()):

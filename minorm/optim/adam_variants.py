@@ -1,6 +1,6 @@
-"""Optimizers that are Adam but for one idea: Adamax, NAdam, RAdam, LAMB. Each says in `move` what a step does.
+"""Optimizers that differ from Adam in one idea: Adamax, NAdam, RAdam, LAMB. The method `move` of each computes a step.
 
-m and v are Adam's averages of the gradient g and of its square, t is the number of the step.
+m and v are Adam's averages of the gradient g and of its square; t is the number of the step.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from minorm.optim.per_element import Elementwise, blend
 class Adamax(Elementwise):
     """p -= lr / (1 - beta1^t) * m / u  with  m = beta1 m + (1 - beta1) g  and  u = max(beta2 u, |g| + eps)
 
-    Adam by the largest gradient instead of the mean square. All as in PyTorch. ValueError for a negative setting and
-    for betas outside [0, 1).
+    It is Adam with the largest recent gradient in place of the mean square. The arguments and results are PyTorch's.
+    Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_inf")
@@ -49,7 +49,7 @@ class Adamax(Elementwise):
                          differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         beta1, beta2 = group["betas"]
         mean = blend(state["exp_avg"], g, beta1)
         state["exp_inf"][...] = np.maximum(state["exp_inf"] * beta2, abs(g) + group["eps"])
@@ -60,9 +60,9 @@ class Adamax(Elementwise):
 class NAdam(Elementwise):
     """p -= lr * m' / (sqrt(v') + eps): Adam with Nesterov's look ahead in m'.
 
-    m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), M(t) = mu(1) ... mu(t) and mu(t) = beta1 * (1 - 0.96^(t
-    * momentum_decay) / 2) at step t; m, v and v' as in `Adam`. All as in PyTorch. ValueError for a negative setting and
-    for betas outside [0, 1).
+    At step t, m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), with M(t) = mu(1) ... mu(t) and
+    mu(t) = beta1 * (1 - 0.96^(t * momentum_decay) / 2). m, v and v' are the same as in `Adam`. The arguments and
+    results are PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -89,7 +89,7 @@ class NAdam(Elementwise):
                          differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         beta1, beta2 = group["betas"]
         lr, decay = group["lr"], group["momentum_decay"]
         if group["decoupled_weight_decay"]:
@@ -105,11 +105,11 @@ class NAdam(Elementwise):
 
 @optimizer(0.1, "[ 0.8, -1.6]", "Liu et al. 2019, arXiv:1908.03265.")
 class RAdam(Elementwise):
-    """p -= lr * r * m' / (sqrt(v') + eps) once the variance of v' is known well enough, and p -= lr * m' before.
+    """p -= lr * m' in the first steps, then p -= lr * r * m' / (sqrt(v') + eps), once v' is certain enough.
 
-    m, v, m' and v' as in `Adam`; r grows to 1 with rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t), which must
-    be above 5. So no warm-up of the rate is needed. All as in PyTorch. ValueError for a negative setting and for betas
-    outside [0, 1).
+    m, v, m' and v' are the same as in `Adam`. The second formula applies once rho = 2 / (1 - beta2) - 1 - 2 t
+    beta2^t / (1 - beta2^t) is above 5; r grows to 1 as rho grows. So the rate needs no warm-up. The arguments and
+    results are PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -134,7 +134,7 @@ class RAdam(Elementwise):
                          differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         beta1, beta2 = group["betas"]
         lr = group["lr"]
         if group["decoupled_weight_decay"]:
@@ -158,8 +158,8 @@ class RAdam(Elementwise):
 class LAMB(Elementwise):
     """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in `Adam`
 
-    The norms are those of each parameter as a whole; where one of them is 0 their quotient is 1. Made for large
-    batches. PyTorch lacks it. ValueError for a negative setting and for betas outside [0, 1).
+    |p| and |u| are norms over the whole parameter; if one of them is 0, the factor |p| / |u| is 1. The optimizer is
+    made for large batches. PyTorch lacks it. Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names, decoupled = ("exp_avg", "exp_avg_sq"), True
@@ -178,7 +178,7 @@ class LAMB(Elementwise):
                                   "maximize": maximize})  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         beta1, beta2 = group["betas"]
         mean = blend(state["exp_avg"], g, beta1) / (1 - beta1**t)
         square = blend(state["exp_avg_sq"], g * g, beta2) / (1 - beta2**t)

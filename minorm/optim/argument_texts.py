@@ -1,4 +1,4 @@
-"""Texts that the docstrings of optimizers and schedules share: the meaning of arguments, and the example."""
+"""Texts that the docstrings of optimizers and schedules share: descriptions of arguments, and the example."""
 
 from __future__ import annotations
 
@@ -42,12 +42,16 @@ SCHEDULE = {
 
 
 def optimizer(lr: float, after: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
-    """Describe an optimizer: the example takes a step at rate `lr` down p * p, from [1, -2] to `after`."""
+    """Complete an optimizer's docstring. Its example minimizes p * p with one step at rate `lr`, from p = [1, -2] to
+    `after`.
+    """
     return documented(OPTIMIZER, base=_a_step, words={"lr": str(lr), "after": after, "paper": paper}, **own)
 
 
 def schedule(given: str, rates: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
-    """Describe a schedule: the example makes one with the arguments `given`, and shows its first five `rates`."""
+    """Complete a schedule's docstring. Its example makes the schedule with the arguments `given`, and shows its first
+    five `rates`.
+    """
     return documented(SCHEDULE, base=_five_steps, words={"given": given, "rates": rates, "paper": paper}, **own)
 
 

@@ -1,4 +1,4 @@
-"""Several schedules of one optimizer as one: all at once, or one after the other."""
+"""Combines several schedules of one optimizer into one schedule: all at once, or one after the other."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from minorm.support.documented import documented
     optimizer="the optimizer that they have; None is that of the last one",
 )
 class ChainedScheduler(LRScheduler):
-    """lr = initial * the product of all schedules' factors: several at once.
+    """lr = initial * the product of the factors of all schedules, which work at the same time.
 
-    One that comes down to a rate other than 0 (eta_min, swa_lr) starts from what those before it in the list have set.
+    A schedule that falls to a rate other than 0 (eta_min, swa_lr) starts from the rate that the schedules before it in
+    the list have set.
     """
 
     _is_combined = True
@@ -34,7 +35,7 @@ class ChainedScheduler(LRScheduler):
         self.base_lrs = list(self.schedulers[0].base_lrs)
         self.start_lrs = list(self.base_lrs)
         self.last_epoch = self.schedulers[0].last_epoch
-        if any(scheduler._absolute for scheduler in self.schedulers):  # it has overwritten what those before it set
+        if any(scheduler._absolute for scheduler in self.schedulers):  # it has overwritten the rates before it
             self._put(self._rates(self.last_epoch, self.base_lrs))
 
     @property
@@ -42,7 +43,7 @@ class ChainedScheduler(LRScheduler):
         return all(scheduler._takes_over for scheduler in self.schedulers)
 
     def _places(self, t: int) -> list[tuple[LRScheduler, int]]:
-        """Return each schedule, with its own t."""
+        """Return pairs: each schedule, and its t when this schedule is at t."""
         return [(scheduler, scheduler.last_epoch + t - self.last_epoch) for scheduler in self.schedulers]
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
@@ -54,7 +55,7 @@ class ChainedScheduler(LRScheduler):
         zeros = [0.0] * len(rates)
         asked = any(scheduler._is_asked for scheduler in self.schedulers)
         if not asked and all(scheduler._rates(place, zeros) == zeros for scheduler, place in self._places(t)):
-            return super()._next(t, rates)  # factors: their product is known, also after one that was 0
+            return super()._next(t, rates)  # all are factors, whose product is known even after a factor of 0
         for scheduler, place in self._places(t):
             rates = scheduler._next_at(place, rates)
         return rates
@@ -90,11 +91,12 @@ class ChainedScheduler(LRScheduler):
     milestones="the t at which each next scheduler begins, one less than the number of schedulers",
 )
 class SequentialLR(LRScheduler):
-    """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0.
+    """One schedule after the other: schedulers[i] sets the rate from milestones[i - 1] on, and its t then starts at 0.
 
-    Each begins with the first rate; MultiplicativeLR and SWALR begin with the rate in force, as PyTorch's.
+    Each schedule begins with the initial rate, but MultiplicativeLR and SWALR begin with the current rate, as in
+    PyTorch.
 
-    ValueError for another number of milestones.
+    Raises ValueError for another number of milestones.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
@@ -133,7 +135,7 @@ class SequentialLR(LRScheduler):
         self._put(rates)
 
     def _at(self, t: int) -> tuple[LRScheduler, int]:
-        """Return the schedule whose turn it is, and when that began."""
+        """Return the schedule that sets the rate at t, and the t at which it began."""
         index = bisect_right(self.milestones, t)
         return self.schedulers[index], self.milestones[index - 1] if index else 0
 
@@ -156,7 +158,7 @@ class SequentialLR(LRScheduler):
         self._at(self.last_epoch)[0]._set_others()
 
     def _settings(self) -> dict[str, Any]:
-        """Return the states of the schedules, and the place."""
+        """Return the states of the schedules, the milestones, and the position."""
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "start_lrs": self.start_lrs,
                 "milestones": self.milestones,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip

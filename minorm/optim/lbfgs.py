@@ -1,10 +1,12 @@
-"""L-BFGS: Newton's direction, from the last steps and how the gradient changed along them; for full batches.
+"""L-BFGS: estimates Newton's direction from the last steps and the changes of the gradient along them; for full
+batches.
 
     s, y     a step, and by how much the gradient changed along it; the last `history_size` pairs are kept
     d        -H g, where H, the inverse Hessian, is made of the pairs: two loops over them, and no matrix
     p += t d with t = lr, or found by a line search
 
-All parameters together are one vector. So there is one group, and the state is kept for its first parameter.
+All parameters together form one vector. So there is only one group, and the state of its first parameter is the state
+of all.
 """
 
 from __future__ import annotations
@@ -42,10 +44,12 @@ _LISTS = ("old_dirs", "old_stps")
     line_search_fn='"strong_wolfe" searches for t along d; None takes t = lr',
 )
 class LBFGS(Optimizer):
-    """p += t d, where d is Newton's direction estimated from the last steps: several of them in one step(closure).
+    """p += t d, where d is Newton's direction, estimated from the last steps. One call of step(closure) takes several
+    such steps.
 
-    The closure must give the same loss for the same parameters, so neither batches nor dropout may change within a
-    step(). All as in PyTorch. ValueError for a second group of parameters and for a negative setting.
+    The closure must return the same loss for the same parameters, so the batch and the dropout must not change within a
+    step(). The arguments and results are PyTorch's. Raises ValueError for a second group of parameters and for a
+    negative setting.
 
     Example:
         >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
@@ -84,7 +88,7 @@ class LBFGS(Optimizer):
                                   "history_size": history_size, "line_search_fn": line_search_fn})  # fmt: skip
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Take the one group there is; ValueError for a second."""
+        """Add the only group; raise ValueError for a second group."""
         if self.param_groups:
             raise ValueError("LBFGS: a second group of parameters; expected one, as all of them are one vector")
         super().add_param_group(param_group)
@@ -96,7 +100,7 @@ class LBFGS(Optimizer):
 
     @documented({}, closure="clears the gradients, computes them anew and gives the loss; it is called several times")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take up to max_iter steps; gives the loss before the first of them."""
+        """Take up to max_iter steps; return the loss before the first of them."""
         if closure is None:
             raise TypeError("LBFGS.step: closure is None; expected a function that computes the gradients anew")
         self._refuse_capture()
@@ -147,7 +151,7 @@ class LBFGS(Optimizer):
                 _move(parameters, t, d)
             else:
                 _move(parameters, t, d)
-                if iteration < group["max_iter"]:  # after the last step nothing asks for the gradient
+                if iteration < group["max_iter"]:  # no step needs the gradient after the last one
                     value, gradient = evaluated()
                     loss, calls = float(value), calls + 1
             if (
@@ -160,7 +164,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _gradient(self, group: dict[str, Any], parameters: list[Tensor]) -> Any:
-        """Return all gradients as one vector; zeros for a parameter without a gradient."""
+        """Return all gradients as one vector, with zeros for a parameter without a gradient."""
         chosen = [p for p in parameters if p.grad is not None]
         self._check_gradients(chosen, [p.grad.array for p in chosen if p.grad is not None])
         self._follow(group, parameters)
@@ -188,7 +192,7 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of an entry of a state: the vectors hold all parameters."""
+        """Return a copy of an entry of a state; its vectors have a number for each element of all parameters."""
         operation = "LBFGS.load_state_dict"
         if name in _COUNTS:
             check_number(operation, name, value, 0, whole=True)
@@ -200,7 +204,7 @@ class LBFGS(Optimizer):
         if name in (*_LISTS, "ro", "al"):
             if not isinstance(value, (list, tuple)):
                 raise ValueError(f"{operation}: {name} is {shown(value)}; expected a list")
-            if name == "al":  # PyTorch's room for numbers of one step
+            if name == "al":  # PyTorch's buffer for the numbers of one step
                 return []
             return [self._vector(parameter, name, x) if name in _LISTS else self._number(name, x) for x in value]
         return super()._own(parameter, key, name, value)
@@ -223,7 +227,7 @@ class LBFGS(Optimizer):
 
 
 def _direction(state: dict[str, Any], gradient: Any, history: int) -> Any:
-    """-H g. The newest pair (s, y) joins those that H is made of, where the loss is convex along it."""
+    """-H g. If the loss is convex along the last step, its pair (s, y) first joins the pairs that make up H."""
     if state["n_iter"] == 1:
         state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
         return -gradient

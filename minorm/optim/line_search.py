@@ -1,10 +1,11 @@
-"""A line search for the strong Wolfe conditions: how far along a direction, seen from a start that descends.
+"""A line search for the strong Wolfe conditions: finds how far to step along a direction in which the loss falls.
 
     loss(t) <= loss(0) + c1 t slope(0)      the loss falls by a share of what the slope promises
     |slope(t)| <= c2 |slope(0)|             and the slope is flatter than at the start
 
-First t grows until a step that is too long brackets such a t, then the bracket shrinks. A cubic through two points with
-their slopes says where to look next. Nocedal and Wright 2006, algorithms 3.5 and 3.6, with minFunc's safeguards.
+First t grows until a step is too long, so that an interval contains such a t; then the interval shrinks. A cubic
+through two points with their slopes tells the next t to try. Nocedal and Wright 2006, algorithms 3.5 and 3.6, with
+minFunc's safeguards.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 
 
 class Point(NamedTuple):
-    """A step of length t along the direction, and what is found there; the slope is that along the direction."""
+    """A step of length t along the direction, and the loss, the gradient and the slope along the direction
+    at its end.
+    """
 
     t: float
     loss: float
@@ -27,9 +30,10 @@ def strong_wolfe(
     at: Callable[[float], Point], start: Point, t: float, *, most: int, reach: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[Point, int]:  # fmt: skip
-    """Return the point found, and how often `at` was called: at most `most` + 1 times, with t as the first guess.
+    """Return the point found, and how often it called `at`: at most `most` + 1 times. t is the first guess.
 
-    A bracket whose points lie closer than tolerance / reach is not divided, reach the direction's largest number.
+    The search stops when the ends of the interval are closer than tolerance / reach, where `reach` is the direction's
+    largest number.
     """
 
     def too_long(point: Point) -> bool:
@@ -71,7 +75,9 @@ def strong_wolfe(
 
 
 def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float, bool]:
-    """t, but a tenth of the bracket away from its end where it lies there or comes near it twice; is it near now?"""
+    """Return t, moved to a tenth of the interval from its end if t is at the end or is near an end twice in a row; and
+    whether t is near an end now.
+    """
     margin = 0.1 * (right - left)
     if min(right - t, t - left) >= margin:
         return t, False
@@ -81,7 +87,9 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Return where the cubic through both points with their slopes is lowest within bounds; their middle if nowhere."""
+    """Return the t at which the cubic through both points with their slopes is lowest within bounds; their middle if
+    there is no such t.
+    """
     left, right = (a, b) if a.t <= b.t else (b, a)
     low, high = bounds
     middle = (low + high) / 2

@@ -1,14 +1,15 @@
-"""Learning-rate schedules: each step multiplies the rate that is in force, as PyTorch's do.
+"""Learning-rate schedules: each step changes the current rate by a factor, as in PyTorch.
 
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)
     for epoch in range(epochs):
         train(...)
         scheduler.step()
 
-A schedule sets `group["lr"]` when it is made and at every `step()`; the first rate is noted as `group["initial_lr"]`.
-Names and values are PyTorch's. Several schedules of one optimizer multiply, and a rate that was set by hand goes on
-from there. The formulas below are those of one schedule alone: while nothing else sets the rate it is computed from t,
-so a resumed run gives the same bits. The rarer ones stand in more_schedules.py, and are loaded when they are asked for.
+A schedule sets `group["lr"]` when it is made and at every `step()`, and stores the first rate as `group["initial_lr"]`.
+Names and values are PyTorch's. The factors of several schedules of one optimizer multiply, and a schedule continues
+from a rate that a user sets. The formulas below hold for a single schedule: as long as nothing else sets the rate, it
+is computed from t, so a resumed run gives the same bits. more_schedules.py has the rarer schedules, and is loaded when
+one of them is used.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class StepLR(LRScheduler):
 
 @schedule("optimizer, milestones=[1, 4]", "[1.0, 0.1, 0.1, 0.1, 0.01]")
 class MultiStepLR(LRScheduler):
-    """lr = initial * gamma^(number of milestones <= t): a stair with the steps that you choose."""
+    """lr = initial * gamma^(number of milestones <= t): a stair whose steps are at the milestones."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -150,13 +151,14 @@ class CosineAnnealingLR(LRScheduler):
     three_phase="True comes back to the first rate as fast as it went up, before it goes down",
 )
 class OneCycleLR(LRScheduler):
-    """Up to max_lr over the first pct_start of the steps, then down to almost nothing; `step()` after every batch.
+    """lr rises to max_lr over the first pct_start of the steps, then falls to almost 0; call `step()` after every
+    batch.
 
         lr:        max_lr / div_factor  ->  max_lr  ->  max_lr / div_factor / final_div_factor
         momentum:  max_momentum  ->  base_momentum  ->  max_momentum        (beta1 in Adam; with cycle_momentum)
 
-    After the last step the rate stays. ValueError for a `step()` beyond total_steps, and where the number of steps is
-    not given.
+    After the last step the rate stays the same. Raises ValueError for a `step()` beyond total_steps, and if no argument
+    gives the number of steps.
     """
 
     _absolute = True
@@ -201,7 +203,7 @@ class OneCycleLR(LRScheduler):
         self.total_steps, self.cycle_momentum, self.anneal_strategy = total_steps, cycle_momentum, anneal_strategy
         self.base_momentum, self.max_momentum = base_momentum, max_momentum
         self.div_factor, self.final_div_factor = div_factor, final_div_factor
-        # where each phase ends, and how far up (0 the first rate, 1 the peak, -1 the last rate) it then is
+        # pairs: the step at which a phase ends, and the height there (0: first rate, 1: peak, -1: last rate)
         self.ends = [up, 2 * up, total_steps - 1.0] if three_phase else [up, total_steps - 1.0]
         self.heights = [0, 1, 0, -1] if three_phase else [0, 1, -1]
         if last_epoch == -1:
@@ -217,7 +219,9 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def _at(self, t: int, low: float, high: float, last: float) -> float:
-        """Return the value at step t of a quantity that has these values at heights 0, 1 and -1."""
+        """Return the value at step t of a quantity (the rate or the momentum) with the values low, high and last at
+        heights 0, 1 and -1.
+        """
         value = {0: low, 1: high, -1: last}
         start = 0.0
         for phase, end in enumerate(self.ends):

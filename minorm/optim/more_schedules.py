@@ -1,7 +1,7 @@
-"""Schedules that follow a function or a cycle; those of combined_schedules.py and plateau.py are passed on.
+"""Schedules that follow a function or a cycle; the module also exports those of combined_schedules.py and plateau.py.
 
-Names and values are PyTorch's. As there LambdaLR, CosineAnnealingWarmRestarts and CyclicLR overwrite a rate that
-something else has set; in a ChainedScheduler they are factors as all others are.
+Names and values are PyTorch's. As in PyTorch, LambdaLR, CosineAnnealingWarmRestarts and CyclicLR overwrite a rate that
+something else has set; in a ChainedScheduler they are factors like all other schedules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Factor = Callable[[int], float]
 
 
 class _ByFunction(LRScheduler):
-    """Functions of t, one for each group; they are not part of the state."""
+    """Base of schedules by a function of t for each group; the functions are not part of the state."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         many: list[Any] = (
@@ -35,7 +35,7 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings that are numbers or lists of numbers; not the functions."""
+        """Return the settings that are numbers or lists of numbers, without the functions."""
         return {name: value for name, value in super()._settings().items() if name not in ("lr_lambdas", "factors")}
 
 
@@ -43,7 +43,7 @@ class _ByFunction(LRScheduler):
 class LambdaLR(_ByFunction):
     """lr = initial * lr_lambda(t)
 
-    The functions are not part of the state. ValueError unless there is one function, or one for each group.
+    The functions are not part of the state. Raises ValueError unless there is one function, or one for each group.
     """
 
     _absolute = True
@@ -54,9 +54,9 @@ class LambdaLR(_ByFunction):
 
 @schedule("optimizer, lambda t: 0.5", "[1.0, 0.5, 0.25, 0.125, 0.062]")
 class MultiplicativeLR(_ByFunction):
-    """lr = the rate before * lr_lambda(t), and initial at t = 0.
+    """lr = the rate at t - 1 * lr_lambda(t), and lr = initial at t = 0.
 
-    The functions are not part of the state. ValueError unless there is one function, or one for each group.
+    The functions are not part of the state. Raises ValueError unless there is one function, or one for each group.
     """
 
     _takes_over = True
@@ -71,7 +71,7 @@ class MultiplicativeLR(_ByFunction):
         return self._next(t, rates)  # type: ignore[arg-type]
 
     def _factor(self, group: int, t: int) -> float:
-        """Return the product of the group's function at 1 to t."""
+        """Return the product of the values of the group's function at 1, 2 ... t."""
         known = self.factors.setdefault(group, [1.0])
         while len(known) <= t:
             known.append(known[-1] * self.lr_lambdas[group](len(known)))
@@ -105,9 +105,9 @@ class PolynomialLR(LRScheduler):
     T_mult="how many times as long each period is as the one before, at least 1",
 )
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, t' since the last restart
+    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, where t' is the time since the last restart.
 
-    T is T_0, then T_0 T_mult, and so on. step(epoch) may be told t, a fraction of an epoch too.
+    T is T_0, then T_0 T_mult, and so on. step(epoch) sets t = epoch, which may be a fraction.
     """
 
     _absolute = True
@@ -144,9 +144,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     scale_mode='what scale_fn is a function of: "cycle" or "iterations"',
 )
 class CyclicLR(LRScheduler):
-    """lr cycles between base_lr and max_lr, up in step_size_up steps and down in step_size_down.
+    """lr cycles between base_lr and max_lr: up within step_size_up steps, and down within step_size_down steps.
 
-    ValueError for another mode, and where the optimizer has no momentum to cycle.
+    Raises ValueError for another mode, and if the momentum should cycle and the optimizer has none.
     """
 
     _absolute = True
@@ -190,7 +190,7 @@ class CyclicLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings that are numbers or lists of numbers; not scale_fn."""
+        """Return the settings that are numbers or lists of numbers, without scale_fn."""
         return {name: value for name, value in super()._settings().items() if name != "scale_fn"}
 
     def _scale(self, x: float) -> float:
@@ -199,7 +199,7 @@ class CyclicLR(LRScheduler):
         return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1)}.get(self.mode, self.gamma**x)
 
     def _height(self, t: int) -> float:
-        """Return the height of step t between the lowest rate, 0, and the highest, 1."""
+        """Return the height of step t: 0 is the lowest rate, and 1 the highest."""
         cycle = math.floor(1 + t / self.total_size)
         x = 1 + t / self.total_size - cycle
         up = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)

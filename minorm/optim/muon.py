@@ -1,10 +1,11 @@
-"""Muon: the momentum of a matrix, replaced by the nearest matrix whose singular values are all about 1, is the step.
+"""Muon: the step of a matrix is its momentum, replaced by the nearest matrix whose singular values are all about 1.
 
     b = momentum * b + (1 - momentum) * g        the average of the gradients
     p -= lr * weight_decay * p
     p -= lr * adjusted * orthogonal(b)           every direction of the matrix takes a step of one size
 
-`orthogonal` needs no singular values: an odd polynomial of the matrix, applied a few times, moves them all towards 1.
+`orthogonal` does not compute singular values: an odd polynomial of the matrix, applied a few times, moves them all
+towards 1.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ ADJUSTMENTS = (None, "original", "match_rms_adamw")
 class Muon(Elementwise):
     """p -= lr * adjusted * orthogonal(b)  with  b = momentum b + (1 - momentum) g: for the matrices of hidden layers.
 
-    Embeddings, biases and the last layer belong to another optimizer, such as AdamW. As in PyTorch the polynomials are
-    computed in bfloat16. ValueError for a parameter that is no matrix, for a negative setting and for another
+    Embeddings, biases and the last layer belong to another optimizer, such as AdamW. As in PyTorch, the polynomials are
+    computed in bfloat16. Raises ValueError for a parameter that is not a matrix, for a negative setting and for another
     adjust_lr_fn.
 
     Example:
@@ -51,7 +52,8 @@ class Muon(Elementwise):
         >>> for optimizer in optimizers:
         ...     optimizer.step()
 
-    Jordan et al. 2024, kellerjordan.github.io/posts/muon; match_rms_adamw: Liu et al. 2025, arXiv:2502.16982.
+    Jordan et al. 2024, kellerjordan.github.io/posts/muon; for match_rms_adamw Liu et al. 2025,
+    arXiv:2502.16982.
     """
 
     names, decoupled = ("momentum_buffer",), True
@@ -91,7 +93,7 @@ class Muon(Elementwise):
             raise ValueError(f"Muon: ns_steps={group['ns_steps']}; expected 0 <= ns_steps < 100")
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         lr, momentum = group["lr"], group["momentum"]
         direction = blend(state["momentum_buffer"], g, momentum)
         if group["nesterov"]:
@@ -103,7 +105,7 @@ class Muon(Elementwise):
 
 
 def adjusted(lr: float, how: str | None, shape: tuple[int, ...]) -> float:
-    """Return the rate for a matrix of this shape."""
+    """Return the learning rate for a matrix of this shape; `how` is adjust_lr_fn."""
     rows, columns = shape
     return lr * (0.2 * math.sqrt(max(rows, columns)) if how == "match_rms_adamw" else math.sqrt(max(1, rows / columns)))
 

@@ -3,7 +3,7 @@
     groups   one list of parameters each, with its own settings (`param_groups`, a list of dicts as in PyTorch)
     state    parameter -> {name: array or number}, made at the parameter's first step
 
-A subclass says in `_update(group, parameters, gradients)` what one step does to the arrays of a group.
+A subclass defines `_update(group, parameters, gradients)`, which does one step on the arrays of a group.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from minorm.support.states import check_kind, check_number, completed, shown
 from minorm.tensor.tensor import Tensor
 
 _CPU = {"cpu"}
-_TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's ways to the same numbers
-_COMMON = frozenset({"lr", "weight_decay", "maximize"})  # options that tell no optimizer from another
-_NUMBERS = frozenset({"step", "mu_product"})  # of a parameter's state; the other names are its arrays
+_TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's options that change no result
+_COMMON = frozenset({"lr", "weight_decay", "maximize"})  # options that all optimizers have
+_NUMBERS = frozenset({"step", "mu_product"})  # the numbers in a parameter's state; the rest are arrays
 _ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg",
                      "acc_delta", "sum"})  # fmt: skip
-_SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
+_SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # set by schedules
 
 
 @documented(OPTIMIZER, defaults="the settings of groups that do not name them")
 class Optimizer(Checked):
-    """Base of the optimizers: groups of parameters with their own settings, and the state kept for each parameter.
+    """Base of the optimizers: groups of parameters with separate settings, and a state for each parameter.
 
-    A subclass says in `_update(group, parameters, gradients)` what a step does. TypeError for what is no Tensor;
-    ValueError for an empty list, a Tensor that was computed from others, one that appears twice, and a setting outside
-    its range.
+    A subclass defines `_update(group, parameters, gradients)`, which does one step. Raises TypeError for a parameter
+    that is not a Tensor. Raises ValueError for an empty list, for a Tensor that was computed from others or appears
+    twice, and for a setting outside its range.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -51,10 +51,10 @@ class Optimizer(Checked):
         [0.1, 1.0]
     """
 
-    _can_be_captured = False  # do the backend's kernels do all of a step?
-    _at_least_0: tuple[str, ...] = ()  # settings that may not be negative; a group need not have them all
-    _counts: tuple[str, ...] = ()  # those among them that are whole numbers
-    _required: frozenset[str] = frozenset()  # what the state of a parameter has, where there is any
+    _can_be_captured = False  # True: the backend's kernels do a whole step
+    _at_least_0: tuple[str, ...] = ()  # settings that must not be negative; a group may lack some
+    _counts: tuple[str, ...] = ()  # settings among them that are whole numbers
+    _required: frozenset[str] = frozenset()  # names that a parameter's state must have, unless it is empty
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
         if differentiable:
@@ -63,8 +63,8 @@ class Optimizer(Checked):
                 "steps are not recorded here"
             )
         self.defaults = defaults
-        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # as PyTorch's: a `step` may begin an entry
-        self._places: dict[int, set[str]] = {}  # of a group's parameters at its last step
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in PyTorch: a `step` may make an entry
+        self._places: dict[int, set[str]] = {}  # devices of a group's parameters at its last step
         self.param_groups: list[dict[str, Any]] = []
         if (
             isinstance(params, (Tensor, np.ndarray, dict, str))
@@ -91,7 +91,7 @@ class Optimizer(Checked):
         return type(self).__module__.startswith("minorm.")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # A subclass of the user's may keep what it likes under these names.
+        # A user's subclass may keep anything under these names.
         if name in self.__dict__.get("defaults", ()) and self._is_ours:
             raise AttributeError(
                 f"{self._name}.{name} = {value!r}: settings are those of the groups; expected "
@@ -105,7 +105,7 @@ class Optimizer(Checked):
 
     @documented({}, param_group='{"params": Tensors, "lr": ...}')
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Optimize more parameters; what the dict leaves out takes the default."""
+        """Add a group of parameters; settings that the dict lacks take the default."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"{self._name}: a parameter group is a dict with 'params'; got {_brief(param_group)}")
         unknown = sorted(param_group.keys() - self.defaults.keys() - {"params"} - _SCHEDULED - _TAKEN)
@@ -144,12 +144,14 @@ class Optimizer(Checked):
         self.param_groups.append(group)
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Raise ValueError for settings outside their range; what a subclass of the user's has is its own affair."""
+        """Raise an error for settings outside their range. Settings that only a user's subclass has are not checked."""
         if self._at_least_0:
             self._require(group, *[name for name in self._at_least_0 if name in group])
 
     def _require(self, group: dict[str, Any], *names: str) -> None:
-        """Raise unless these settings are numbers of at least 0, and betas, if it has them, two from 0 to below 1."""
+        """Raise an error unless these settings are numbers of at least 0, and betas, if there are any, are two numbers
+        from 0 to below 1.
+        """
         for name in names:
             value = group[name]
             if name == "lr":
@@ -166,7 +168,7 @@ class Optimizer(Checked):
 
     @documented({}, set_to_none="True sets the gradients to None, False fills them with zeros in place")
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, as backward() adds to them."""
+        """Forget the gradients of all parameters. Without this, backward() adds to the old ones."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -178,7 +180,7 @@ class Optimizer(Checked):
 
     @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient, in place; gives what `closure` gives."""
+        """Change every parameter that has a gradient, in place; return the result of `closure`, or None without one."""
         if closure is not None and not callable(closure):
             raise TypeError(
                 f"{self._name}.step: closure is a {kind_of(closure)}; expected a function, or nothing; "
@@ -209,7 +211,7 @@ class Optimizer(Checked):
     def _capture(
         self, recording: capture.Recording, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]
     ) -> None:
-        """Capture the step as part of a CUDA graph: the host's counters go up at each replay, and not now."""
+        """Capture the step as part of a CUDA graph. The counters on the host go up at each replay, but not now."""
         self._refuse_capture()
 
         def again() -> None:
@@ -232,7 +234,7 @@ class Optimizer(Checked):
         recording.checks.append(self._unchanged(group, parameters))
 
     def _refuse_capture(self) -> None:
-        """Raise inside a CUDA graph that is captured, unless kernels do all of a step."""
+        """Raise RuntimeError during the capture of a CUDA graph, unless kernels do a whole step."""
         if capture.recording() is not None and not self._can_be_captured:
             raise RuntimeError(
                 f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
@@ -240,7 +242,9 @@ class Optimizer(Checked):
             )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
-        """Asks before each replay whether it would step what the capture has stepped, in the same memory."""
+        """Return a check to run before each replay: does the replay step the same parameters as the capture, in the
+        same memory?
+        """
         arrays = [(p, p.array) for p in parameters]
         states = [(p, name, value) for p in parameters for name, value in self.state[p].items() if name in _ARRAYS]
         before = self._form(group)
@@ -258,7 +262,9 @@ class Optimizer(Checked):
         return check
 
     def _form(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        """Return facts that must not change after a capture: how many parameters train, and the groups' switches."""
+        """Return facts that must not change after a capture: the number of parameters that train, and the group's
+        switches.
+        """
         trained = [sum(p.requires_grad for p in each["params"]) for each in self.param_groups]
         return (*trained, *(bool(group.get(name)) for name in ("momentum", "nesterov", "amsgrad")))
 
@@ -272,7 +278,7 @@ class Optimizer(Checked):
                 )
 
     def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        """Bring the state to where the parameters are, where model.to(device) has moved them since the last step."""
+        """Move the state to the devices of the parameters, if model.to(device) has moved these since the last step."""
         known = self._places.get(id(group["params"]))
         if known == _CPU and all(type(p.array) is np.ndarray for p in parameters):
             return
@@ -291,7 +297,7 @@ class Optimizer(Checked):
         self._places[id(group["params"])] = places
 
     def _plain(self, group: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of a group as numbers: a rate that is a Tensor is read."""
+        """Return the settings of a group; a rate that is a Tensor becomes a number."""
         rate = group.get("lr")
         if not isinstance(rate, Tensor):
             return group
@@ -324,9 +330,10 @@ class Optimizer(Checked):
     # State in and out
 
     def state_dict(self) -> dict[str, Any]:
-        """{"state": {index: {name: array or number}}, "param_groups": [...]}, parameters numbered through the groups.
+        """{"state": {index: {name: array or number}}, "param_groups": [...]}, where the index counts parameters through
+        all groups.
 
-        The arrays are the optimizer's own, not copies, as in PyTorch.
+        The arrays are not copies: the optimizer keeps using them, as in PyTorch.
         """
         index = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         groups = [
@@ -342,9 +349,10 @@ class Optimizer(Checked):
         {}, state_dict="the result of `state_dict()` of an optimizer with the same groups; its arrays are copied"
     )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where another optimizer stood.
+        """Continue from the state of another optimizer.
 
-        ValueError, and nothing is changed, where the groups or the shapes differ, or it was of another kind.
+        If the groups or the shapes differ, or the other optimizer was of another kind, raise ValueError and change
+        nothing.
         """
         operation = f"{self._name}.load_state_dict"
         saved = _field(operation, state_dict, "param_groups", (list, tuple))
@@ -399,7 +407,7 @@ class Optimizer(Checked):
                 if isinstance(default, tuple):
                     if len(group[name]) != len(default):
                         raise ValueError(f"{operation}: {name} has {len(group[name])} numbers; expected {len(default)}")
-                    group[name] = tuple(group[name])  # a text format has only lists
+                    group[name] = tuple(group[name])  # a text format stores tuples as lists
             self._check(group)
 
         def take() -> None:
@@ -412,15 +420,15 @@ class Optimizer(Checked):
         completed(take)
 
     def _index(self, key: Any) -> int:
-        """Return the number of a parameter; a text format has it as a text."""
+        """Return the number of a parameter, which a text format stores as a string."""
         if isinstance(key, bool) or not isinstance(key, (int, str, np.integer)) or not str(key).isdecimal():
             raise ValueError(f"{self._name}.load_state_dict: {shown(key)} is no number of a parameter; expected an int")
         return int(key)
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of a state array in the parameter's type, or the number."""
+        """Return a copy of a state's array in the parameter's type, or the state's number."""
         array = value.array if isinstance(value, Tensor) else value
-        if name in _NUMBERS:  # which PyTorch keeps as tensors of one float
+        if name in _NUMBERS:  # PyTorch keeps these as tensors of one float
             array = array.item() if select.is_array(array) and array.size == 1 else array
             check_number(f"{self._name}.load_state_dict", f"{name} of parameter {key}", array, 0, whole=name == "step")
             return int(array) if name == "step" else float(array)
@@ -438,7 +446,7 @@ class Optimizer(Checked):
         moved = devices.to_device(array, parameter.device)
         with devices.on_device_of(moved):
             own = moved.astype(parameter.dtype, order="C", copy=moved is array)
-        return Tensor(own) if isinstance(value, Tensor) and not self._is_ours else own  # a user's step knows Tensors
+        return Tensor(own) if isinstance(value, Tensor) and not self._is_ours else own  # a user's step expects Tensors
 
     def __repr__(self) -> str:
         groups = []

@@ -1,8 +1,9 @@
-"""Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adadelta, Lion; more: adam_variants.py.
+"""Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adadelta, Lion. adam_variants.py has
+more.
 
-Each computes in float64 for float64 and in float32 for the rest; names, defaults and formulas are PyTorch's, but for
-Lion and LAMB, which PyTorch lacks: theirs are algorithm 2 of their papers. g is the gradient, with weight_decay * p
-added unless the decay is said to be decoupled, t the number of the step.
+Each computes in float64 for float64 parameters, and in float32 for all others. Names, defaults and formulas are
+PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient;
+weight_decay * p is added to it unless the decay is decoupled. t is the number of the step.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from minorm.tensor.tensor import Tensor
 
 
 class Elementwise(Optimizer):
-    """Base: a subclass says what its arrays start from (`start`), and how a step changes them (`move`)."""
+    """Base: a subclass defines the first values of its arrays (`start`), and how a step changes them (`move`)."""
 
-    names: tuple[str, ...] = ()  # of the arrays kept for a parameter
+    names: tuple[str, ...] = ()  # names of the arrays kept for a parameter
     decoupled = False
     _at_least_0 = ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay")
 
     def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
-        """Return the array `name` as it is before the first step."""
+        """Return the array `name` of p's state with its values before the first step."""
         return np.zeros_like(p)
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
@@ -34,7 +35,7 @@ class Elementwise(Optimizer):
         raise NotImplementedError(f"{self._name} has no move")
 
     def kept(self, group: dict[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the arrays that a group's settings ask for."""
+        """Return the names of the arrays that the group's settings need."""
         return self.names
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
@@ -55,7 +56,7 @@ class Elementwise(Optimizer):
 
 
 def blend(average: Any, value: Any, beta: float) -> Any:
-    """average = beta * average + (1 - beta) * value, in place; returns it."""
+    """average = beta * average + (1 - beta) * value, in place; returns the average."""
     average *= average.dtype.type(beta)
     average += (average.dtype.type(1 - beta) * value).astype(average.dtype, copy=False)
     return average
@@ -72,7 +73,7 @@ def blend(average: Any, value: Any, beta: float) -> Any:
 class RMSprop(Elementwise):
     """p -= lr * g / (sqrt(v) + eps)  with  v = alpha v + (1 - alpha) g^2
 
-    All as in PyTorch. ValueError for a negative setting.
+    The arguments and results are PyTorch's. Raises ValueError for a negative setting.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class RMSprop(Elementwise):
                          differentiable)  # fmt: skip
 
     def kept(self, group: dict[str, Any]) -> tuple[str, ...]:
-        """square_avg, and what momentum and centered need."""
+        """Return square_avg, and the arrays that momentum and centered need."""
         return ("square_avg", *(("momentum_buffer",) if group["momentum"] else ()),
                 *(("grad_avg",) if group["centered"] else ()))  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         square = blend(state["square_avg"], g * g, group["alpha"])
         if group["centered"]:
             square = square - blend(state["grad_avg"], g, group["alpha"]) ** 2
@@ -123,7 +124,8 @@ class RMSprop(Elementwise):
 class Adagrad(Elementwise):
     """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2, at step t
 
-    So what rarely has a gradient takes large steps. All as in PyTorch. ValueError for a negative setting.
+    So numbers that rarely have a gradient take large steps. The arguments and results are PyTorch's. Raises ValueError
+    for a negative setting.
     """
 
     names = ("sum",)
@@ -149,11 +151,11 @@ class Adagrad(Elementwise):
                          differentiable)  # fmt: skip
 
     def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
-        """initial_accumulator_value"""
+        """Return an array filled with initial_accumulator_value."""
         return np.full_like(p, group["initial_accumulator_value"])
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         state["sum"] += (g * g).astype(p.dtype if state["sum"].dtype == p.dtype else state["sum"].dtype)
         rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
         return p - rate * (g / (np.sqrt(state["sum"]) + group["eps"]))
@@ -169,8 +171,8 @@ class Adagrad(Elementwise):
 class Adadelta(Elementwise):
     """p -= lr * d  with  d = g * sqrt(u + eps) / sqrt(v + eps),  v = rho v + (1 - rho) g^2,  u = rho u + (1 - rho) d^2
 
-    The step d has the size of the steps before, so that lr = 1 usually does. All as in PyTorch. ValueError for a
-    negative setting and for rho above 1.
+    The step d has about the size of the earlier steps, so lr = 1 usually works. The arguments and results are
+    PyTorch's. Raises ValueError for a negative setting and for rho above 1.
     """
 
     names = ("square_avg", "acc_delta")
@@ -198,7 +200,7 @@ class Adadelta(Elementwise):
             raise ValueError(f"Adadelta: rho={group['rho']}; expected 0 <= rho <= 1")
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         rho, eps = group["rho"], group["eps"]
         square = blend(state["square_avg"], g * g, rho)
         step = g * (np.sqrt(state["acc_delta"].astype(p.dtype, copy=False) + eps) / np.sqrt(square + eps))
@@ -216,7 +218,7 @@ class Adadelta(Elementwise):
 class Lion(Elementwise):
     """p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p); then m = beta2 m + (1 - beta2) g
 
-    Every number moves by lr: a rate of a third to a tenth of Adam's is usual. PyTorch lacks it. ValueError for a
+    Every number moves by lr, so a usual rate is a third to a tenth of Adam's. PyTorch lacks it. Raises ValueError for a
     negative setting and for betas outside [0, 1).
     """
 
@@ -235,7 +237,7 @@ class Lion(Elementwise):
                                   "maximize": maximize})  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
-        """See the class."""
+        """Return p after step t, by the formula of the class."""
         beta1, beta2 = group["betas"]
         direction = np.sign(beta1 * state["exp_avg"].astype(p.dtype, copy=False) + (1 - beta1) * g)
         p = p - group["lr"] * (direction + group["weight_decay"] * p)

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: a rate that falls when a number no longer does."""
+"""ReduceLROnPlateau: lowers the rate when a number, such as a loss, stops improving."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ class ReduceLROnPlateau(LRScheduler):
         super().__init__(optimizer)
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:  # noqa: ARG002
-        """Return the rates as `step` has set them."""
+        """Return the current rates, which only `step` changes."""
         return self.get_last_lr()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Look at the number of this epoch, a loss say."""
+        """Compare the number of this epoch, such as a loss, with the best; lower the rate after too many epochs without
+        a better one.
+        """
         capture.refuse_number(f"{self._name}.step", "metrics")
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
@@ -87,7 +89,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def is_better(self, a: float, best: float) -> bool:
-        """Return whether a is better than the best, by the threshold."""
+        """Is a better than the best by more than the threshold?"""
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "rel":
             return (

@@ -1,4 +1,6 @@
-"""The range test of learning rates: train a little while the rate rises, and see where the loss falls fastest."""
+"""The range test of learning rates: trains a little while the rate rises, and finds the rate at which the loss falls
+fastest.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from minorm.optim.optimizer import Optimizer
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-FIRST = 0.1  # of the steps are left out of the search: the loss falls by chance where hardly anything is learned
-LEAST = 5  # steps that can show a slope
-BELOW = 10  # by how much a rate stays under that of the smallest loss, after which the loss rises
+FIRST = 0.1  # share of the first steps that the search skips, since the loss falls there only by chance
+LEAST = 5  # the fewest steps that can show a slope
+BELOW = 10  # the rate of the smallest loss is divided by this, since the loss rises soon after it
 
 
 @documented(
@@ -34,7 +36,7 @@ BELOW = 10  # by how much a rate stays under that of the smallest loss, after wh
 )
 @dataclass(frozen=True)
 class RangeTest:
-    """The result of `lr_finder`: the curve, and two rates to train with.
+    """The result of `lr_finder`: the curve of the loss, and two rates for training.
 
     Example:
         >>> test = mn.optim.RangeTest([0.125, 0.5, 2.0], [3.0, 1.0, 9.0], [3.0, 1.0, 9.0])
@@ -48,7 +50,7 @@ class RangeTest:
 
     @property
     def steepest(self) -> float | None:
-        """The rate at which the smoothed loss falls fastest, by the logarithm of the rate; None if it never falls."""
+        """The rate at which the smoothed loss falls fastest along the logarithm of the rate; None if it never falls."""
         first, last = self._searched()
         if last - first < LEAST:
             return None
@@ -58,24 +60,26 @@ class RangeTest:
 
     @property
     def minimum(self) -> float:
-        """A tenth of the rate at which the smoothed loss is smallest: near that one the loss soon rises."""
+        """A tenth of the rate at which the smoothed loss is smallest, since the loss rises soon after that rate."""
         return self.rates[int(np.argmin(self.smoothed))] / BELOW
 
     @property
     def suggestion(self) -> float | None:
-        """`minimum`, for a schedule that rises to it and falls again; `steepest` is the more careful one.
+        """`minimum`, as the peak of a schedule that rises and falls again; `steepest` is a more careful choice.
 
-        None where the loss never falls.
+        It is None if the loss never falls.
         """
         return None if self.steepest is None else self.minimum
 
     def plot(self) -> Any:
-        """Return a matplotlib figure: loss by learning rate, with the suggestions. ImportError without matplotlib."""
-        plots = importlib.import_module("minorm.plots")  # it stands above this room, and needs an extra
+        """Return a matplotlib figure: loss by learning rate, with the suggested rates. Raises ImportError without
+        matplotlib.
+        """
+        plots = importlib.import_module("minorm.plots")  # late: it belongs to a higher layer and needs an extra
         return plots.learning_rates(self)
 
     def _searched(self) -> tuple[int, int]:
-        """Return the first and the last step between which the loss falls."""
+        """Return the first and the last step of the range in which `steepest` searches."""
         return math.ceil(FIRST * len(self.rates)), int(np.argmin(self.smoothed))
 
 
@@ -106,12 +110,12 @@ def lr_finder(
     diverge_threshold: float = 4.0,
     clip_grad: float = 0.0,
 ) -> RangeTest:
-    """Train `num_iter` steps at rates that rise from start_lr to end_lr by one factor, and return the RangeTest.
+    """Train `num_iter` steps at rates that rise from start_lr to end_lr by a constant factor, and return the RangeTest.
 
-    It ends early where the loss diverges or is no number. Afterwards, and after an error, model, optimizer, gradients,
-    modes, minorm's random numbers and the place of a DataLoader are as before.
+    It ends early if the loss diverges or is not finite. Afterwards, also after an error, everything is as before: the
+    model with its gradients and modes, the optimizer, minorm's random numbers and the position of a DataLoader.
 
-    ValueError for wrong rates and numbers of steps, an empty loader, and a first loss that is no number.
+    Raises ValueError for wrong rates or numbers of steps, for an empty loader, and if the first loss is not finite.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -126,7 +130,7 @@ def lr_finder(
     _check(start_lr, end_lr, num_iter, smoothing, diverge_threshold)
     rates, losses, smoothed = list[float](), list[float](), list[float]()
     average = 0.0
-    if hasattr(loader, "load_state_dict"):  # it has a place, which a copy has for itself
+    if hasattr(loader, "load_state_dict"):  # a copy of the loader has a separate position
         loader = copy.copy(loader)
     with _kept(model, optimizer):
         shares = _shares(optimizer)
@@ -174,7 +178,7 @@ def _shares(optimizer: Optimizer) -> list[float]:
 
 
 def _again(loader: Iterable[Any]) -> Iterator[Any]:
-    """Yield the batches, again and again; those of an iterator, which cannot begin anew, once."""
+    """Yield the batches again and again; if the loader is an iterator, which cannot start again, yield them once."""
     for times in itertools.count():
         batch = None
         for batch in loader:
@@ -187,13 +191,13 @@ def _again(loader: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
-    """Let the block train the model; restore everything afterwards, also after an exception."""
+    """Let the block train the model; afterwards, also after an exception, restore model and optimizer."""
     modes = [(module, module.training) for module in model.modules()]
     tensors = {id(x): x for x in [*model.parameters(), *model.buffers()]}
     tensors |= {id(p): p for group in optimizer.param_groups for p in group["params"]}
     values = [(x, x.detach().clone(), x.grad) for x in tensors.values()]
     for x in tensors.values():
-        x.grad = None  # what a step leaves is another array
+        x.grad = None  # steps then write to new gradients
     state = copy.deepcopy(optimizer.state_dict())
     settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     try:

@@ -1,4 +1,4 @@
-"""A learning rate that is a Tensor: it stays the group's own, is read at each step, and schedules fill it in place.
+"""A learning rate that is a Tensor: the group keeps the Tensor, each step reads it, and schedules change it in place.
 
 So `group["lr"].fill_(0.01)`, or the same Tensor in several groups, changes the rate as in PyTorch.
 """
@@ -13,12 +13,12 @@ from minorm.tensor.tensor import Tensor
 
 
 def as_number(rate: Any) -> Any:
-    """Return the rate as a number, where it is a Tensor."""
+    """Return the rate as a number, if it is a Tensor; otherwise return it unchanged."""
     return rate.item() if isinstance(rate, Tensor) else rate
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:
-    """Give a group this rate: into its Tensor, where it has one."""
+    """Set the rate of a group; if the rate is a Tensor, change the Tensor in place."""
     held = group["lr"]
     if isinstance(held, Tensor):
         with no_grad():
@@ -28,7 +28,7 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
 
 
 def checked_number(operation: str, name: str, value: Any) -> Any:
-    """`as_number`; ValueError or TypeError for a Tensor that is not one float."""
+    """Return `as_number(value)`; raise ValueError or TypeError for a Tensor that is not a single float."""
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise ValueError(

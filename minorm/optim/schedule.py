@@ -1,7 +1,9 @@
-"""The base of all schedules: it keeps t and the rates that the groups began with, and sets what a subclass computes.
+"""The base of all schedules: it keeps t and the rates that the groups began with, and sets the rates that a subclass
+computes.
 
-A subclass has a formula for the rate at t, given the first one. The base makes it follow the rate that is in force:
-where another schedule or the user has set it, the first rate becomes the one that would have led there.
+A subclass has a formula for the rate at t, given the first rate. The base makes the schedule continue from the current
+rate. If another schedule or the user has set this, the first rate is replaced by the one with which the formula gives
+the current rate.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from minorm.support.states import check_form, check_number, guarded
 
 @documented(SCHEDULE)
 class LRScheduler(Checked):
-    """Base of the schedules: a subclass says in `get_lr` what the rates of the groups are, as in PyTorch.
+    """Base of the schedules: `get_lr` of a subclass returns the rates of the groups, as in PyTorch.
 
-    It is called once `last_epoch` is the t to go to, and the groups still have the rates of before.
+    When `get_lr` is called, `last_epoch` is already the new t, and the groups still have the rates of the step before.
 
     Example:
         >>> class Halved(mn.optim.lr_scheduler.LRScheduler):
@@ -34,11 +36,11 @@ class LRScheduler(Checked):
         [0.5]
     """
 
-    _is_combined = False  # True: it is made of other schedules, and goes from t to t + 1 alone
-    _absolute = False  # True: t alone decides the rate, and one that something else has set is overwritten
-    _takes_over = False  # True: in the middle of a SequentialLR it begins with the rate in force, not the first one
+    _is_combined = False  # True: made of other schedules; it can only go from t to t + 1
+    _absolute = False  # True: only t decides the rate; a rate that something else has set is overwritten
+    _takes_over = False  # True: in a SequentialLR it begins with the current rate, not the initial one
 
-    _decided: ClassVar[frozenset[str]] = frozenset()  # arguments that the course was made of when the schedule was
+    _decided: ClassVar[frozenset[str]] = frozenset()  # arguments that must not change once the schedule is made
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -46,7 +48,7 @@ class LRScheduler(Checked):
         self.optimizer = optimizer
         for number, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", as_number(group["lr"]))  # of several schedules all know the first rate
+                group.setdefault("initial_lr", as_number(group["lr"]))  # several schedules of one optimizer share it
             elif "initial_lr" not in group:
                 raise ValueError(
                     f"{self._name}: last_epoch={last_epoch}, but group {number} has no 'initial_lr'; "
@@ -55,7 +57,7 @@ class LRScheduler(Checked):
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.start_lrs = list(self.base_lrs) if self._absolute or last_epoch >= 0 else self.get_last_lr()
         self.last_epoch = last_epoch + 1
-        resumed = last_epoch >= 0 and not self._absolute  # the rates in force are those of last_epoch + 1 already
+        resumed = last_epoch >= 0 and not self._absolute  # the current rates are already those of last_epoch + 1
         self._put(self.get_last_lr() if resumed else self._rates_at(self.last_epoch, self.start_lrs))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -74,18 +76,18 @@ class LRScheduler(Checked):
         raise NotImplementedError(f"{self._name} has no _rate")
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
-        """Return the rate of each group at t, where nothing else changes them."""
+        """Return the rate of each group at t if nothing else changes the rates."""
         return [self._rate(t, rate) for rate in initial]
 
     def _follow(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates of t, after those in force."""
+        """Return the rates at t; `rates` are the current ones."""
         return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates of t, where `rates` are in force since t - 1.
+        """Return the rates at t, if `rates` are the rates at t - 1.
 
-        Where nothing else has set a rate, t and start_lrs decide it, to the same bits after any resuming. Where
-        something has, start_lrs becomes what would have led to it.
+        If nothing else has set a rate, t and start_lrs decide it, so a resumed run gives the same bits. If something
+        has, start_lrs becomes the first rate with which the formula gives that rate at t - 1.
         """
         before, after = self._rates(t - 1, self.start_lrs), self._rates(t, self.start_lrs)
         if rates == before and self.start_lrs == self.base_lrs:
@@ -100,10 +102,11 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """Return the first rates that lead to `rates` at t, and which of them are lost.
+        """Return the first rates with which the formula gives `rates` at t, and a list of bools: True if there is no
+        such rate.
 
-        Every schedule is a line in its first rate: rate(t) = offset + slope * start. Where it has come down to eta_min
-        the slope is 0, and as in PyTorch it goes on with the rate that the group began with.
+        For every schedule the rate is linear in the first rate: rate(t) = offset + slope * start. At eta_min the slope
+        is 0; the schedule then continues, as in PyTorch, with the rate that the group began with.
         """
         now = self._rates(t, self.start_lrs)
         offsets, ends = (self._rates(t, [start] * len(rates)) for start in (0.0, 1.0))
@@ -116,14 +119,14 @@ class LRScheduler(Checked):
         return starts, lost
 
     def get_lr(self) -> list[float]:
-        """Return the rate of each group at `last_epoch`, which a step sets; a subclass may override it."""
+        """Return the rate of each group at `last_epoch`, for a step to set; a subclass may override this method."""
         if self.last_epoch == 0:
             return self._rates(0, self.start_lrs)
         return self._follow(self.last_epoch, self.get_last_lr())
 
     @property
     def _is_asked(self) -> bool:
-        """True if a subclass overrides get_lr."""
+        """Does a subclass override get_lr?"""
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:
@@ -147,12 +150,12 @@ class LRScheduler(Checked):
         return self._asked(t, rates) if self._is_asked else self._next(t, rates)
 
     def _start(self, rates: list[float]) -> list[float]:
-        """Return the rates of t = 0, where this schedule follows another one that leaves `rates`."""
+        """Return the rates at t = 0, if this schedule follows another one, which ended with `rates`."""
         self.start_lrs = list(rates if self._takes_over else self.base_lrs)
         return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
 
     def _after(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates of t, after those in force, as step() sets them."""
+        """Return the rates at t, as step() sets them; `rates` are the current ones."""
         return self._asked(t, rates) if self._is_asked else self._follow(t, rates)
 
     def _go(self, t: int) -> None:
@@ -171,9 +174,10 @@ class LRScheduler(Checked):
 
     @documented({}, epoch="the t to go to; None is the next one")
     def step(self, epoch: float | None = None) -> None:
-        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step), or to `epoch`.
+        """Go to the next t, or to t = epoch. Call it after each epoch, but OneCycleLR's after each step of the
+        optimizer.
 
-        Inside a CUDA graph that is captured, each replay does this.
+        During the capture of a CUDA graph the call does nothing; each replay goes to the next t.
         """
         if epoch is not None:
             self._jump(epoch)
@@ -186,7 +190,7 @@ class LRScheduler(Checked):
         self._put(rates)
 
     def _jump(self, epoch: float) -> None:
-        """Go to any t, with the rates of the formula, whatever has set the rates before."""
+        """Go to any t, and set the rates by the formula, whatever set the rates before."""
         capture.refuse_number(f"{self._name}.step", "epoch")
         if self._is_combined:
             raise TypeError(
@@ -200,15 +204,15 @@ class LRScheduler(Checked):
         self._put(rates)
 
     def _at_once(self, t: float, rates: list[float]) -> list[float]:
-        """Return the rates of any t; `rates` are in force."""
+        """Return the rates at any t; `rates` are the current ones."""
         return self._asked(t, rates) if self._is_asked else self._rates(t, self.base_lrs)  # type: ignore[arg-type]
 
     def get_last_lr(self) -> list[float]:
-        """Return the rate of each group now."""
+        """Return the current rate of each group."""
         return [as_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as numbers and lists of numbers, without the optimizer; `last_lrs`: the rates in force."""
+        """Return the state as numbers and lists of numbers, without the optimizer; `last_lrs` has the current rates."""
         return {**self._settings(), "last_lrs": self.get_last_lr()}
 
     def _settings(self) -> dict[str, Any]:
@@ -216,9 +220,9 @@ class LRScheduler(Checked):
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedule that gave this `state_dict()` stood, with the rates that were in force.
+        """Continue where the schedule that returned this `state_dict()` was, with the rates of that time.
 
-        ValueError, and nothing is changed, for that of another schedule.
+        For the state of another kind of schedule, raise ValueError and change nothing.
         """
         operation = f"{self._name}.load_state_dict"
         self._check_state(operation, state_dict)
@@ -226,7 +230,7 @@ class LRScheduler(Checked):
 
         def change() -> None:
             self._take(state_dict)
-            now = self._rates_at(self.last_epoch, self.start_lrs)  # an error where the numbers are of no schedule
+            now = self._rates_at(self.last_epoch, self.start_lrs)  # raises if the numbers belong to no schedule
             self._put(state_dict.get("last_lrs", now))
 
         def undo() -> None:
@@ -237,7 +241,7 @@ class LRScheduler(Checked):
 
     def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
         wanted = self.state_dict()
-        if isinstance(state_dict, Mapping):  # an older one has base_lrs alone, which said all
+        if isinstance(state_dict, Mapping):  # an older state has only base_lrs, which was enough then
             wanted = {k: v for k, v in wanted.items() if k in state_dict or k not in ("start_lrs", "last_lrs")}
         check_form(operation, state_dict, wanted)
         check_number(operation, "last_epoch", state_dict["last_epoch"], 0, whole=True)
@@ -261,7 +265,7 @@ class LRScheduler(Checked):
 
 
 def set_momentum(optimizer: Optimizer, momentum: float) -> None:
-    """Set the momentum of all groups; in Adam that is beta1."""
+    """Set the momentum of all groups, which is beta1 in Adam."""
     for group in optimizer.param_groups:
         if "betas" in group:
             group["betas"] = (momentum, *group["betas"][1:])

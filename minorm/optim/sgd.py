@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: downhill, with a memory of the direction (momentum) if wanted."""
+"""Stochastic gradient descent: steps against the gradient, or against its running sum (momentum)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from minorm.tensor.tensor import Tensor
 class SGD(Optimizer):
     """p -= lr * m  with  m = momentum * m + (1 - dampening) * (gradient + weight_decay * p)
 
-    At the first step m is the gradient itself. All as in PyTorch. ValueError for lr, momentum or weight_decay < 0, and
-    for nesterov without momentum or with dampening.
+    At the first step m is the gradient itself. The arguments and results are PyTorch's. Raises ValueError for lr,
+    momentum or weight_decay < 0, and for nesterov without momentum or with dampening.
     """
 
     _can_be_captured = True

@@ -1,4 +1,4 @@
-"""Averages of weights: AveragedModel keeps them, update_bn measures anew, SWALR brings the rate to rest.
+"""Averages of weights: AveragedModel keeps them, update_bn measures running statistics for them, SWALR lowers the rate.
 
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))       # or none, for the plain mean
     for ...: optimizer.step(); averaged.update_parameters(model)
@@ -39,9 +39,9 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
     use_buffers="True averages the buffers too, but for those of frozen layers; False takes over the latest",
 )
 class AveragedModel(Module):
-    """A copy of a model, `module`, whose weights are an average of those that `update_parameters` was shown.
+    """A copy of a model, `module`, whose weights are the average of the weights at each `update_parameters`.
 
-    Calling it computes what the averaged model does. ValueError for both avg_fn and multi_avg_fn.
+    A call returns the result of the averaged model. Raises ValueError if both avg_fn and multi_avg_fn are given.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -78,7 +78,7 @@ class AveragedModel(Module):
 
     @documented({}, model="the model whose weights join the average; the first time they become it")
     def update_parameters(self, model: Module) -> None:
-        """average = avg_fn(average, weights, n): take the model's weights into the average."""
+        """average = avg_fn(average, weights, n), where the weights are those of `model`."""
         fixed = {name for name, part in model.named_modules() if part.frozen}
         averages, latest = (self._averaged(m, fixed) for m in (self.module, model))
         count = int(self.n_averaged.item())
@@ -94,12 +94,14 @@ class AveragedModel(Module):
         self.n_averaged.fill_(count + 1)
 
     def _averaged(self, model: Module, fixed: set[str]) -> list[Tensor]:
-        """Return the parameters and the averaged buffers: not those of frozen layers, which rounding would move."""
+        """Return the parameters and the buffers to average, without the buffers of frozen layers, which rounding would
+        change.
+        """
         tensors = [p.detach() for p in model.parameters()]
         return tensors + [b for owner, b in _buffers(model) if owner not in fixed] if self.use_buffers else tensors
 
     def _taken_over(self, model: Module, fixed: set[str]) -> list[Tensor]:
-        """Return the buffers that are not averaged."""
+        """Return the buffers that are copied from the model instead of averaged."""
         return [b for owner, b in _buffers(model) if owner in fixed or not self.use_buffers]
 
 
@@ -107,7 +109,7 @@ class AveragedModel(Module):
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """average = decay * average + (1 - decay) * weights
 
-    ValueError for another decay.
+    Raises ValueError for another decay.
 
     Example:
         >>> mn.optim.swa_utils.get_ema_avg_fn(decay=0.9)(mn.tensor([1.0]), mn.tensor([2.0]), 5)
@@ -169,9 +171,10 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
     device="the device that each batch is moved to first; None leaves it where it is",
 )
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """running = mean over all batches: measure a model's running statistics anew, each batch counted alike.
+    """running = mean over all batches: measures a model's running statistics again; each batch has the same weight.
 
-    Averaged weights give other activations than those that the statistics were taken from. Frozen layers keep theirs.
+    This is necessary since averaged weights give other activations than those behind the old statistics. Frozen layers
+    keep their statistics.
 
     Example:
         >>> model = nn.BatchNorm1d(1)
@@ -185,7 +188,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     momenta, modes = [norm.momentum for norm in norms], [(m, m.training) for m in model.modules()]
     for norm in norms:
         norm.reset_running_stats()
-        norm.momentum = None  # the cumulative average
+        norm.momentum = None  # None means the average over all batches
     model.train()
     try:
         with no_grad():
@@ -205,11 +208,12 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     anneal_epochs="how many epochs the change takes, at least 0",
 )
 class SWALR(LRScheduler):
-    """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on.
+    """lr moves from the current rate to swa_lr within anneal_epochs, along a cosine or a line, and then stays at
+    swa_lr.
 
-        lr = (1 - a) * start + a * swa_lr,   a from 0 to 1 within anneal_epochs
+        lr = (1 - a) * start + a * swa_lr,   where a rises from 0 to 1 within anneal_epochs
 
-    ValueError for another strategy.
+    Raises ValueError for another strategy.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
@@ -251,7 +255,7 @@ class SWALR(LRScheduler):
 
 
 def _buffers(model: Module) -> list[tuple[str, Tensor]]:
-    """Return each buffer, after the path of the module that it belongs to."""
+    """Return pairs: the path of a module, and a buffer of it."""
     return [(name.rpartition(".")[0], buffer.detach()) for name, buffer in model.named_buffers()]
 
 

@@ -1,4 +1,4 @@
-"""Functions of several Tensors that join, choose or multiply. Functions of one Tensor are its methods; see
+"""Functions that join, choose from, or multiply several Tensors. Functions of one Tensor are its methods; see
 functions.py.
 """
 
@@ -25,13 +25,13 @@ from minorm.tensor.tensor import Tensor, as_tensor
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join the tensors one after the other along `dim`.
 
-    ValueError for shapes that differ elsewhere.
+    Raises ValueError for shapes that differ along another axis.
 
     Example:
         >>> mn.cat([mn.tensor([1, 2]), mn.tensor([3])])
         tensor([1, 2, 3])
 
-    ONNX Concat 13.
+    Its ONNX operator is Concat (opset 13).
     """
     if not tensors:
         raise ValueError("cat: no tensors; expected at least one")
@@ -55,7 +55,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join the tensors along a new axis `dim`.
 
-    ValueError unless the shapes are equal.
+    Raises ValueError unless the shapes are equal.
 
     Example:
         >>> mn.stack([mn.tensor([1, 2]), mn.tensor([3, 4])], dim=1)
@@ -77,7 +77,7 @@ concat = concatenate = cat
 @documented({}, tensors="a list of Tensors")
 @checked
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors side by side, along axis 1; vectors along their only axis."""
+    """Join the tensors side by side, along axis 1; join vectors along their only axis."""
     parts = [part.reshape(1) if part.ndim == 0 else part for part in tensors]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
@@ -103,7 +103,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i, j, ...] = the element of vector k at the index of axis k: the coordinates of a grid.
+    """result[k][i, j, ...] = the element of vector k at index k of (i, j, ...): the coordinates of a grid.
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -134,9 +134,9 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Multiply a and b, and sum over axes of both; the other axes of a come first, then those of b.
+    """Multiply a and b, and sum over the axes `dims` of both; the other axes of a come first, then the other axes of b.
 
-    ValueError for axes of different lengths.
+    Raises ValueError for axes of different lengths.
 
     Example:
         >>> mn.tensordot(mn.ones(2, 3), mn.ones(3, 4), dims=1).shape
@@ -183,24 +183,24 @@ def is_tensor(obj: Any) -> bool:
 )
 @checked
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """y = input where the condition holds, other elsewhere; all three broadcast.
+    """y = input where the condition is True, other elsewhere; all three broadcast.
 
-    Without input and other it returns the places where the condition holds: a vector for each axis. TypeError for a
-    condition that is not bool.
+    Without input and other it returns the places where the condition is True: a vector of indices for each axis. Raises
+    TypeError for a condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])
         >>> mn.where(x > 0, x, 0.0)
         tensor([1., 0.])
 
-    ONNX Where 16.
+    Its ONNX operator is Where (opset 16).
     """
     if input is None and other is None:
         return as_tensor(condition).nonzero(as_tuple=True)
     chosen = as_tensor(condition)
     if chosen.dtype != dtypes.bool:
         raise TypeError(f"where: condition is {chosen.dtype}; expected bool; compare first, as in x > 0")
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers: the wider of their types counts
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers: the wider type counts
         kind = dtypes.get_default_dtype() if float in map(type, (input, other)) else None
         number = np.asarray(input, kind) if isinstance(input, (bool, int, float)) else input
         input = as_tensor(number).to(chosen.device)
@@ -215,13 +215,13 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 )
 @checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
-    """Put elements `value` around x; `F.pad` has the other modes.
+    """Put elements equal to `value` around x; `F.pad` has the other modes.
 
     Example:
         >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)
         tensor([9., 1., 2.])
 
-    ONNX Pad.
+    Its ONNX operator is Pad.
     """
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ValueError(
@@ -239,13 +239,13 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def maximum(input: Any, other: Any) -> Tensor:
-    """max(input, other), element by element; NaN if either is.
+    """max(input, other), element by element; NaN if either element is NaN.
 
     Example:
         >>> mn.maximum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
         tensor([3., 5.])
 
-    ONNX Max 13.
+    Its ONNX operator is Max (opset 13).
     """
     return elementwise.Maximum.apply(*_pair("maximum", input, other))
 
@@ -253,13 +253,13 @@ def maximum(input: Any, other: Any) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def minimum(input: Any, other: Any) -> Tensor:
-    """min(input, other), element by element; NaN if either is.
+    """min(input, other), element by element; NaN if either element is NaN.
 
     Example:
         >>> mn.minimum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
         tensor([1., 2.])
 
-    ONNX Min 13.
+    Its ONNX operator is Min (opset 13).
     """
     return elementwise.Minimum.apply(*_pair("minimum", input, other))
 
@@ -273,13 +273,13 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
 def matmul(input: Tensor, other: Any) -> Tensor:
     """input @ other: y[..., i, k] = sum_j input[..., i, j] * other[..., j, k]
 
-    ValueError for lengths that do not fit.
+    Raises ValueError for lengths that do not fit.
 
     Example:
         >>> mn.matmul(mn.tensor([[1.0, 2.0]]), mn.tensor([[3.0], [4.0]]))
         tensor([[11.]])
 
-    ONNX MatMul 13.
+    Its ONNX operator is MatMul (opset 13).
     """
     return as_tensor(input) @ other
 

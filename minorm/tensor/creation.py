@@ -1,9 +1,9 @@
-"""Functions that make Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are
+"""Functions that make Tensors: from a copy of data, around an array without a copy, or filled with numbers. Names are
 PyTorch's.
 
-`device` is "cpu" or None, "cuda" or "cuda:1". They also accept PyTorch's `size=`, and `pin_memory=`, `layout=` and
-`memory_format=`, which concern only memory and change no number. The `_like` functions keep the input's order in
-memory.
+`device` is "cpu" or None, "cuda" or "cuda:1". The functions also accept PyTorch's `size=`, and `pin_memory=`, `layout=`
+and `memory_format=`, which change only memory and no number. The `_like` functions keep the order in memory of the
+input.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from minorm.tensor.tensor import Tensor
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Make a Tensor with a copy of `data`.
 
-    TypeError for data that a Tensor cannot hold.
+    Raises TypeError for data that a Tensor cannot hold.
 
     Example:
         >>> mn.tensor([[1, 2], [3, 4]], dtype=mn.float32)
@@ -58,7 +58,7 @@ _CUDA = (2, 13)  # DLPack's device numbers for GPU memory, and for memory that G
 
 
 def _holds_arrays(data: Any) -> bool:
-    """Return True for a list that contains arrays or NumPy scalars: then their type counts."""
+    """Return True for a list that contains arrays or NumPy scalars; its Tensor then has their type."""
     if isinstance(data, (list, tuple)):
         return any(_holds_arrays(item) for item in data)
     return hasattr(data, "dtype")
@@ -69,7 +69,7 @@ def _holds_arrays(data: Any) -> bool:
 def from_numpy(ndarray: Any) -> Tensor:
     """Wrap a NumPy array in a Tensor that shares its memory.
 
-    TypeError for anything but an array, and for a foreign byte order.
+    Raises TypeError for anything but an array, and for a foreign byte order.
 
     Example:
         >>> array = mn.zeros(2).numpy()
@@ -114,7 +114,8 @@ def from_dlpack(source: Any) -> Tensor:
 )
 @checked
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return `data` as a Tensor; a Tensor or an array of that type on that device is not copied.
+    """Return `data` as a Tensor; copy it only if its type or device must change, or if it is neither a Tensor nor an
+    array.
 
     Example:
         >>> x = mn.zeros(2)
@@ -284,7 +285,7 @@ def arange(
 
 
 def _number(value: Any) -> Any:
-    """Return a number, taken out of a Tensor if necessary; an integer stays an integer."""
+    """Return `value` as a number, also if it is a Tensor with one element; an integer stays an integer."""
     return value.item() if hasattr(value, "from_array") else value
 
 

@@ -23,7 +23,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def function(method: Method, number_first: bool = False) -> Method:
     """Return the method as a function that checks its first argument.
 
-    number_first: the first argument may be a number if another argument is a Tensor, as in `mn.pow(2, x)`.
+    number_first=True: the first argument may be a number if another argument is a Tensor, as in `mn.pow(2,
+    x)`.
     """
     name = method.__name__
 
@@ -231,7 +232,8 @@ tensor_split = function(Tensor.tensor_split)
 )
 @function
 def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Split x along `dim` into pieces of one size, the last one possibly shorter, or of the sizes in a list.
+    """Split x along `dim` into pieces of one size, of which the last may be shorter, or into pieces of the sizes in a
+    list.
 
     Example:
         >>> mn.split(mn.arange(5), 2)
@@ -240,7 +242,7 @@ def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor,
     return Tensor.split(self, split_size_or_sections, dim)
 
 
-# Chosen by place or by a mask
+# Choosing by place or by a mask
 
 gather = function(Tensor.gather)
 take_along_dim = function(Tensor.take_along_dim)
@@ -259,7 +261,7 @@ diag = function(Tensor.diag)
 diagonal = function(Tensor.diagonal)
 diag_embed = function(Tensor.diag_embed)
 
-# Put at places
+# Writing to places
 
 scatter = function(Tensor.scatter)
 scatter_add = function(Tensor.scatter_add)
@@ -304,7 +306,7 @@ absolute, arctan, arctan2, swapdims, moveaxis = abs, atan, atan2, transpose, mov
 @documented(OTHER, input="a number or a Tensor")
 @checked
 def xlogy(input: Any, other: Any) -> Tensor:
-    """input * log(other), and 0 where input is 0, as in p * log(p). NaN where other is NaN.
+    """input * log(other), but 0 where input is 0, as in p * log(p), and NaN where other is NaN.
 
     Example:
         >>> mn.xlogy(2.0, mn.tensor([1.0, 2.0]))

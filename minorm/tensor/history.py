@@ -1,9 +1,9 @@
-"""The graph history of Tensors that change in place: the Tensor takes over the creator of its new value.
+"""The graph history of Tensors that change in place: after a change the Tensor has the creator of its new value.
 
-The graph's edges lead to creators and not to Tensors, so a Tensor may take over another creator, while results computed
-from its old value keep the old one. A change of a whole tensor x is an ordinary operation whose result is written into
-x. A change of a part is a `SetItem` of the tensor that the part is a view of; then the function that made each other
-view makes it again. An open trace records both.
+The graph's edges lead to creators and not to Tensors. So a Tensor may get another creator, while results computed from
+its old value keep the old creator. A change of a whole tensor x is an ordinary operation whose result is written into
+x. A change of a part, which is a view of a tensor, is a `SetItem` of that tensor; every other view is then made again
+by the function that made it. An open trace records both kinds of change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minorm.ops import indexing
 
 
 def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
-    """Must the graph record this change? RuntimeError if it cannot, or if the memory must not change."""
+    """Must the graph record this change? Raises RuntimeError if it cannot, or if the memory must not change."""
     array = x.array
     if 0 in array.strides or not (type(array) is not np.ndarray or array.flags.writeable):
         _check_memory(x, operation)
@@ -58,7 +58,7 @@ def _check_memory(x: Any, operation: str) -> None:
 
 
 def _origin(x: Any) -> tuple[Any, list[View]]:
-    """Return the tensor that x is a view of, directly or through other views, and the links from it to x."""
+    """Return the tensor of which x is a view, directly or through other views, and the links from that tensor to x."""
     tensor, links = x, []
     while _is_view(tensor):
         links.append(tensor.view_of)
@@ -74,7 +74,7 @@ def as_before(x: Any) -> Any:
 
 
 def go_on_as(x: Any, result: Any) -> None:
-    """Let x take the value of `result`, and its history."""
+    """Give x the value and the history of `result`."""
     if _is_view(x):
         set_part(x, ..., result)
         return
@@ -86,7 +86,7 @@ def go_on_as(x: Any, result: Any) -> None:
 
 
 def set_part(x: Any, index: Any, part: Any) -> None:
-    """Record x[index] = part as a change of the tensor that x is a view of."""
+    """Record x[index] = part as a change of the tensor of which x is a view."""
     root, links = _origin(x)
     _remember(root)
     steps = tuple((link.function, link.options) for link in links)
@@ -95,7 +95,7 @@ def set_part(x: Any, index: Any, part: Any) -> None:
 
 
 def _is_view(tensor: Any) -> bool:
-    """Does the tensor still share memory with its parent? copy.deepcopy and x.data = y separate them."""
+    """Is the tensor a view that still shares memory with its parent? copy.deepcopy and x.data = y separate the two."""
     link = tensor.view_of
     return (
         link is not None
@@ -105,7 +105,7 @@ def _is_view(tensor: Any) -> bool:
 
 
 def keep_copies(creator: Any, array: Any) -> None:
-    """Replace `array`, which is about to be overwritten, by a copy where forward kept it."""
+    """Replace `array`, which is about to be overwritten, by a copy in all attributes of `creator` that hold it."""
     names = [name for name, kept in vars(creator).items() if kept is array]
     if names:
         with devices.on_device_of(array):
@@ -133,7 +133,7 @@ def _remember(root: Any) -> None:
 
 
 def _changed(root: Any) -> None:
-    """Count the change, and remake every view of `root`."""
+    """Count the change, and make every view of `root` again."""
     root.version.count += 1
     if trace.state.calls is not None:
         root.version.traced += 1

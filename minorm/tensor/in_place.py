@@ -5,7 +5,8 @@
     history   where gradients are recorded, the same Tensor takes over the creator of its new value, and so do all
               Tensors that share its memory
 
-Only the last needs much code: see history.py. These methods are separate from the Tensor class, as its operators are.
+Only the history needs much code: see history.py. Like its operators, these methods are in a base class of
+Tensor.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ class InPlace:
         return self
 
     def _become_or_yield(self, reflected: str, operation: str, function: Any, other: Any, **options: Any) -> Self:
-        """`_become`, but NotImplemented for an object with the reflected operator, which Python then calls."""
+        """`_become`, but return NotImplemented if `other` has the reflected operator, so that Python calls that one."""
         try:
             return self._become(operation, function, other, **options)
         except TypeError as error:
@@ -227,7 +228,7 @@ class InPlace:
         return self
 
     def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Set the array to function(*values); a sum is added in place."""
+        """Set the array to function(*values); if the function is a sum, add the other value in place."""
         kernels = select.backend(self.array)
         if function is elementwise.Add and values[0] is self and not select.overlap(self.array, values[1].array):
             kernels.elementwise.accumulate(self.array, values[1].array)
@@ -256,7 +257,7 @@ class InPlace:
     # Parts of it
 
     def _put(self, operation: str, index: Any, value: Any) -> Self:
-        """x[index] = value; if it is recorded, both keep their gradients."""
+        """x[index] = value. If the graph records the change, gradients flow to x's old value and to `value`."""
         where = plain(index)
         if not indexing.is_basic(where):
             where = indexing.as_masks(where)
@@ -314,5 +315,7 @@ class InPlace:
 
 
 def _rank(dtype: Any) -> int:
-    """Return the rank of a type: bool, integers, floats. A type holds results of its rank and of lower ranks."""
+    """Return the rank of a type: 0 for bool, 1 for integers, 2 for floats. A type holds results of its rank and of
+    lower ranks.
+    """
     return 2 if dtypes.is_float(dtype) else int(dtype != dtypes.bool)

@@ -18,12 +18,14 @@ _ROWS = (None, dtypes.contiguous_format, dtypes.preserve_format)
 
 
 def named(memory_format: Any) -> Any:
-    """Return minorm's name of an order, also for PyTorch's object."""
+    """Return minorm's name of an order, which may be given as PyTorch's object."""
     return None if memory_format is None else str(memory_format).removeprefix("torch.").removesuffix("_format")
 
 
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes, the slowest first; None for row-major. ValueError for a wrong name or number of axes."""
+    """Return the axes in the order of memory, the slowest first; None for row-major. Raises ValueError for a wrong name
+    or number of axes.
+    """
     memory_format = named(memory_format)
     if memory_format in _ROWS:
         return None

@@ -37,9 +37,9 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Change how tensors are printed; options that are None stay, except sci_mode.
+    """Change how tensors are printed; options that are None stay unchanged, except sci_mode.
 
-    ValueError for another profile.
+    Raises ValueError for another profile.
 
     Example:
         >>> mn.set_printoptions(precision=2)

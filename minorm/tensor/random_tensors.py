@@ -1,7 +1,7 @@
 """Tensors of random numbers, from minorm's generator (`manual_seed`) or from `generator`. Names are PyTorch's.
 
-A seed gives the same numbers everywhere: uniform numbers are made on the device, from the same blocks on each
-(draws.py); all others are drawn on the CPU and then moved.
+A seed gives the same numbers on every device. Uniform numbers are made on the device, by the same blocks on each
+(draws.py). All others are drawn on the CPU and then moved.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def rand(
         ((2, 3), True)
     """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    # float32 from the start: a float64 just below 1 would round to 1 in float32
+    # float32 from the start, since a float64 just below 1 would round to 1 in float32
     wide = dtypes.float64 if kind == dtypes.float64 else dtypes.float32
     numbers = draws.uniform(shape_of("rand", size), wide, device, generator)
     with devices.on_device_of(numbers):
@@ -70,7 +70,7 @@ def randint(
     low: int = 0, high: Any = None, size: Any = None, dtype: Any = None, *, device: Any = None, generator: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Draw integers from low to high - 1; randint(high, size) draws from 0 on.
+    """Draw integers from low to high - 1; randint(high, size) draws from 0 to high - 1.
 
     Example:
         >>> mn.randint(3, 4, (2,)), mn.randint(1, (2,))
@@ -143,7 +143,7 @@ def randint_like(
     input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
     generator: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Draw integers from low to high - 1, or from 0 to low - 1, in input's shape.
+    """Draw integers from low to high - 1, or without high from 0 to low - 1, in input's shape.
 
     Example:
         >>> mn.randint_like(mn.zeros(2), 3, 4)
@@ -171,8 +171,8 @@ def normal(
     """mean + std * z, with z drawn from the normal distribution in the shape of mean and std, or in `size` if both are
     numbers.
 
-    The draws have no gradient; write mean + std * randn_like(std) for one. TypeError without a shape, ValueError
-    for a negative std.
+    No gradient flows to mean and std; for that, write mean + std * randn_like(std). Raises TypeError without a shape,
+    and ValueError for a negative std.
 
     Example:
         >>> mn.normal(mn.tensor([1.0, 2.0]), std=0.0)

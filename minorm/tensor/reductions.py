@@ -87,7 +87,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def std(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`; its gradient is 0 where all elements are equal.
+        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`; the gradient is 0 if all elements are equal.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).std(correction=0)
@@ -103,9 +103,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return the largest element over `dim`; equal ones share the gradient.
+        """Return the largest element over `dim`; equal extremes share the gradient.
 
-        ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amax(dim=0)
@@ -114,9 +114,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.Max.apply(self, axes=_filled("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim)
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return the smallest element over `dim`; equal ones share the gradient.
+        """Return the smallest element over `dim`; equal extremes share the gradient.
 
-        ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amin(dim=0)
@@ -125,10 +125,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """Return the largest element; with `dim`, the pair (values, indices) along it; with `other`, the larger of each
-        pair.
+        """Return the largest element. With `dim`, return (values, indices) along that axis; with `other`, the larger
+        element of each pair.
 
-        ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).max()
@@ -144,10 +144,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return self._along(self.argmax(dim, True), dim, keepdim)
 
     def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """Return the smallest element; with `dim`, the pair (values, indices) along it; with `other`, the smaller of
-        each pair.
+        """Return the smallest element. With `dim`, return (values, indices) along that axis; with `other`, the smaller
+        element of each pair.
 
-        ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).min()
@@ -185,8 +185,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where all elements along `dim`, or of x, are true; dim=() reduces no axis. Without elements it is
-        True.
+        """Return True where all elements along `dim` are true, or all elements of x if dim is None; dim=() reduces no
+        axis. Without elements the result is True.
 
         Example:
             >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
@@ -195,8 +195,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where any element along `dim`, or of x, is true; dim=() reduces no axis. Without elements it is
-        False.
+        """Return True where any element along `dim` is true, or any element of x if dim is None; dim=() reduces no
+        axis. Without elements the result is False.
 
         Example:
             >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
@@ -206,13 +206,15 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
 
 def _searched(operation: str, dim: int | None, x: Any) -> int | None:
-    """Return the axis of a search for an extreme, which must have elements; None for all of x."""
+    """Return the axis along which to search for an extreme, or None for all of x; raise ValueError if it has no
+    elements.
+    """
     axes = _filled(operation, reduced_axes(operation, dim, x), x)
     return None if dim is None or not axes else axes[0]
 
 
 def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
-    """Return the axes; ValueError if one has no elements."""
+    """Return the axes; raise ValueError if one of them has no elements."""
     if not all(x.shape[axis] for axis in axes):
         raise ValueError(
             f"{operation}: nothing has no extreme; shape is {x.shape}; expected at least one element along "
@@ -226,7 +228,9 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _truth(x: Any, extreme: Any, operation: str, dim: Any, keepdim: bool, of_nothing: bool) -> Any:
-    """Compute any or all as the largest or smallest of x != 0, in operations that a trace records."""
+    """Compute `any` as the largest, or `all` as the smallest, element of x != 0, with operations that a
+    trace records.
+    """
     true = x if x.dtype == dtypes.bool else x != 0
     if isinstance(dim, (tuple, list)) and not dim:
         return true.clone() if true is x else true

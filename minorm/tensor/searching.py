@@ -31,7 +31,7 @@ def searchsorted(
 ) -> Tensor:  # fmt: skip
     """Return the places where the numbers belong in a sorted sequence; NaN belongs at the end.
 
-    ValueError if sequence and input have different numbers of rows.
+    Raises ValueError if sequence and input have different numbers of rows.
 
     Example:
         >>> mn.searchsorted(mn.tensor([1, 3, 5]), mn.tensor([3, 4]))
@@ -61,7 +61,7 @@ def searchsorted(
 )
 @checked
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """y = i where boundaries[i - 1] < x <= boundaries[i], or (right) boundaries[i - 1] <= x < boundaries[i].
+    """y = i where boundaries[i - 1] < x <= boundaries[i]; with right=True where boundaries[i - 1] <= x < boundaries[i].
 
     Example:
         >>> mn.bucketize(mn.tensor([0.5, 1.0, 7.0]), mn.tensor([1.0, 5.0]))
@@ -87,7 +87,7 @@ def _searched(order: Any, x: Any, right: bool, out_int32: bool) -> Tensor:
 )
 @checked
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:  # noqa: ARG001
-    """Return True where an element occurs among test_elements, in the shape of elements.
+    """Return True where an element of `elements` occurs among test_elements. The result has the shape of `elements`.
 
     Example:
         >>> mn.isin(mn.tensor([1, 2, 3]), mn.tensor([3, 1]))

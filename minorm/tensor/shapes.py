@@ -1,7 +1,7 @@
 """Methods that change the shape of a Tensor, split it, or read its elements.
 
-This is the first base class of Tensor: shapes, operators, reductions build on each other. TensorT is the Tensor class
-itself, which they do not import: tensor.py fills it in. Names and arguments are PyTorch's.
+This is the first base class of Tensor; operators and reductions build on it. TensorT stands for the Tensor class
+itself, which these files do not import; tensor.py fills it in. Names and arguments are PyTorch's.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ class Shapes(Generic[TensorT]):
         def numel(self) -> int: ...  # noqa: D102
 
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
-        """Return the same elements, in row-major order, in another shape; -1 stands for the length that is left.
+        """Return the same elements, in row-major order, in another shape; one size may be -1, and then follows from the
+        others.
 
-        ValueError if the sizes do not fit the number of elements.
+        Raises ValueError if the sizes do not fit the number of elements.
 
         Example:
             >>> mn.arange(6).reshape(2, -1)
@@ -105,7 +106,7 @@ class Shapes(Generic[TensorT]):
     def permute(self, *order: Any, dims: Any = None) -> TensorT:
         """Reorder the axes: axis i of the result is axis order[i] of x. It is a view.
 
-        ValueError unless each axis comes once.
+        Raises ValueError unless each axis comes once.
 
         Example:
             >>> mn.zeros(2, 3, 4).permute(2, 0, 1).shape
@@ -148,14 +149,14 @@ class Shapes(Generic[TensorT]):
         return self.reshape(*self.shape[:place], 1, *self.shape[place:])
 
     def squeeze(self, dim: Any = None) -> TensorT:
-        """Remove the axes of length 1, or only axis `dim`, one or several, if its length is 1."""
+        """Remove all axes of length 1, or only those among `dim` (an axis or several) whose length is 1."""
         gone = () if dim == () else reduced_axes("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
-        """Repeat axes of length 1 to `sizes` without a copy; -1 keeps an axis.
+        """Repeat axes of length 1 to `sizes` without a copy; a size of -1 keeps the axis.
 
-        ValueError for an axis of another length.
+        Raises ValueError for an axis of another length.
 
         Example:
             >>> mn.tensor([[1], [2]]).expand(-1, 3)
@@ -202,10 +203,10 @@ class Shapes(Generic[TensorT]):
         return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of `split_size`, the last one possibly shorter, or of the sizes in a list:
-        views.
+        """Split x along `dim` into pieces of `split_size`, of which the last may be shorter, or of the sizes in a list.
+        They are views.
 
-        An axis of length 0 gives one empty piece. ValueError for sizes that do not add up to the axis.
+        An axis of length 0 gives one empty piece. Raises ValueError for sizes that do not add up to the axis.
 
         Example:
             >>> mn.arange(5).split(2)
@@ -226,7 +227,8 @@ class Shapes(Generic[TensorT]):
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into at most `chunks` pieces of equal size, the last one possibly shorter: views.
+        """Split x along `dim` into at most `chunks` pieces of equal size, of which the last may be shorter. They are
+        views.
 
         Example:
             >>> mn.arange(5).chunk(2)
@@ -266,9 +268,9 @@ class Shapes(Generic[TensorT]):
         return (self[i] for i in range(self.shape[0]))
 
     def gather(self, dim: int, index: Any) -> TensorT:
-        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on.
+        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1; other axes likewise.
 
-        y has index's shape. ValueError if index has a different number of axes.
+        y has index's shape. Raises ValueError if index has a different number of axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))
@@ -303,7 +305,7 @@ class Size(tuple[int, ...]):
 
 
 def _check_index(index: Any, x: Any) -> None:
-    """Raise RuntimeError if the index is on a GPU and x is not; for x on a GPU, NumPy arrays are copied."""
+    """Raise RuntimeError if the index is on a GPU and x is not on the same one. An index on the CPU fits any x."""
     for part in index if isinstance(index, tuple) else (index,):
         if select.is_array(part) and devices.device_of(part) not in ("cpu", x.device):
             raise RuntimeError(

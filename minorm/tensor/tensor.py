@@ -56,8 +56,8 @@ ARGUMENTS = MEMORY | {
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. TypeError for anything
-    but an array, and for integers that require grad.
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. Raises TypeError for
+    anything but an array, and for integers that require grad.
 
     Example:
         >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
@@ -77,7 +77,7 @@ class Tensor(Methods["Tensor"]):
         "version": "Counts in-place changes of its memory, which its views share.",
         "view_of": "For a view, how another Tensor made it; else None.",
     }
-    __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
+    __array_ufunc__ = None  # so NumPy leaves array + tensor to tensor.__radd__(array)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -119,7 +119,8 @@ class Tensor(Methods["Tensor"]):
         index="the index among the creator's results",
     )
     def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
-        """Make a Tensor around an array, or a result of `creator`; code that must not import this class calls it.
+        """Make a Tensor around an array, as output `index` of `creator` if there is one. Code that must not import this
+        class calls it.
 
         Example:
             >>> mn.Tensor.from_array(mn.zeros(2).numpy())
@@ -143,7 +144,7 @@ class Tensor(Methods["Tensor"]):
         owned="True if backward made total, so that it may be overwritten",
     )
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
-        """Return total + gradient, two arrays; if `owned`, the sum is written into total.
+        """Return the sum of the arrays total and gradient; if owned=True, write it into total.
 
         Example:
             >>> mn.Tensor.accumulate(mn.ones(1).numpy(), mn.ones(1).numpy(), owned=False).tolist()
@@ -156,7 +157,7 @@ class Tensor(Methods["Tensor"]):
 
     @staticmethod
     def _copied(array: Any) -> Any:
-        """Copy an array on its device, with its order in memory, for backward."""
+        """Copy an array for backward, on its device and in its order in memory."""
         if type(array) is np.ndarray:
             return array.copy()
         with devices.on_device_of(array):
@@ -172,15 +173,15 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def data(self) -> Tensor:
-        """A Tensor of the same memory outside the graph, as from detach(): `p.data -= lr * g` changes p without the
+        """A Tensor of the same memory outside the graph, as detach() returns: `p.data -= lr * g` changes p without the
         graph.
 
-        You may assign a Tensor or an array of the same shape and type, on the same device: then both share its memory.
+        You may assign a Tensor or an array of the same shape and type, on the same device; x then shares its memory.
         Earlier views and results of detach() keep the old memory. Raises TypeError for other objects and types,
-        ValueError for another shape, RuntimeError for another device.
+        ValueError for another shape, and RuntimeError for another device.
 
-        Unlike in PyTorch, it shares the version counter: backward() raises if it needs values that were changed through
-        it.
+        Unlike in PyTorch, x.data shares x's version counter: if a change through x.data overwrites values that
+        backward() needs, backward() raises an error.
         """
         return self.detach()
 
@@ -209,10 +210,12 @@ class Tensor(Methods["Tensor"]):
         if array is not self.array:
             self.set_array(array)
             if given:
-                self.version = value.version  # shared memory shares its counter
+                self.version = value.version  # Tensors that share memory share its counter
 
     def set_array(self, array: Any) -> None:
-        """Replace the array by one of any shape and type, as a Module does to convert and move its parameters."""
+        """Replace the array by an array of any shape and type; a Module does this to convert and move its
+        parameters.
+        """
         if array is not self.array:
             self.array = array
             self.version, self.view_of = Version(), None  # Tensors that shared the old memory keep it
@@ -244,9 +247,11 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def requires_grad(self) -> bool:
-        """Does the graph record operations on it, and does backward() leave a gradient? A leaf's flag may be changed.
+        """Does the graph record operations on x, and does backward() leave a gradient in x? The flag of a leaf may be
+        changed.
 
-        RuntimeError for a result, since that would cut its gradient; TypeError for True if the elements are not floats.
+        A change raises RuntimeError for a result of an operation, since it would lose its gradient, and TypeError for
+        True if the elements are not floats.
         """
         return self._requires_grad
 
@@ -256,7 +261,7 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def is_leaf(self) -> bool:
-        """True unless a differentiable operation computed it: backward() stops here."""
+        """True unless a differentiable operation computed x. backward() stops at leaves."""
         return self.creator is None
 
     def size(self, dim: int | None = None) -> Any:
@@ -280,7 +285,7 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """f"{loss:.4f}": format a 0-d tensor as its number; others give their repr, which takes no format."""
+        """f"{loss:.4f}": format a 0-d tensor as its number. Other tensors give their repr, and take no format."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -290,7 +295,7 @@ class Tensor(Methods["Tensor"]):
     # Out to other libraries
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Return the NumPy array itself, not a copy, even if the tensor requires grad; TypeError on a GPU.
+        """Return the NumPy array itself, not a copy, even if the tensor requires grad. Raises TypeError on a GPU.
 
         force=True copies the elements from a GPU.
         """
@@ -322,12 +327,12 @@ class Tensor(Methods["Tensor"]):
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
         array = self.array
         if backend(array) is not select.cpu:
-            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for this device's current stream
+            with devices.on_device_of(array):  # the consumer's stream then waits for this device's current stream
                 return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
         if any(step < 0 for step in array.strides) or not array.flags.writeable:
-            array = array.copy()  # a consumer may abort on a negative stride, and must not write to read-only memory
+            array = array.copy()  # consumers may fail on negative strides, and must not write to read-only memory
         return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -359,7 +364,7 @@ class Tensor(Methods["Tensor"]):
     ) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or only of `inputs`.
 
-        RuntimeError if nothing requires grad, and without `gradient` if x has more than one element.
+        Raises RuntimeError if nothing requires grad, and without `gradient` if x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -395,7 +400,7 @@ class Tensor(Methods["Tensor"]):
         differentiation.start((self,), (weights,), (gradient,), retain_graph, create_graph, inputs)
 
     def _array(self, value: Any) -> Any:
-        """Return `value` as an array of this tensor's type on its device; CuPy arrays stay unchanged."""
+        """Return `value` as an array of this tensor's type on its device; a CuPy array stays unchanged."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
         return devices.to_device_of(np.asarray(value, self.dtype), self.array)
@@ -439,7 +444,7 @@ class Tensor(Methods["Tensor"]):
             return self
         if dtypes.is_float(dtypes.check(dtype)):
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
-        with grad_mode.no_grad():  # integers carry no gradient
+        with grad_mode.no_grad():  # integers have no gradient
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
     def cpu(self, memory_format: Any = None) -> Tensor:
@@ -449,7 +454,7 @@ class Tensor(Methods["Tensor"]):
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
         """Move to the GPU of this number or name; by default to the current one.
 
-        RuntimeError without a GPU.
+        Raises RuntimeError without a GPU.
 
         Example:
             >>> x = mn.zeros(2)

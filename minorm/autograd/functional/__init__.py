@@ -1,4 +1,6 @@
-"""Derivatives of functions: Jacobians, Hessians, and their products with vectors, which never make the matrix."""
+"""Derivatives of functions: Jacobians, Hessians, and their products with vectors, which do not compute the whole
+matrix.
+"""
 
 from minorm.autograd.jacobians import hessian, jacobian
 from minorm.autograd.vector_products import hvp, jvp, vhp, vjp

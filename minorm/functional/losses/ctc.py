@@ -1,4 +1,4 @@
-"""ctc_loss: compares a text with a longer sequence, without knowing which step is which letter."""
+"""ctc_loss: compares a text with a longer sequence, without knowing which step belongs to which letter."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """loss = -log of the probability of each text, summed over all ways to spread its letters over the steps.
+    """loss = -log of the probability of each text: the sum over all ways to spread its letters over the steps.
 
-    Equal letters in a row count as one, unless a blank stands between them. The gradient, as in PyTorch, is that of the
-    logits before log_softmax. ValueError for lengths and classes that do not fit.
+    Equal letters in a row count as one, unless a blank stands between them. The gradient for log_probs is, as in
+    PyTorch, the gradient for the logits before log_softmax. Raises ValueError for lengths and classes that do not fit.
 
     Example:
         >>> log_probs = mn.full((2, 1, 2), 0.5).log()  # two steps, two classes: blank and 1

@@ -1,4 +1,6 @@
-"""Losses for classes of very different sizes: focal losses give easy examples little weight, Dice compares areas."""
+"""Losses for classes of very different sizes: focal losses give easy examples little weight; Dice loss
+compares areas.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,13 @@ GAMMA = "at least 0: how much less an example counts that is right already; with
 def sigmoid_focal_loss(
     inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
-    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p_t is the probability that sigmoid(inputs) gives the right
-    answer.
+    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p_t is the probability of the right answer by p = sigmoid(inputs).
 
     a_t is alpha for a yes and 1 - alpha for a no. With targets t between 0 and 1, p_t is p * t + (1 - p) * (1 - t), and
-    a_t is mixed the same way. As in torchvision.ops, the default is no reduction. Nothing overflows, however large the
-    logits; 16-bit floats compute in float32.
+    a_t is alpha * t + (1 - alpha) * (1 - t). As in torchvision.ops, the default is no reduction. Nothing overflows,
+    however large the logits are; 16-bit floats compute in float32.
 
-    ValueError for another shape of targets, for alpha above 1, and for gamma below 0.
+    Raises ValueError for another shape of targets, for alpha above 1, and for gamma below 0.
 
     Example:
         >>> F.sigmoid_focal_loss(mn.tensor([0.0, 4.0]), mn.tensor([1.0, 1.0]), alpha=-1)  # the second is right already
@@ -92,9 +93,10 @@ def focal_loss(
     probability.
 
     This is `cross_entropy` times (1 - p_c)^gamma, so good predictions hardly count. q, weight, ignored labels and the
-    mean are those of `cross_entropy`; with gamma = 0 the two are equal. 16-bit floats compute in float32.
+    mean work as in `cross_entropy`; with gamma = 0 the losses are equal. 16-bit floats compute in float32.
 
-    TypeError for other types; ValueError for other shapes, for labels outside 0 .. C - 1, and for gamma below 0.
+    Raises TypeError for other types, and ValueError for other shapes, for labels outside 0 .. C - 1, and for gamma
+    below 0.
 
     Example:
         >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
@@ -123,9 +125,9 @@ def focal_loss(
     else:
         _check_labels(name, input, target, ignore_index, classes)
         q, total, counted = _weights_of_labels(input, target.array, factors, ignore_index, label_smoothing)
-        x = where(Tensor(counted), x, 0.0)  # a NaN at an ignored label stays out
-    log_p = where(q == 0, 0.0, log_softmax(x, dim=axis))  # a logit of -inf for another class costs nothing
-    wrong = where(log_p.exp() == 0, 1.0, -log_p.expm1())  # and p log p is 0 at p = 0, with its gradient
+        x = where(Tensor(counted), x, 0.0)  # a NaN at an ignored label does not count
+    log_p = where(q == 0, 0.0, log_softmax(x, dim=axis))  # a logit of -inf for another class adds no loss
+    wrong = where(log_p.exp() == 0, 1.0, -log_p.expm1())  # p log p and its gradient are 0 at p = 0
     loss = -(q * log_p * _power(wrong, gamma)).sum(axis)
     if reduction == "mean":
         loss = _mean(loss.sum(), total)
@@ -147,9 +149,10 @@ def dice_loss(
     overlap.
 
     p = softmax(input) along axis 1, or sigmoid(input) with one class; q is the target's probability of that class. The
-    sums run over d1, ... without the places whose label is ignored. 16-bit floats compute in float32.
+    sums run over d1, ... and leave out positions whose label is ignored. 16-bit floats compute in float32.
 
-    TypeError for other types; ValueError for other shapes, for labels that are not a class, and unless smooth > 0.
+    Raises TypeError for other types, and ValueError for other shapes, for labels that are not a class, and unless
+    smooth > 0.
 
     Example:
         >>> logits = mn.tensor([[[30.0, 30.0, -30.0, -30.0]]])  # (N, C, d1) = (1, 1, 4)
@@ -198,7 +201,9 @@ def _check_gamma(name: str, gamma: float) -> None:
 
 
 def _power(share: Tensor, gamma: float) -> Tensor:
-    """share^gamma, for 0 <= share <= 1. For gamma below 1 the slope at 0 is infinite: share is at least tiny."""
+    """share^gamma, for 0 <= share <= 1. For gamma below 2, share is at least tiny, since the slope at 0 may be
+    infinite.
+    """
     if gamma == 0:
         return share.detach() * 0 + 1
     return (share if gamma >= 2 else share.clamp_min(float(np.finfo(share.dtype).tiny))) ** gamma

@@ -1,7 +1,7 @@
 """Losses of numbers and probabilities: the negative log-likelihood of the target under a model's prediction.
 
-`reduction` is "mean" (the default), "sum" or "none". Input and target have one shape and one float type, unless stated
-otherwise.
+`reduction` is "mean" (the default), "sum" or "none". Input and target must have the same shape and the same float type,
+unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """Return the losses, their sum or their mean."""
+    """Return the losses, their sum or their mean, as `reduction` says."""
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 
@@ -36,8 +36,8 @@ def binary_cross_entropy(
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input from 0 to 1; logarithms are at least
     -100.
 
-    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and loses no digits. ValueError for an input
-    outside of 0 to 1, and unless the shapes are equal.
+    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and loses fewer digits. Raises ValueError
+    for an input outside of 0 to 1, and unless the shapes are equal.
 
     Example:
         >>> F.binary_cross_entropy(mn.tensor([0.5, 0.0]), mn.tensor([1.0, 1.0]), reduction="none")
@@ -67,7 +67,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
     The loss is 0 where target is 0.
 
-    ValueError for another reduction.
+    Raises ValueError for another reduction.
 
     Example:
         >>> log_p = mn.tensor([[0.5, 0.5]]).log()
@@ -90,7 +90,7 @@ def huber_loss(
 ) -> Tensor:
     """loss = weight * (d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2)), d = input - target
 
-    ValueError unless the shapes are equal and delta > 0.
+    Raises ValueError unless the shapes are equal and delta > 0.
 
     Example:
         >>> F.huber_loss(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]), reduction="none")
@@ -125,7 +125,7 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = exp(input) - target * input; without log_input, input - target * log(input + eps).
+    """loss = exp(input) - target * input; with log_input=False, input - target * log(input + eps).
 
     Example:
         >>> F.poisson_nll_loss(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]), reduction="none")
@@ -160,7 +160,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """loss = (log var + (input - target)^2 / var) / 2, where var is at least eps.
 
-    ValueError for a negative variance and for shapes that do not fit.
+    Raises ValueError for a negative variance and for shapes that do not fit.
 
     Example:
         >>> F.gaussian_nll_loss(mn.tensor([0.0, 0.0]), mn.tensor([0.0, 2.0]), var=1.0, reduction="none")
@@ -180,14 +180,14 @@ def gaussian_nll_loss(
         elif var.ndim != input.ndim or any(v not in (1, n) for v, n in zip(var.shape, input.shape, strict=True)):
             raise ValueError(f"gaussian_nll_loss: var has shape {var.shape}; expected {input.shape}, input's, without "
                              "its last axis or with axes of 1")  # fmt: skip
-    if type(var.array) is np.ndarray and (var.array < 0).any():  # the host would wait for a GPU
+    if type(var.array) is np.ndarray and (var.array < 0).any():  # on a GPU the host would wait
         raise ValueError("gaussian_nll_loss: var holds numbers below 0; expected variances")
-    bounded: Any = var + (where(var < eps, eps, var) - var).detach()  # PyTorch's slope is 1 below eps too
+    bounded: Any = var + (where(var < eps, eps, var) - var).detach()  # as in PyTorch, the slope is 1 below eps too
     loss = (bounded.log() + (input - target) ** 2 / bounded) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
 def _xlogx(x: Any) -> Any:
-    """x * log x, which is 0 at 0; its slope is 0 there and below."""
+    """x * log x, which is 0 at 0 and NaN below; its slope is 0 at 0 and below."""
     positive = where(x > 0, x, 1.0)  # log 1 = 0 at 0
     return where(x >= 0, positive * positive.log(), np.nan)

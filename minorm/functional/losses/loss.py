@@ -1,7 +1,8 @@
-"""Losses that compare `input` with `target`, and give their mean (the default), their sum, or each loss ("none").
+"""Losses that compare `input` with `target`. They return the mean of the losses (the default), the sum, or each loss
+("none").
 
 All arguments are checked before anything is computed. Unlike in PyTorch, losses of numbers do not broadcast: an input
-(N, 1) with a target (N) is an error here. In PyTorch it silently trains on N x N differences.
+(N, 1) with a target (N) is an error here. In PyTorch the model silently trains on N x N differences.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def cross_entropy(
 ) -> Tensor:
     """loss = -sum_c q_c log p_c, where p = softmax(input) along axis 1 and q comes from the target.
 
-    For classes, q_c = weight_c where c is the target, else 0. The mean divides by the sum of the weights of the labels
-    that count. If all are ignored it is NaN, with a gradient of 0, so that one such batch does not ruin a model. For
-    probabilities, q = weight * target, and the mean divides by N * d1 * ... .
+    For a target of classes, q_c = weight_c where c is the target, else 0. The mean divides by the sum of the weights of
+    the labels that count. If all labels are ignored, the mean is NaN, with a gradient of 0, so that one such batch does
+    not ruin a model. For a target of probabilities, q = weight * target, and the mean divides by N * d1 * ... .
 
-    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1. On a GPU such a label
-    makes the loss NaN instead, since the host would have to wait to check it.
+    Raises TypeError for other types, and ValueError for other shapes and for labels outside 0 .. C - 1. On a GPU a
+    label outside makes the loss NaN instead, since the host would have to wait for a check.
 
     Example:
         >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
@@ -54,7 +55,7 @@ def cross_entropy(
         >>> F.cross_entropy(logits, mn.tensor([0, -100]))  # the second label is ignored
         tensor(0.1269)
 
-    ONNX SoftmaxCrossEntropyLoss 13; label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
+    Its ONNX operator is SoftmaxCrossEntropyLoss (opset 13); label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
     """
     name = "cross_entropy"
     _check_scores(name, input, target)
@@ -97,14 +98,15 @@ def nll_loss(
 ) -> Tensor:
     """loss = -weight[target] * input[target] along axis 1: the part of `cross_entropy` after log_softmax.
 
-    The mean divides by the sum of the weights of the labels that count; if all are ignored it is NaN, with a gradient
-    of 0. TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1.
+    The mean divides by the sum of the weights of the labels that count; if all labels are ignored, the mean is NaN,
+    with a gradient of 0. Raises TypeError for other types, and ValueError for other shapes and for labels outside 0 ..
+    C - 1.
 
     Example:
         >>> F.nll_loss(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
         tensor(2.3)
 
-    ONNX NegativeLogLikelihoodLoss 13.
+    Its ONNX operator is NegativeLogLikelihoodLoss (opset 13).
     """
     _check_scores("nll_loss", input, target)
     floats("nll_loss", ("weight",), input=input, weight=weight)
@@ -118,7 +120,7 @@ def nll_loss(
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = (input - target)^2
 
-    ValueError unless the shapes are equal: they do not broadcast.
+    Raises ValueError unless the shapes are equal, since they do not broadcast.
 
     Example:
         >>> F.mse_loss(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -133,7 +135,7 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tenso
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = |input - target|
 
-    ValueError unless the shapes are equal: they do not broadcast.
+    Raises ValueError unless the shapes are equal, since they do not broadcast.
 
     Example:
         >>> F.l1_loss(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -148,7 +150,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target
 
-    ValueError unless the shapes are equal: they do not broadcast.
+    Raises ValueError unless the shapes are equal, since they do not broadcast.
 
     Example:
         >>> F.smooth_l1_loss(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]), reduction="none")
@@ -180,8 +182,8 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), where p = sigmoid(input).
 
-    Nothing overflows, however large the logits; the mean divides by the number of elements. ValueError for shapes that
-    do not fit.
+    Nothing overflows, however large the logits are. The mean divides by the number of elements. Raises ValueError for
+    shapes that do not fit.
 
     Example:
         >>> F.binary_cross_entropy_with_logits(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]), reduction="none")
@@ -198,7 +200,8 @@ def binary_cross_entropy_with_logits(
     return ops.BinaryCrossEntropy.apply(input, target, weight, pos_weight, reduction=reduction)
 
 
-# The functions that return probabilities, by the class of the operation; and the inputs that the losses expect instead.
+# The functions that return probabilities, by the class of their operation; and the inputs that each loss expects
+# instead.
 PROBABILITIES = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
 SCORES = {
     "cross_entropy": "scores, because the loss computes the softmax; leave the softmax out of the model",
@@ -209,7 +212,7 @@ SCORES = {
 
 
 def _check_scores(name: str, input: Any, target: Any) -> None:
-    """Raise TypeError if the classes were passed as the scores; warn if the scores are probabilities."""
+    """Raise TypeError if input and target seem to be exchanged; warn if the scores are probabilities."""
     given = isinstance(input, Tensor) and isinstance(target, Tensor)
     if given and input.array.dtype.kind in "iu" and dtypes.is_float(target.array.dtype) and target.ndim > input.ndim:
         raise TypeError(
@@ -220,7 +223,7 @@ def _check_scores(name: str, input: Any, target: Any) -> None:
 
 
 def _warn_of_probabilities(name: str, input: Any) -> None:
-    """Warn if the model ends in softmax or sigmoid: it trains, but slowly and to a worse result."""
+    """Warn if the model ends in softmax or sigmoid, since it then trains slowly and to a worse result."""
     made_by = PROBABILITIES.get(type(getattr(input, "creator", None)).__name__)
     if made_by:
         warnings.warn(f"{name}: input is the result of {made_by}; expected {SCORES[name]}", stacklevel=outside())
@@ -302,7 +305,7 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
             + hint
         )
     if type(labels) is not np.ndarray:
-        return  # on a GPU the host would have to wait: the kernels give such a label a loss of NaN
+        return  # on a GPU the host would wait; there the kernels give a label outside a loss of NaN
     outside = labels.view(f"u{labels.itemsize}") >= classes  # as unsigned, a negative label is a huge one
     if np.count_nonzero(outside):
         _check_ignored(name, shape, labels, outside & (labels != ignore_index), ignore_index, classes)
@@ -335,7 +338,9 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
 ) -> tuple[Tensor, Any, Any]:
-    """Return each example's class weights, the sum of the labels' weights (the mean's divisor), and which count."""
+    """Return q for each example, the sum of the labels' weights, by which the mean divides, and a mask of the labels
+    that count.
+    """
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)
     factors = weight.astype(compute).reshape([classes if i == axis else 1 for i in range(input.ndim)])

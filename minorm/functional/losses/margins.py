@@ -1,4 +1,6 @@
-"""Losses with a margin: right answers lead wrong ones by it, and unlike vectors are farther apart than like ones."""
+"""Losses with a margin, by which right answers must lead wrong ones, or unlike vectors must be farther apart than like
+ones.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +78,10 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
+    """loss = 1 - cos where target is 1, max(0, cos - margin) where it is -1.
 
-    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), of vectors along the last axis. ValueError unless there is one
-    target for each vector.
+    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), of vectors along the last axis. Raises ValueError unless there
+    is one target for each vector.
 
     Example:
         >>> x, y = mn.tensor([[1.0, 0.0], [1.0, 0.0]]), mn.tensor([[0.0, 2.0], [2.0, 0.0]])
@@ -117,7 +119,7 @@ def triplet_margin_loss(
 ) -> Tensor:
     """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
 
-    ValueError unless margin > 0.
+    Raises ValueError unless margin > 0.
 
     Example:
         >>> a, p, n = mn.tensor([[0.0]]), mn.tensor([[1.0]]), mn.tensor([[1.5]])
@@ -151,7 +153,7 @@ def triplet_margin_with_distance_loss(
 ) -> Tensor:
     """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is a custom distance.
 
-    ValueError unless margin > 0.
+    Raises ValueError unless margin > 0.
 
     Example:
         >>> a, p, n = mn.tensor([[0.0]]), mn.tensor([[1.0]]), mn.tensor([[1.5]])
@@ -214,7 +216,7 @@ def multi_margin_loss(
 ) -> Tensor:
     """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C
 
-    ValueError for another p.
+    Raises ValueError for another p.
 
     Example:
         >>> F.multi_margin_loss(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([1]))  # (0.7 + 1.4) / 3
@@ -241,7 +243,7 @@ def multi_margin_loss(
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C
 
-    ValueError unless target has input's shape.
+    Raises ValueError unless target has input's shape.
 
     Example:
         >>> F.multilabel_margin_loss(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([[2, -1, 0]]))  # (0.3 + 0.6) / 3
@@ -284,7 +286,7 @@ def _triplet(
 
 
 def _positive(x: Tensor) -> Tensor:
-    """max(x, 0); where x is exactly 0 the gradient passes, as in PyTorch's clamp."""
+    """max(x, 0); the gradient also passes where x is exactly 0, as in PyTorch's clamp."""
     return x.clip(0)
 
 

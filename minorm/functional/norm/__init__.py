@@ -1,4 +1,4 @@
-"""The normalizations: each function only decides which axes are reduced and how scale and bias vary.
+"""The normalizations: each function only decides which axes to reduce, and along which axes scale and bias vary.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -11,10 +11,11 @@
     mean_variance_norm  any axes, eps outside the root      none
     normalization       any axes, and a group of C          any
 
-Statistics are stored as (shift, mean - shift, 1/std), so that float32 keeps its seven digits however far the data lies
-from 0; docs/maths.md explains how. They are population statistics: the variance divides by N.
+Statistics are stored as (shift, mean - shift, 1/std), so that float32 keeps its seven digits however far the data is
+from 0; docs/maths.md explains why. The variance is the population variance: it divides by N.
 
-running_norms.py has the first two, sample_norms.py the next three, general_norms.py the last two, over any axes.
+running_norms.py has the first two, sample_norms.py has the next three, and general_norms.py has the last
+two.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), to the bit
 
-The one pass reads and writes memory half as often. The parts run separately in a trace, so that a file has a node for
-each, and where no such pass exists: for a residual without an activation or of another type, and for statistics of
-several ranks.
+The single pass reads and writes memory half as often. The three operations run separately in a trace, so that a file
+has a node for each of them. They also run separately if there is no single pass: for a residual without an activation,
+for a residual of another type, and for statistics over several ranks.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Normalization = TypeVar("Normalization", bound=Callable[..., Tensor])
 
 
 def activated(function: Normalization) -> Normalization:
-    """Decorate a normalization as `trace.operation` does, and run `activation` and `residual` separately where
-    necessary.
+    """Decorate a normalization as `trace.operation` does, and apply `activation` and `residual` after it if necessary.
 
-    Callers pass the two by name. The function itself gets them if one pass can compute the result.
+    Callers pass these two by name. The decorated function gets them only if one pass can compute the
+    result.
     """
     normalize = trace.operation(function)
     name = function.__name__
@@ -48,7 +48,9 @@ def activated(function: Normalization) -> Normalization:
 
 
 def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any = None) -> bool:
-    """Can one kernel do it all? A residual of another type is added separately, under autocast too."""
+    """Can one kernel compute the result? Not if the residual has another type: it is then added separately, also under
+    autocast.
+    """
     same = residual is None or residual.array.dtype == x.array.dtype
     return activation is not None and same and group is None and not is_recorded()
 

@@ -1,4 +1,4 @@
-"""A table of the calls made so far: arguments of a form that is in the table need no new checks.
+"""A table of earlier calls: a call whose arguments have the same form as those of an earlier call needs no new checks.
 
     form = form_of("layer_norm", backend, (x, weight, bias, mask), (sizes, eps, compute_dtype, activation))
     call = calls.get(form, backend)
@@ -6,9 +6,9 @@
         ...  # all checks; a failed call is not kept
         call = calls.keep(form, NormCall(...))
 
-A form holds everything that the checks look at: the class, kind of array, shape and type of each tensor; the value and
-type of each option, since 1 == True. Options that can change in place have no form, and are checked at every call. A
-backend that the caller passes is part of the form, but the table does not keep it alive.
+A form holds everything that the checks look at. For each tensor this is its class, kind of array, shape and type. For
+each option it is the value and its type, since 1 == True. A call with an option that can change in place has no form,
+so it is checked every time. A backend that the caller passes is part of the form, but the table does not keep it alive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.devices import dtypes
 from minorm.normalization.call import NormCall
 
 Form = tuple[Any, ...]
-MOST = 1024  # forms that a thread keeps
+MOST = 1024  # the largest number of forms in the table of a thread
 
 _of_tensor = operator.attrgetter("__class__", "array.__class__", "array.shape", "array.dtype")
 _LASTING = {type(None), bool, int, float, str, tuple, type, np.float32, np.float64, *map(type, dtypes.FLOATS)}
@@ -43,12 +43,14 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
             types,
             *[x if x is None else _of_tensor(x) for x in tensors],
         )
-    except AttributeError:  # not a tensor: the checks report it
+    except AttributeError:  # an argument is not a tensor; the checks report it
         return None
 
 
 def whole_numbers(sizes: Any) -> Any:
-    """Return an int, or a tuple of ints, for a form; ... for anything else, since (64.0,) == (64,)."""
+    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, since
+    (64.0,) == (64,).
+    """
     if type(sizes) is int:
         return sizes
     return tuple(sizes) if type(sizes) in (tuple, list) and _INT.issuperset(map(type, sizes)) else ...
@@ -61,7 +63,7 @@ class _Calls(threading.local):
         self.found: dict[Form, NormCall] = {}
 
     def get(self, form: Form | None, backend: Any) -> NormCall | None:
-        """Return the call of this form if it was kept for this backend, or None."""
+        """Return the call that the table keeps for this form and this backend, or None."""
         call = None if form is None else self.found.get(form)
         return call if backend is None or (call is not None and call.backend is backend) else None
 

@@ -16,7 +16,7 @@ from minorm.normalization.running import RunningStats
 from minorm.support.argument_errors import called_within, outside
 from minorm.tensor.tensor import Tensor
 
-LOW_MOMENTUM = 0.5  # a momentum below it is probably PyTorch's, the share of the new value
+LOW_MOMENTUM = 0.5  # a lower momentum is probably meant as in PyTorch, as the share of the new value
 
 # Types and eps
 
@@ -24,8 +24,8 @@ LOW_MOMENTUM = 0.5  # a momentum below it is probably PyTorch's, the share of th
 def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any) -> Any:
     """Raise TypeError unless x and the given parameters are float Tensors; their types may differ.
 
-    Returns the type to compute in: `compute_dtype` if it differs from the usual type for x, else None. It may be
-    float32 or float64, and no less precise than x.
+    Returns the type of the computation: `compute_dtype` if it differs from the usual type for x, else None.
+    `compute_dtype` may be float32 or float64, and must not be less precise than x.
     """
     dtype = float_type(operation, "x", x)
     for name, parameter in given.items():
@@ -46,7 +46,7 @@ def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any)
 
 
 def equation(operation: str, eps: Any, centered: bool = True, guard: bool = False) -> Equation:
-    """Return the equation of an operation; raise unless eps is a number of at least 0."""
+    """Return the equation of an operation; raise an error unless eps is a number of at least 0."""
     if type(eps) is not float:
         number(operation, "eps", eps)
         eps = float(eps)
@@ -62,7 +62,7 @@ _equation = functools.lru_cache(maxsize=256)(Equation)
 
 
 def check_mask(operation: str, x: Tensor, mask: Any) -> None:
-    """Raise unless mask is None or a bool Tensor that broadcasts to x."""
+    """Raise an error unless mask is None or a bool Tensor that broadcasts to x."""
     if mask is None:
         return
     if not isinstance(mask, Tensor):
@@ -92,7 +92,9 @@ def last_inputs(mask: Tensor | None, residual: Tensor | None) -> tuple[Tensor | 
 
 
 def check_unmasked(operation: str, mask: Any, group: Any) -> None:
-    """Raise if a mask meets other ranks: the merged moments carry no count for each channel."""
+    """Raise NotImplementedError for a mask on several ranks, since their merged moments have no count for
+    each channel.
+    """
     if mask is not None:
         raise NotImplementedError(
             f"{operation}: a mask with a process_group of {group.size} ranks is not supported; expected mask=None, or "
@@ -113,7 +115,7 @@ def running_stats(
     skipped: Tensor | None = None,
     update_nonfinite: bool = False,
 ) -> RunningStats | None:
-    """Check the running statistics and return the object that a batch updates; None without them."""
+    """Check the running statistics, and return them as the object that a batch updates; return None without them."""
     if running_mean is None and running_var is None:
         return None
     if running_mean is None or running_var is None:
@@ -145,7 +147,9 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Warn that this is probably PyTorch's momentum: layers when it is set, functions when called directly."""
+    """Warn that `momentum` is probably meant as in PyTorch. Layers call this when it is set, functions when a user
+    calls them.
+    """
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
         f"In minorm momentum is the share that is kept; PyTorch's momentum={momentum} is "
@@ -156,7 +160,7 @@ def warn_of_low_momentum(name: str, momentum: float) -> None:
 
 
 def _counter(operation: str, name: str, counter: Any) -> Any:
-    """Return the array of num_batches_tracked or skipped_batches; raise unless it holds one integer."""
+    """Return the array of num_batches_tracked or skipped_batches; raise an error unless it holds one integer."""
     if not isinstance(counter, Tensor):
         raise TypeError(
             f"{operation}: {name} is {type(counter).__name__}; expected a Tensor, which is counted up: "
@@ -182,10 +186,10 @@ def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
 def batch_axes(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the axes that are reduced, and the axes of the parameters.
+    """Return the axes to reduce, and the axes of the parameters.
 
-    These are all axes but 1, and axis 1; with parameters (C, *positions) they are axis 0, and all others. ValueError
-    unless weight, bias and the running statistics fit x and x has channels.
+    These are all axes but 1, and axis 1. With parameters (C, *positions) they are axis 0, and all other axes. Raises
+    ValueError unless weight, bias and the running statistics fit x and x has channels.
     """
     tensors = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
     given = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
@@ -207,7 +211,7 @@ def batch_axes(
 
 
 def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None:
-    """Raise ValueError unless each tensor has one number a channel and x has channels."""
+    """Raise ValueError unless each tensor has one number for each channel and x has channels."""
     channels = x.shape[1]
     if channels == 0:
         raise ValueError(f"{operation}: x has no channels; x.shape is {x.shape}; expected C >= 1")
@@ -220,7 +224,7 @@ def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None
 
 
 def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
-    """Return num_groups as an int; raise unless it divides the channels of x."""
+    """Return num_groups as an int; raise an error unless it divides the number of channels of x."""
     num_groups = whole(operation, "num_groups", num_groups)
     if x.ndim < 2:
         raise ValueError(f"{operation}: x has shape {x.shape}; expected (N, C, *positions)")
@@ -236,7 +240,7 @@ def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
 def trailing_axes(
     operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
 ) -> tuple[int, ...]:
-    """Return the last axes of x; ValueError unless they, weight and bias have the shape normalized_shape."""
+    """Return the last axes of x; raise ValueError unless they, weight and bias have the shape normalized_shape."""
     sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])
     rank = len(shape)
@@ -254,7 +258,9 @@ def trailing_axes(
 
 
 def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
-    """Return the axes as a sorted tuple without negative numbers; raise if x lacks an axis or one comes twice."""
+    """Return the axes as a sorted tuple without negative numbers; raise an error if x lacks one of them, or if one
+    comes twice.
+    """
     if not isinstance(axes, Iterable):
         raise TypeError(f"{operation}: axes is {axes!r}; expected a tuple of ints")
     axes = [whole(operation, "one of axes", axis) for axis in axes]
@@ -267,7 +273,7 @@ def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
 
 
 def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_groups: int) -> tuple[int, ...]:
-    """Return the axes, after the group split, along which scale and bias vary."""
+    """Return the axes along which scale and bias vary, counted after the channels are split into groups."""
     shapes = [p.shape for p in (scale, bias) if p is not None]
     if not shapes:
         return ()
@@ -293,5 +299,5 @@ def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_gro
 
 
 def shape_of(tensor: Tensor | None) -> Any:
-    """Return the shape of a tensor, or None, for a message."""
+    """Return the shape of a tensor, or None without a tensor, for a message."""
     return None if tensor is None else tensor.shape

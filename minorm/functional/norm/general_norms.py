@@ -1,6 +1,6 @@
-"""The normalizations over any axes: mean_variance_norm has eps outside the root, normalization inside.
+"""The normalizations over any axes: mean_variance_norm has eps outside the root, normalization has it inside.
 
-The caller chooses the axes that are reduced; `normalization` can also split the channels into groups.
+The caller chooses the axes to reduce; `normalization` can also split the channels into groups.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def mean_variance_norm(
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    y has x's shape and type. Where all values are equal, y is 0; the gradient of x has no limit there and is set to 0.
-    ValueError for axes that x lacks.
+    y has x's shape and type. Where all values are equal, y is 0, and the gradient of x, which has no limit there, is
+    set to 0. Raises ValueError for axes that x lacks.
 
     Example:
         >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))
         tensor([[-1.,  1.]])
 
-    ONNX MeanVarianceNormalization 13.
+    Its ONNX operator is MeanVarianceNormalization (opset 13).
     """
     options = whole_numbers(axes), eps, compute_dtype, variance, activation
     form = form_of("mean_variance_norm", backend, (x, mask), options)
@@ -97,15 +97,16 @@ def normalization(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
 
-    scale and bias are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer normalization.
-    y has x's shape and type. ValueError for axes that x lacks, and for groups if axis 1 is among the axes.
+    scale and bias have the shape [1, C, 1, 1] for an instance normalization, [1, G, 1, 1] for a group normalization,
+    and [1, 1, D2, D3] for a layer normalization. y has x's shape and type. Raises ValueError for axes that x lacks, and
+    for groups if axis 1 is among the axes.
 
     Example:
         >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
         tensor([[-1.,  1.]])
 
-    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes an operator that computes the same,
-    or the formula.
+    Known as INormalizationLayer in TensorRT. Written to ONNX as an operator that computes the same, or by
+    its formula.
     """
     options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
     form = form_of("normalization", backend, (x, scale, bias), options)

@@ -41,11 +41,12 @@ def ghost_batch_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
 
-    x is cut along N into groups of virtual_batch_size. In training one call gives the outputs, gradients and running
-    statistics of `batch_norm` called on each group in turn: each group is blended in (the paper's algorithm 1), and
-    num_batches_tracked counts groups. In evaluation it is `batch_norm`. One pass normalizes all whole groups without a
-    copy; a smaller last group costs copies of y and of gradients. y has x's shape and type. ValueError for
-    virtual_batch_size < 1, and for a last group of one value per channel; nothing has changed then.
+    x is cut along N into groups of virtual_batch_size. In training one call gives the same outputs, gradients and
+    running statistics as calls of `batch_norm` on each group in turn: each group updates the running statistics (the
+    paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it is `batch_norm`. One pass normalizes
+    all whole groups without a copy; if the last group is smaller, y and gradients are copied. y has x's shape and type.
+    Raises ValueError for virtual_batch_size < 1, and for a last group of one value per channel; the running statistics
+    then stay unchanged.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])
@@ -55,8 +56,8 @@ def ghost_batch_norm(
                 [-1.],
                 [ 1.]])
 
-    ONNX BatchNormalization 15, one for each group, so their number is fixed in a file; Hoffer, Hubara and Soudry 2017,
-    arXiv:1705.08741.
+    In ONNX it is one BatchNormalization (opset 15) for each group, so a file fixes the number of groups; Hoffer, Hubara
+    and Soudry 2017, arXiv:1705.08741.
     """
     size = whole("ghost_batch_norm", "virtual_batch_size", virtual_batch_size)
     if size < 1:
@@ -100,7 +101,9 @@ def ghost_batch_norm(
 def _call_of_groups(
     x: Tensor, size: int, given: tuple[Tensor | None, ...], eps: float, computed: Any, backend: Any
 ) -> NormCall:
-    """Return the call for all whole groups, an axis before N. given: weight, bias and running statistics."""
+    """Return the call for all whole groups, which lie along an extra axis before N. `given` holds weight, bias and
+    running statistics.
+    """
     axes, param = batch_axes(x, *given)
     groups, rest = divmod(len(x), size)
     positions = math.prod(x.shape[axis] for axis in axes[1:])
@@ -117,13 +120,13 @@ def _call_of_groups(
 
 
 class _Each:
-    """Running statistics that blend in the moments of all groups, one after the other."""
+    """Running statistics that the moments of all groups update, one group after the other."""
 
     def __init__(self, running: RunningStats) -> None:
         self.running = running
 
     def is_kernel_ready(self, rows: int) -> bool:  # noqa: ARG002
-        """Return False: kernels can only blend in one batch."""
+        """Return False, since kernels can update running statistics with only one batch."""
         return False
 
     def update(self, mean: Any, var: Any, count: int, rest: Any) -> None:

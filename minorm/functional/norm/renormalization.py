@@ -1,4 +1,4 @@
-"""Batch renormalization: training normalizes almost as evaluation does, however small the batch."""
+"""Batch renormalization: training normalizes almost as evaluation does, however small the batch is."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def batch_renorm(
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    running_std = sqrt(running_var + eps). r and d use the running statistics from before this call; the call then
-    blends the batch in, as `batch_norm` does. No gradient flows through r and d. If neither is clipped, y is the same
-    as in evaluation with these running statistics; rmax=1, dmax=0 is `batch_norm`. In evaluation it is `batch_norm`,
-    too. y has x's shape and type. ValueError for rmax < 1, dmax < 0, and all that `batch_norm` refuses.
+    running_std is sqrt(running_var + eps). r and d use the running statistics from before this call; then the call
+    updates them with the batch, as `batch_norm` does. No gradient flows through r and d. If neither of them is clipped,
+    y is the same as in evaluation with the old running statistics. With rmax=1 and dmax=0, and in evaluation, the
+    result is that of `batch_norm`. y has x's shape and type. Raises ValueError for rmax < 1 and dmax < 0, and every
+    error of `batch_norm`.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -60,7 +61,8 @@ def batch_renorm(
         tensor([[1.],
                 [3.]])
 
-    ONNX BatchNormalization 15 in evaluation; no ONNX form for training. Ioffe 2017, arXiv:1702.03275.
+    Its ONNX operator in evaluation is BatchNormalization (opset 15); training has no ONNX form. Ioffe 2017,
+    arXiv:1702.03275.
     """
     options = bool(training), eps, rmax, dmax, compute_dtype
     form = form_of("batch_renorm", backend, (x, weight, bias, running_mean, running_var), options)

@@ -18,14 +18,14 @@ from minorm.tensor.tensor import Tensor
 def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """y = x / (k + alpha / size * sum x^2)^beta, with the sum over `size` neighbouring channels.
 
-    The window is PyTorch's; for an even size, ONNX uses its mirror image. y has x's shape and type. ValueError for size
-    < 1 or fewer than 2 axes.
+    The window is PyTorch's; for an even size, ONNX uses its mirror image. y has x's shape and type. Raises ValueError
+    for size < 1 or fewer than 2 axes.
 
     Example:
         >>> F.local_response_norm(mn.ones(1, 3), size=3, alpha=3.0, beta=1.0)
         tensor([[0.3333, 0.25  , 0.3333]])
 
-    ONNX LRN 13; Krizhevsky, Sutskever and Hinton 2012, section 3.3.
+    Its ONNX operator is LRN (opset 13); Krizhevsky, Sutskever and Hinton 2012, section 3.3.
     """
     floats("local_response_norm", x=x)
     if x.ndim < 2:
@@ -49,13 +49,13 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """y = x / max(||x||_p, eps), where ||x||_p = (sum |x|^p)^(1/p) along `dim`.
 
-    y has x's shape and type. ValueError unless 1 <= p < infinity; IndexError where x has no axis `dim`.
+    y has x's shape and type. Raises ValueError unless 1 <= p < infinity, and IndexError if x has no axis `dim`.
 
     Example:
         >>> F.normalize(mn.tensor([[3.0, 4.0]]))
         tensor([[0.6, 0.8]])
 
-    ONNX LpNormalization 22, whose p is 1 or 2.
+    Its ONNX operator is LpNormalization (opset 22), whose p is 1 or 2.
     """
     floats("normalize", x=x)
     number("normalize", "p", p)

@@ -1,8 +1,8 @@
 """The normalizations with running statistics: batch_norm over the batch and all positions, instance_norm over the
 positions.
 
-In training they take mean and var from x and blend them into the running ones; in evaluation they use the running ones.
-A group of ranks can share the statistics, and a mask can leave elements out.
+In training they take mean and var from x, and update the running statistics with them. In evaluation they use the
+running statistics. A group of ranks can share the statistics, and a mask can leave elements out.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ def batch_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
 
-    training=True takes mean and var from x and blends them into the running ones, in place:
+    training=True takes mean and var from x, and updates the running statistics with them, in place:
 
         running = running * momentum + batch * (1 - momentum)
 
     training=False normalizes with the running statistics; gradients flow to them too. The tensors may have different
-    float types. y has x's shape and type. ValueError for one value per channel in training (it has no variance), for C
-    = 0, and for shapes that do not fit. Inside `nn.accumulate_stats` x is a part, and a channel with one value becomes
-    bias. An empty batch gives an empty y and changes nothing. With a mask, a channel with one element becomes bias
-    there, and a channel without elements keeps its running values; NotImplementedError for a mask on several ranks.
+    float types. y has x's shape and type. In training a single value per channel raises ValueError, since it has no
+    variance; but inside `nn.accumulate_stats`, where x is part of a larger batch, its y is bias. An empty batch gives
+    an empty y and changes nothing. With a mask, y is bias in a channel with one element, and a channel without elements
+    keeps its running statistics. Raises ValueError for C = 0 and for shapes that do not fit, and NotImplementedError
+    for a mask on several ranks.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -84,7 +85,7 @@ def batch_norm(
         >>> mean  # 0 * 0.9 + 2 * 0.1
         tensor([0.2])
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Its ONNX operator is BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
     tensors = x, weight, bias, running_mean, running_var, mask
     form = form_of("batch_norm", backend, tensors, (bool(training), eps, compute_dtype, variance, activation))
@@ -168,16 +169,17 @@ def instance_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
-    use_input_stats=True takes mean and var from x, and blends their means over the batch into the running ones, if
-    given. With a process_group these means are over the samples of all ranks, with a mask over the samples that have
-    elements. y has x's shape and type. ValueError for a single position.
+    use_input_stats=True takes mean and var from x. It updates the running statistics, if given, with the means of mean
+    and var over the samples. With a process_group these are the samples of all ranks, and with a mask the samples that
+    have elements. y has x's shape and type. Raises ValueError for a single position.
 
     Example:
         >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
         tensor([[[-1.,  1.],
                  [-1.,  1.]]])
 
-    ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
+    Without running statistics its ONNX operator is InstanceNormalization (opset 22); Ulyanov et al. 2016,
+    arXiv:1607.08022.
     """
     tensors = x, weight, bias, running_mean, running_var, mask
     form = form_of("instance_norm", backend, tensors, (bool(use_input_stats), eps, compute_dtype, variance, activation))
@@ -238,5 +240,5 @@ def instance_norm(
 
 
 def _is_across(group: Any) -> bool:
-    """Are there other ranks to ask? A trace records one rank alone."""
+    """Do statistics come from other ranks too? No in a trace, which records only this rank."""
     return group.size > 1 and trace.state.calls is None

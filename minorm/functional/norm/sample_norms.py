@@ -1,6 +1,6 @@
 """The normalizations of single samples: group_norm over groups of channels, layer_norm and rms_norm over trailing axes.
 
-They keep nothing between batches, so training and evaluation are the same.
+They keep no state between batches, so training and evaluation are the same.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ def group_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each group of channels in each sample.
 
-    A group is C / num_groups neighbouring channels, with all their positions. y has x's shape and type. ValueError if
-    num_groups does not divide C.
+    A group is C / num_groups neighbouring channels, with all their positions. y has x's shape and type. Raises
+    ValueError if num_groups does not divide C.
 
     Example:
         >>> F.group_norm(mn.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
         tensor([[-1.,  1., -1.,  1.]])
 
-    ONNX GroupNormalization 21 (weight and bias of C) and 18 (of num_groups); Wu and He 2018, arXiv:1803.08494.
+    Its ONNX operator is GroupNormalization: opset 21 for weight and bias (C), opset 18 for (num_groups); Wu and He
+    2018, arXiv:1803.08494.
     """
     options = num_groups, eps, compute_dtype, activation
     form = form_of("group_norm", backend, (x, weight, bias, mask), options)
@@ -112,15 +113,15 @@ def layer_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the trailing axes.
 
-    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens; their y is 0. ValueError if x
-    does not end in normalized_shape.
+    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens; their y is 0. Raises ValueError
+    if x does not end in normalized_shape.
 
     Example:
         >>> F.layer_norm(mn.tensor([[1.0, 3.0], [10.0, 30.0]]), normalized_shape=2)
         tensor([[-1.,  1.],
                 [-1.,  1.]])
 
-    ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    Its ONNX operator is LayerNormalization (opset 17); Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
     options = whole_numbers(normalized_shape), eps, compute_dtype, activation
     form = form_of("layer_norm", backend, (x, weight, bias, mask), options)
@@ -154,13 +155,13 @@ def rms_norm(
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight, with the mean over the trailing axes.
 
-    y has x's shape and type. ValueError if x does not end in normalized_shape.
+    y has x's shape and type. Raises ValueError if x does not end in normalized_shape.
 
     Example:
         >>> F.rms_norm(mn.tensor([3.0, 4.0]), normalized_shape=2)
         tensor([0.8485, 1.1314])
 
-    ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
+    Its ONNX operator is RMSNormalization (opset 23); Zhang and Sennrich 2019, arXiv:1910.07467.
     """
     options = whole_numbers(normalized_shape), eps, compute_dtype, activation
     form = form_of("rms_norm", backend, (x, weight, mask), options)

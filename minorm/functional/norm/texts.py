@@ -1,4 +1,4 @@
-"""Texts for `documented`: the arguments that several normalizations share, and those of their layers."""
+"""Texts for `documented`: descriptions of the arguments that several normalizations or their layers share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ARGUMENTS = {
     "virtual_batch_size": "the number of samples in a group; the last group may be smaller",
 }
 
-# Arguments of one operation each, and of its layer
+# Arguments of a single operation and its layer
 RMS_EPS = (
     "added to the mean of squares; None is the machine epsilon of the type that computes: 1.2e-7 for the 16-bit types "
     "and float32, 2.2e-16 for float64, as in PyTorch"

@@ -1,7 +1,7 @@
-"""Computes a chain of maps in one pass: a block of elements goes through all maps while it is in the first cache.
+"""Computes a chain of maps in one pass: a block of elements goes through all maps while it is in the first-level cache.
 
-Operands have the result's shape, or are one number, or a row that repeats along the last axis. With other operands, or
-another memory order, each map takes a separate pass, with the same bits.
+Operands have the result's shape, or are one number, or are a row along the last axis that repeats. With other operands,
+or another memory order, each map takes a separate pass, which gives the same bits.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
 
 
 def _is_in_rows(x: Any) -> bool:
-    """Do the elements lie row by row, perhaps with gaps? Then NumPy's results do too."""
+    """Are the elements in memory row by row, perhaps with gaps? NumPy's results are then row by row too."""
     strides = x.strides
     return all(a >= b > 0 for a, b in itertools.pairwise(strides))
 
 
 @functools.lru_cache(maxsize=256)
 def _steps(links: tuple[Link, ...], operands: int) -> tuple[tuple[Any, ...], int]:
-    """Return the links in the kernel's form, and the number of scratch arrays; one may be used again after its last
+    """Return the links in the kernel's form, and the number of scratch arrays, which are used again after their last
     read.
 
     A link never writes its result into an array that it reads.

@@ -1,8 +1,8 @@
 """Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference for empty arrays.
 
 minorm_ext/products adds bfloat16 up in the order of a processor's tiles (docs/maths-narrow-types.md). Depthwise
-convolutions of bfloat16, and all of float16, are widened to float32. Both are rounded once, and once more by an
-epilogue.
+convolutions of bfloat16, and all convolutions of float16, compute in float32. All of them round the result once; an
+epilogue rounds it once more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _maps: Any = minorm_ext.kernels("elementwise")
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
-MOST_PHASES = 4096  # of a gradient, whose plan takes a second or two; with larger strides most of it is zeros
+MOST_PHASES = 4096  # phases of a gradient, whose plan takes 1 or 2 seconds; with larger strides it is mostly 0
 
 
 def forward(
@@ -89,7 +89,7 @@ def grad_input(
 def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db): the same bits for any number of threads. Without `bias` db is None."""
+    """(dW = dy * x, db), with the same bits for any number of threads. With bias=False db is None."""
     if by_tiles(dy, x, w_shape, groups):
         how = tiled.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups)
         dw = empty(w_shape, x.dtype)
@@ -111,7 +111,9 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and the choice for each of the three sums. An itemsize of 2 means bfloat16."""
+    """Return the shape of y, and the choice of algorithm for each of the three sums. An itemsize of 2 means
+    bfloat16.
+    """
     how = stride, padding, dilation, groups
     if itemsize == 2 and tuple(w_shape[:2]) != (groups, 1):
         return tiled.ways(x_shape, w_shape, *how)
@@ -146,7 +148,7 @@ def _correlate_tiled(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: 
 
 
 def _finished(y: Any, dtype: Any, table: Any) -> Any:
-    """Apply the epilogue to sums of this 16-bit type, or of float32, which are rounded to that type first."""
+    """Apply the epilogue to sums of the 16-bit type `dtype`, or of float32; these are rounded to `dtype` first."""
     out = y if y.dtype == dtype else empty(y.shape, dtype)
     planes = y.shape[0] * y.shape[1]
     size = math.prod(y.shape[2:])
@@ -155,7 +157,7 @@ def _finished(y: Any, dtype: Any, table: Any) -> Any:
 
 
 def _covers(a: Any, b: Any) -> bool:
-    """Are the arrays not empty, and of one type that the kernel knows?"""
+    """Are both arrays not empty, and of the same type, float32 or float64?"""
     return a.dtype in (float32, float64) and a.dtype == b.dtype and a.size > 0 and b.size > 0
 
 

@@ -1,12 +1,12 @@
-"""Describes a convolution's sum along one axis: the place in the source that each tap of each result reads.
+"""Describes a convolution's sum along one axis: which place of the source each tap of each result reads.
 
-Forward, backward for the input, and transposed convolutions are the same sum. Number the results m = 0, 1, ...; tap t
-of result m reads the padded source at
+Forward, backward for the input, and transposed convolutions are the same sum. If the results are numbered m = 0, 1,
+..., tap t of result m reads the padded source at
 
     m * step + shift[t]          padded index = source index + low
 
-In forward, step is the stride and shift = t * dilation. In the gradient step is 1, and the results fall into `stride`
-phases, each with the taps that reach it: the results of a phase are at start, start + stride, ...
+In forward, step is the stride and shift = t * dilation. In the gradient, step is 1, and the results form `stride`
+phases, each with the taps that reach it. The results of a phase are at start, start + stride, ...
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Phase:
 class Axis:
     """The sum along one axis."""
 
-    source: int  # length
+    source: int  # the length of the source
     result: int
     low: int
     step: int
@@ -64,12 +64,12 @@ class Axis:
         return cls(y, x, low, 1, moved)
 
     def trivial(self) -> bool:
-        """Is result m just source m times a weight?"""
+        """Is result m equal to source m times a weight?"""
         alone = len(self.phases) == self.step == 1 and self.low == 0
         return alone and self.source == self.result and self.phases[0].taps == ((0, 0),)
 
     def whole(self) -> bool:
-        """Do all taps of all results meet the source, and in order?"""
+        """Do all taps of all results read the source, without padding and with step 1?"""
         return self.low == 0 and self.step == 1 and self.reach() <= self.source
 
     def strip(self, count: int) -> Axis:
@@ -77,31 +77,35 @@ class Axis:
         return replace(self, phases=tuple(replace(p, count=min(p.count, count)) for p in self.phases))
 
     def meets(self, phase: Phase) -> Any:
-        """Return an array (results, taps) of the phase: True where a tap reads the source, False for padding."""
+        """Return an array of bools (results, taps) for the phase: True where a tap reads the source, False where it
+        reads padding.
+        """
         at = np.arange(phase.count)[:, None] * self.step + [shift for _, shift in phase.taps] - self.low
         return (at >= 0) & (at < self.source)
 
     def reach(self) -> int:
-        """Return the length of the padded source that is read."""
+        """Return the length of the padded source up to the last place that is read."""
         ends = [(p.count - 1) * self.step + shift for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def residues(self) -> set[int]:
-        """Return the phases of the source that some tap reads: places modulo step."""
+        """Return the phases of the source (places modulo step) that some tap reads."""
         return {shift % self.step for phase in self.phases for _, shift in phase.taps} or {0}
 
     def packed(self) -> int:
-        """Return the length of each source phase that is read."""
+        """Return the length of a packed phase of the source, up to the last place that is read."""
         ends = [p.count - 1 + shift // self.step for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def span(self, residue: int) -> tuple[int, int]:
-        """Return the start and end of the source in its packed phase; zeros come before and after."""
+        """Return the start and end of the source's numbers in a packed phase; zeros are before and after them."""
         end = -((residue - self.low - self.source) // self.step)
         return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
 
     def pitch(self) -> int:
-        """Return the length of a packed row; a read beyond it may reach into the next row if that begins with zeros."""
+        """Return the length of a packed row. A read beyond its end may reach into the next row if this begins with
+        zeros.
+        """
         spans = [self.span(residue) for residue in self.residues()]
         begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
         return max(end, self.packed() - begin, *(phase.count for phase in self.phases))
@@ -123,7 +127,7 @@ def gradient(dy_shape: Ints, w_shape: Ints, x_shape: Ints, stride: Ints, padding
 
 
 def _three(axes: list[Axis]) -> Axes:
-    """Return three axes for any rank; if all axes are trivial, a plane is one line of pixels."""
+    """Return three axes for any rank. If all axes are trivial, the plane becomes one line of pixels."""
     one = Axis.forward(1, 1, 1, (0, 0), 1)
     if all(axis.trivial() for axis in axes):
         pixels = int(np.prod([axis.source for axis in axes]))
@@ -133,7 +137,7 @@ def _three(axes: list[Axis]) -> Axes:
 
 
 def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
-    """Return every choice of one phase for each axis, without phases that have no results."""
+    """Return every combination of one phase for each axis, without phases that have no results."""
     choices = itertools.product(*(axis.phases for axis in axes))
     return [(d, h, w) for d, h, w in choices if d.count and h.count and w.count]
 
@@ -141,8 +145,8 @@ def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
 def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
     """Return (number of the weight, shift along every axis) for every tap of these phases, in the order of the sum.
 
-    The order is down the columns, since one kernel takes results below each other. All layouts use this order.
-    Otherwise the bits of a sum would depend on the layout that an instruction set prefers.
+    The order is down the columns, since one kernel computes results that are below each other. All layouts use this
+    order; otherwise the bits of a sum would depend on the layout that an instruction set prefers.
     """
     result = []
     for taps in itertools.product(*(phase.taps for phase in phases)):
@@ -158,7 +162,7 @@ def _order(phases: tuple[Phase, ...]) -> list[int]:
 
 
 def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
-    """Return an array (d, h, w, tap): does the tap, in the order of `taps_of`, read the source?"""
+    """Return an array of bools (d, h, w, tap): True if the tap, in the order of `taps_of`, reads the source."""
     d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
     result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]
     return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])[..., _order(phases)]

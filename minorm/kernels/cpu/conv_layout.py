@@ -1,21 +1,21 @@
-"""Lays out a convolution in vectors: three ways to fill the lanes, and the tables that describe them.
+"""Lays out a convolution in vectors. There are three ways to fill the lanes, and tables describe them.
 
 The kernel (minorm_ext/conv/conv.pyx) only adds up taps; each tap is a shifted read of the source. This module decides
 how the source is packed, and the shift of each tap. conv_axes.py has the sum along one axis; conv_plan.py chooses the
 layout.
 
-Lines. Every row of the source is packed with the zeros of its padding behind it, row after row, so that a plane is one
-long line. A tap has the same shift everywhere, and vectors run across the ends of rows; the results between two rows
-are thrown away. With a step above 1 the lanes would not be neighbours. Then the source is packed in phases, every
-step-th row and column, and a tap reads its phase.
+Lines. The rows of the source are packed one after the other, each followed by the zeros of its padding, so that a plane
+is one long line. A tap has the same shift everywhere. Vectors continue across the ends of rows, and the results between
+two rows are discarded. With a step above 1 the lanes would not be neighbours; then the source is packed in phases of
+every step-th row and column, and each tap reads one phase.
 
-Rows. The same, but vectors start with the rows of the result and are stored in place, without unpacking; the last
-vector of a row overlaps the one before. This layout is for results at least as wide as a vector. Without padding, the
-source is read in place too.
+Rows. The same, but vectors start at the beginning of each row of the result and are stored in place, without unpacking.
+The last vector of a row overlaps the one before. This layout is for results at least as wide as a vector. Without
+padding, the source is read in place too.
 
-Images. A vector is one pixel of several images, one for each lane. Nothing is thrown away, taps that read only padding
-are left out, and any step is as good as 1. The price is a transposition on the way in and out. This layout is for small
-planes.
+Images. A vector is the same pixel of several images, one image in each lane. No results are discarded, taps that read
+only padding are left out, and any step costs no more than 1. But source and results must be transposed. This layout is
+for small planes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ import numpy as np
 import minorm_ext
 from minorm.kernels.cpu.conv_axes import Axes, Ints, Phase, all_meet, combinations, taps_of
 
-QUAD: int = minorm_ext.kernels("conv").VECTORS  # vectors that the kernel computes at a time
-CACHE = 512 << 10  # bytes that a job may pack: about half of a core's second cache
+QUAD: int = minorm_ext.kernels("conv").VECTORS  # the number of vectors that the kernel computes together
+CACHE = 512 << 10  # bytes that a job may pack: about half of a core's second-level cache
 
-# The costs of moving data, in units of one multiply-add of vectors; measured, and only the magnitude matters.
+# The costs of moving data, in units of one multiply-add of vectors. They were measured; only their magnitude matters.
 ROW_COST = 6.0  # to start a row
-VECTOR_COST = 3.0  # to copy a vector of it
+VECTOR_COST = 3.0  # to copy a vector of a row
 TRANSPOSE_COST = 8.0  # to transpose a vector
-TALL = (3, 5)  # rows of depthwise kernels for which the kernel has a special loop
-OVERFLOW_COST = 1.15  # the factor if the packed data overflow the second cache
+TALL = (3, 5)  # numbers of rows of depthwise kernels that have a special loop
+OVERFLOW_COST = 1.15  # the factor if the packed data do not fit into the second-level cache
 
 Rows = list[tuple[int, ...]]
 
@@ -47,34 +47,36 @@ Rows = list[tuple[int, ...]]
 class Tables:
     """One layout. Places are counted in numbers, not bytes."""
 
-    segments: int  # pieces that are packed by themselves: images, strips of images, or groups of images
+    segments: int  # pieces that are packed separately: images, strips of images, or groups of images
     by_image: bool = False
-    direct_in: bool = False  # the source is read where it is, not packed
-    direct_out: bool = False  # results are written where they belong, not unpacked
-    plane: int = 0  # packed numbers of one channel in a segment
-    results: int = 0  # numbers of its results
-    strips: int = 1  # of an image
-    along: int = 1  # the axis they are cut along
-    source_move: int = 0  # from one strip to the next along that axis
+    direct_in: bool = False  # True: the source is read in place, not packed
+    direct_out: bool = False  # True: results are written in place, not unpacked
+    plane: int = 0  # the count of packed numbers of one channel in a segment
+    results: int = 0  # the count of its results
+    strips: int = 1  # the number of strips of an image
+    along: int = 1  # the axis along which strips are cut
+    source_move: int = 0  # the distance between strips along that axis
     result_move: int = 0
-    out_move: int = 0  # the same in numbers, for direct_out
+    out_move: int = 0  # the same distance in the results, in numbers, for direct_out
     rows_in: Rows = field(default_factory=list)  # (place in the plane, d, h, first w, step of w, count) of a packed row
-    rows_out: Rows = field(default_factory=list)  # the same of a row of results
-    pixels_in: Any = ()  # the place in the plane of every pixel of the source
-    zeros: Rows = field(default_factory=list)  # (place, count) in the plane to begin with
+    rows_out: Rows = field(default_factory=list)  # the same for a row of results
+    pixels_in: Any = ()  # the place in the plane for every pixel of the source
+    zeros: Rows = field(default_factory=list)  # (place, count) of zeros to write into the plane first
     position: list[Any] = field(default_factory=list)  # where each vector reads the plane, before the shift of a tap
-    place: list[Any] = field(default_factory=list)  # where it is written in the results
+    place: list[Any] = field(default_factory=list)  # where each vector is written in the results
     runs: Rows = field(default_factory=list)  # (first, count): the taps that a quad of vectors adds up
     taps: Rows = field(default_factory=list)  # (shift, number of the weight)
-    ranges: Rows = field(default_factory=list)  # forward, of every weight: (shift, first, last vector that it meets)
-    vectors: int = 0  # without the repeated ones that fill the last quad
-    tall: int = 0  # rows of a depthwise kernel; then a quad is vectors below each other, and its taps are a grid
+    ranges: Rows = field(default_factory=list)  # forward, for every weight: (shift, first, last vector that reads it)
+    vectors: int = 0  # the number of vectors, without repeated ones that fill the last quad
+    tall: int = 0  # rows of a depthwise kernel, or 0; a quad is then vectors below each other, and its taps are a grid
     work: int = 0  # multiply-adds of vectors in a segment, for one channel of the source and one of the result
-    into: float = 0.0  # the cost of packing a channel, and of unpacking one, in the same unit
+    into: float = 0.0  # the costs of packing and of unpacking a channel, in the same unit
     out: float = 0.0
 
     def add_vectors(self, position: Any, place: Any, taps: Rows, meets: Any) -> None:
-        """Put the vectors of one combination of phases in quads, each with the taps that any of its vectors reads."""
+        """Group the vectors of one combination of phases into quads; each quad has the taps that any of its vectors
+        reads.
+        """
         count = len(position)
         order = np.minimum(np.arange(-(-count // QUAD) * QUAD), count - 1)
         known: dict[bytes, tuple[int, int]] = {}
@@ -94,28 +96,30 @@ class Tables:
         self.ranges = [(tap[0], min(a, b), b) for tap, a, b in found]
 
     def cost(self, channels: int, outputs: int, packed: int) -> float:
-        """Estimate the time of the sum in multiply-adds of vectors; `packed` bytes of a segment, if not direct."""
+        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the number of packed bytes of a
+        segment.
+        """
         work = self.work * channels * outputs * (OVERFLOW_COST if packed > 2 * CACHE else 1)
         return self.segments * (work + self.into * channels + self.out * outputs)
 
 
 class Plane:
-    """The packed source of the lines and the rows: its phases, one after the other."""
+    """The packed source of the layouts lines and rows: its phases, one after the other."""
 
     def __init__(self, axes: Axes, lanes: int, cut: bool = False) -> None:
-        self.axes, self.cut = axes, cut  # cut: a piece of a line, so that its rows need not begin or end with zeros
+        self.axes, self.cut = axes, cut  # cut: a part of a line, whose rows need no zeros at their ends
         self.depth, self.height = axes[0].packed(), axes[1].packed()
         self.pitch = axes[2].packed() if cut else axes[2].pitch()
-        beyond = max(0, axes[2].packed() - self.pitch) + lanes  # that the last vector of the last row may read
+        beyond = max(0, axes[2].packed() - self.pitch) + lanes  # numbers that the last vector of the last row may read
         self.size = _round_up(self.line(self.depth, 0, 0) + beyond, lanes)
-        self.phases: dict[Ints, int] = {}  # those that some tap reads, in the order they are packed
+        self.phases: dict[Ints, int] = {}  # phases that some tap reads, in the order of packing
 
     def line(self, d: Any, h: Any, w: Any) -> Any:
         """Return the place of a pixel in a phase."""
         return (d * self.height + h) * self.pitch + w
 
     def taps(self, phases: tuple[Phase, ...], kernel: Ints) -> Rows:
-        """Return (shift, number of the weight) of every tap."""
+        """Return (shift, number of the weight) for every tap."""
         result: Rows = []
         for number, shift in taps_of(phases, kernel):
             steps, residues = zip(
@@ -126,7 +130,7 @@ class Plane:
         return result
 
     def describe(self, tables: Tables, lanes: int) -> None:
-        """Add the rows that fill the plane to the tables, once all taps are known."""
+        """Add the rows that fill the plane to the tables. Call it after all taps are known."""
         d, h, w = self.axes
         for residues, phase in self.phases.items():
             begin, end = (0, self.pitch) if self.cut else w.span(residues[2])
@@ -154,7 +158,8 @@ def _round_up(count: int, multiple: int) -> int:
 
 
 def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axes, Tables]:
-    """Return the axes of a strip that fits the cache. numbers: bytes of a pixel in all channels; evenly: equal strips.
+    """Return the axes of a strip that fits into the cache. `numbers` is the bytes of a pixel in all channels.
+    evenly=True makes equal strips.
 
     A plane is cut along the first axis with more than one result, but equal strips are not cut along w.
     """
@@ -178,7 +183,7 @@ def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axe
 
 
 def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) -> Tables:
-    """Return the tables of lines: lanes are neighbouring pixels, across the ends of rows."""
+    """Return the tables of the layout lines: lanes are neighbouring pixels, also across the ends of rows."""
     axes, tables = _in_strips(axes, images, numbers, False)
     plane = Plane(axes, lanes, tables.along == 2)
     for phases in combinations(axes):
@@ -193,16 +198,17 @@ def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) ->
             for j in range(h.count)
         ]
         tables.results += int(used[-1]) + lanes
-    tables.rows_out.sort(key=lambda row: row[1:4])  # phases that share a row follow each other
+    tables.rows_out.sort(key=lambda row: row[1:4])  # phases with a common row follow each other
     plane.describe(tables, lanes)
     tables.out = len(tables.rows_out) * ROW_COST + tables.results / lanes * VECTOR_COST
     return tables
 
 
 def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int, alone: bool = False) -> Tables:
-    """Return the tables of rows: lanes are neighbouring pixels of one row of results, at least as long as a vector.
+    """Return the tables of the layout rows: lanes are neighbouring pixels of one row of results, which is at least as
+    long as a vector.
 
-    alone: each group has one channel and one result.
+    alone=True means that each group has one channel and one result.
     """
     whole = all(axis.whole() for axis in axes)
     if whole:
@@ -240,19 +246,19 @@ def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int, alo
 
 
 def _is_grid(taps: Rows, kernel: Ints, pitch: int) -> bool:
-    """Are the taps, in the order of their shifts, rows one pitch apart?"""
+    """Do the taps, in the order of their shifts, form rows that are one pitch apart?"""
     shifts = np.sort([shift for shift, _ in taps]).reshape(kernel[1], kernel[2])
     return bool((np.diff(shifts, axis=0) == pitch).all() and (np.diff(shifts, n=2, axis=1) == 0).all())
 
 
 def by_images(axes: Axes, kernel: Ints, lanes: int, images: int) -> Tables:
-    """Return the tables of images: lanes are images, and a segment is a group of images."""
+    """Return the tables of the layout images: lanes are images, and a segment is a group of images."""
     depth, height, width = (axis.reach() for axis in axes)
 
     def at(d: Any, h: Any, w: Any) -> Any:
         return ((d * height + h) * width + w) * lanes
 
-    # Pixels beyond the reach, which a stride can leave over, go to one spare place at the end.
+    # Pixels beyond the reach, which a large stride never reads, go to one spare place at the end.
     spare = at(depth, 0, 0)
     d, h, w = np.meshgrid(*(np.arange(axis.source) + axis.low for axis in axes), indexing="ij")
     pixels = np.where((d < depth) & (h < height) & (w < width), at(d, h, w), spare).ravel()

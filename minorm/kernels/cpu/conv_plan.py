@@ -1,7 +1,8 @@
-"""Chooses the algorithm of a convolution and cuts its work, once for the shapes, and keeps the plan for the next call.
+"""Chooses the algorithm of a convolution and divides its work into jobs, once for each set of shapes; keeps the plan
+for the next call.
 
-It takes Winograd's tiles if they pay (conv_tiles.py), else shifted reads in the layout that should be fastest. Shapes
-are checked here too, so that a known plan needs no second check.
+It takes Winograd's tiles if they are faster (conv_tiles.py), else shifted reads in the layout that should be the
+fastest. It also checks the shapes, so that a plan that is kept needs no second check.
 """
 
 from __future__ import annotations
@@ -21,27 +22,29 @@ from minorm.kernels.reference.conv import checked
 
 kernels: Any = minorm_ext.kernels("conv")
 
-MOST_PIXELS = 1024  # in a plane whose pixels are transposed
-FIRST_CACHE = 24 << 10  # bytes of gradients that the kernel reads again for every tap
-LINE = 4 << 20  # bytes of a line that may be packed as a whole
-PARTIAL = 8 << 20  # bytes of weight gradients that wait to be added up
-JOB = 200e3  # multiply-adds of vectors that are worth a job
-CHUNKS = 16  # of images, at most, for the gradient for the weights, with any number of threads
-PARTS = 4  # of channels, if there are fewer chunks than this: every part packs all gradients again
-LARGEST = 5e8  # multiply-adds of a segment that a job should do at most: it cannot be interrupted
-LONG = 64  # vectors that a weight's sum should cover at a time
+MOST_PIXELS = 1024  # pixels of a plane that may be transposed
+FIRST_CACHE = 24 << 10  # bytes of gradients, which the kernel reads again for every tap
+LINE = 4 << 20  # the most bytes of a line that is packed as a whole
+PARTIAL = 8 << 20  # the most bytes of partial weight gradients
+JOB = 200e3  # the fewest multiply-adds of vectors for a job
+CHUNKS = 16  # the most chunks of images for weight gradients, for any number of threads
+PARTS = 4  # parts of channels if there are fewer chunks; every part packs all gradients again
+LARGEST = 5e8  # the most multiply-adds of a segment in a job, which cannot be interrupted
+LONG = 64  # the number of vectors that a weight's sum should take together
 
 
 def best(
     axes: Axes, kernel: Ints, images: int, channels: int, outputs: int, itemsize: int, weights: bool = False
 ) -> Tables:
-    """Return the fastest layout by estimate. Channels are those of a group; weights: results are read, not written."""
+    """Return the layout with the least estimated time. channels and outputs are those of one group. weights=True:
+    results are read, not written.
+    """
     lanes = kernels.lanes(itemsize, weights)
     numbers = itemsize * (channels + outputs if weights else channels)
     found = [layout.by_lines(axes, kernel, lanes, images, numbers)]
     width = axes[2].result
     forward = all(phase.step == 1 for axis in axes for phase in axis.phases)
-    packed = weights or not all(axis.whole() for axis in axes)  # without packing, jobs can be cut anywhere
+    packed = weights or not all(axis.whole() for axis in axes)  # without packing, jobs can be divided anywhere
     long = packed and axes[0].result == axes[1].result == 1 and numbers * width > LINE
     if forward and width >= lanes and not (weights and width % lanes) and not long:
         alone = channels == outputs == 1 and not weights
@@ -67,7 +70,9 @@ def chosen(
     itemsize: int,
     weights: bool = False,
 ) -> dict[str, int] | Tables:
-    """Return the sizes of Winograd's tiles if they pay, else the layout of shifted reads. All choices are here."""
+    """Return the sizes of Winograd's tiles if they are faster, else the layout of shifted reads. This function makes
+    all choices.
+    """
     found = conv_tiles.sizes(axes, kernel, images, groups, channels, outputs, itemsize, weights)
     return best(axes, kernel, images, channels, outputs, itemsize, weights) if found is None else found
 
@@ -82,7 +87,9 @@ def _planned(
     itemsize: int,
     weights: bool = False,
 ) -> Any:
-    """Return the kernel's Winograd or Layout, with the work in jobs; for the weights, shapes alone decide the jobs."""
+    """Return the kernel's Winograd or Layout, with the work divided into jobs. For weight gradients only the shapes
+    decide the jobs.
+    """
     tables = chosen(axes, kernel, images, groups, channels, outputs, itemsize, weights)
     if isinstance(tables, dict):
         return kernels.Winograd(tables)
@@ -91,13 +98,13 @@ def _planned(
     results = tables.results * (outputs if weights else kernels.BLOCK)
     fit = max(1, layout.CACHE // (itemsize * (channels * tables.plane + results + 1)))
     if tables.direct_out and tables.strips > 1:
-        fit = 1  # strips do not follow each other at one distance
+        fit = 1  # the distance between strips varies
     if channels == 1 and groups > 1 and not (weights or tables.by_image):
-        fit = 1  # planes one after the other, as they lie in memory
+        fit = 1  # planes one after the other, as in memory
     partial = groups * channels * outputs * taps * itemsize
     jobs = int(tables.segments * tables.work * groups * channels * outputs / JOB)
     chunks = min(tables.segments, CHUNKS, jobs, PARTIAL // partial, tables.segments * tables.vectors // LONG)
-    chunks = -(-tables.segments // -(-tables.segments // max(1, chunks)))  # as even as they can be
+    chunks = -(-tables.segments // -(-tables.segments // max(1, chunks)))  # as equal as possible
     parts = max(-(-min(jobs, PARTS) // chunks), int(tables.work * lanes * groups * channels * outputs / LARGEST))
     sizes = {
         "images": images,
@@ -180,7 +187,9 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, dict[str, int] | Tables]]:
-    """Return the shape of y, and the choice for each of the three sums: for `minorm.explain`, not for kernels."""
+    """Return the shape of y, and the choice of algorithm for each of the three sums. `minorm.explain` uses it; kernels
+    do not.
+    """
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)

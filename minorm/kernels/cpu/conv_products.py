@@ -1,10 +1,9 @@
-"""Builds the tables of convolutions of bfloat16 and integers as products, for minorm_ext/products/plan.pxd.
+"""Builds the tables with which convolutions of bfloat16 and integers become products, for minorm_ext/products/plan.pxd.
 
-A *plane* has the channels of each place of the padded source side by side. A result begins at a place of the plane
-(`rows`). The taps and channels of its sum lie at fixed distances from there, the same for all results of a phase
-(`steps`). For the gradient for the weights, these distances are the columns, and the depth runs over the results.
-
-The choices that affect bits depend on shapes alone: the order of taps, the number of images in a depth, and the chunks.
+A *plane* has the channels of each place of the padded source side by side. Each result has a first place in the plane
+(`rows`). The taps and channels of its sum are at fixed distances from this place, which are the same for all results of
+a phase (`steps`). For weight gradients these distances are the columns, and the depth runs over the results. Only the
+shapes decide the choices that affect bits: the order of taps, the number of images in a depth, and the chunks.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from minorm.kernels.reference.tiles import BLOCK
 
 kernels: Any = minorm_ext.kernels("products")
 
-PLANE = 48 << 10  # cells of the planes of a segment, at most where they can be cut into strips
+PLANE = 48 << 10  # the most cells in the planes of a segment, if strips are possible
 ROWS = 64  # results that a segment of small images should have
-DEPTH = 512  # and where these are the depth
+DEPTH = 512  # the same if the results are the depth
 
 Phases = tuple[Phase, Phase, Phase]
 
 
 def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool) -> Any:
-    """Return the places of these phases' results in y, or where they begin in the plane, in memory order."""
+    """Return the places of the results of these phases in y, or their first places in the plane, in memory order."""
     at: Any = np.zeros((1, 1, 1), np.intp)
     for i, (axis, phase, count) in enumerate(zip(axes, phases, counts, strict=True)):
         start, step = (phase.start, phase.step) if results else (0, axis.step)
@@ -51,14 +50,16 @@ def _taps(phases: Phases, kernel: Ints, plane: Ints) -> Iterator[tuple[int, int]
 
 
 class Cut:
-    """Cuts images into strips, or puts images together: has the extents of a plane, and the results along an axis."""
+    """Cuts images into strips, or puts images together. Has the extents of a plane and the number of results along an
+    axis.
+    """
 
     def __init__(self, axes: Axes, images: int, channels: int, weights: bool) -> None:
         self.axes = axes
         self.along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
         whole = max((phase.count for phase in axes[self.along].phases), default=0)
         across = math.prod(axis.result for i, axis in enumerate(axes) if i != self.along)
-        unit = BLOCK // math.gcd(BLOCK, across) if weights else 1  # strips end with whole blocks of a long depth
+        unit = BLOCK // math.gcd(BLOCK, across) if weights else 1  # strips then end with whole blocks of a long depth
         self.count = max(1, whole)
         while self.count > unit and self.cells(channels) > PLANE:
             self.count = -(-self.count // (2 * unit)) * unit
@@ -83,7 +84,7 @@ class Cut:
 
 
 class _Tables:
-    """The tables of all phases, one behind the other, with the start of each phase's parts."""
+    """The tables of all phases, one after the other, with the position at which each phase's parts start."""
 
     def __init__(self) -> None:
         self.phases: list[Ints] = []
@@ -94,7 +95,7 @@ class _Tables:
             "runs": [np.zeros(0)],
             "taps": [np.zeros(0)],
         }
-        self.depths = self.most_rows = self.taken = 0  # depths in whole blocks; taken: taps of all results
+        self.depths = self.most_rows = self.taken = 0  # depths: in whole blocks; taken: the taps of all results
 
     def add(self, along: int, inner: int, depth: int, **parts: Any) -> None:
         """Add a phase with `along` results on the axis of the strips, and `inner` results on the other axes."""
@@ -142,7 +143,7 @@ def _add_phase(
 def _planned(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, weights: bool = False
 ) -> Any:
-    """Return the kernel's Convolution."""
+    """Return the kernel's object Convolution, made from the tables."""
     return kernels.Convolution(*tables_of(axes, kernel, images, groups, channels, outputs, kernels.COLUMNS, weights))
 
 
@@ -189,7 +190,9 @@ def tables_of(
 
 
 def _depth(places: Any, cut: Cut, zeros: int) -> Any:
-    """Return (place in dy, place in the plane) for each step of a weight's depths; zeros fill up the last block."""
+    """Return (place in dy, place in the plane) for each step of the depths of a weight; zeros complete the
+    last block.
+    """
     results = len(places) // cut.fit * cut.together
     pairs = np.stack([np.arange(len(places)), places], axis=1).reshape(-1, results, 2)
     missing = cut.padded - results if cut.strips == 1 else 0
@@ -198,7 +201,7 @@ def _depth(places: Any, cut: Cut, zeros: int) -> Any:
 
 
 def _runs(steps: Any) -> Any:
-    """Return the runs (see block.h) of each block of these steps."""
+    """Return the run (see block.h) of each block of these steps."""
     whole = len(steps) // BLOCK * BLOCK
     apart = np.diff(steps[:whole].reshape(-1, BLOCK, 2), axis=1)
     neighbours = (apart[..., 0] == 1).all(axis=1)
@@ -210,7 +213,7 @@ def _runs(steps: Any) -> Any:
 def _columns(
     axes: Axes, kernel: Ints, plane: Ints, channels: int, width: int
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return (place in the plane, number of columns) for each panel, and the number of each column's weight.
+    """Return (place in the plane, number of columns) for each panel, and, for each column, the number of its weight.
 
     Taps that follow each other in the plane are one run of columns.
     """

@@ -1,8 +1,9 @@
-"""The elementwise kernels, parallel and vectorised, for the four float types; anything else goes to the reference.
+"""The elementwise kernels, parallel and vectorised, for the four float types. The reference computes everything else.
 
-The formulas are those of kernels/reference/elementwise.py, function by function. A kernel maps dense arrays of one
-layout; this module copies arrays with different layouts (channels-last, a broadcast gradient) into one. 16-bit floats
-are widened to float32 and rounded once, block by block. Results do not depend on the number of threads.
+Each function has the formula of the same function in kernels/reference/elementwise.py. A kernel maps dense arrays that
+have the same layout; this module copies arrays with different layouts (channels-last, a broadcast gradient) into one
+layout. 16-bit floats compute in float32, block by block, and the result is rounded once. Results do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _float32, _float64 = dtypes.float32, dtypes.float64
 _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
-FEW = 4  # elements of a row
-LARGE = 1 << 14  # elements from which the reference writes into memory of the pool
+FEW = 4  # the most elements of a short row
+LARGE = 1 << 14  # the least elements for which the reference writes into the pool's memory
 
 
 def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
-    """Return a new array: operation `name` on dense float arrays of one layout. Others go to `_map_other`."""
+    """Return a new array: operation `name` on dense float arrays of one layout. `_map_other` takes other arrays."""
     dtype = a.dtype
     if (
         (dtype is _float32 or dtype is _float64)
@@ -66,13 +67,13 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: float | None) -> Any:
-    """Run `_map` for 16-bit floats and other layouts; other types and shapes go to the reference."""
+    """Run `_map` for 16-bit floats and for other layouts. The reference takes other types and shapes."""
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)
     if not same or dtype not in STORAGE:
         arguments = [argument for argument in (a, b, option) if argument is not None]
         return fallback(*arguments)
-    out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of the array that forward kept
+    out = memory.empty_like(a if b is None else b)  # a gradient gets the layout of the array that forward kept
     order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
     a, b = (None if x is None else plain(x.transpose(order)) for x in (a, b))
     _run(_number[name], a, b, out.transpose(order), out.size, STORAGE[dtype], option or 0.0, _get_num_threads())
@@ -80,7 +81,9 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
 
 
 def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
-    """Compute by NumPy, for operands that broadcast or differ in type; a large result goes into the pool's memory."""
+    """Compute by NumPy, for operands that broadcast or differ in type. A large result is written into the pool's
+    memory.
+    """
     a, b = _whole_rows(a), _whole_rows(b)
     large = a if a.size >= b.size else b
     if large.size < LARGE or a.dtype != b.dtype or np.broadcast_shapes(a.shape, b.shape) != large.shape:
@@ -89,7 +92,7 @@ def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
 
 
 def _whole_rows(x: Any) -> Any:
-    """Return x, or a gapless copy if x has many short rows with gaps, which are slow in NumPy."""
+    """Return x, or a gapless copy if x has many short rows with gaps, for which NumPy is slow."""
     if x.size < LARGE or x.shape[-1] > FEW or x.flags.c_contiguous or any(a < b for a, b in pairwise(x.strides)):
         return x
     return plain(x)
@@ -145,8 +148,8 @@ def accumulate(total: Any, x: Any) -> None:
         total += x
 
 
-# Functions of one number, and powers. NumPy's functions have special code for some processors, and so different last
-# bits there.
+# Functions of one number, and powers. NumPy's functions have special code for some processors, so their last bits
+# differ there.
 
 
 def exp(x: Any) -> Any:

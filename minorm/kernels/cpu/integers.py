@@ -1,7 +1,9 @@
-"""Products of 8-bit integers on the CPU: minorm_ext/products/integers.pyx, by AMX, VNNI or pairs of 16 bits.
+"""Products of 8-bit integers on the CPU, computed by minorm_ext/products/integers.pyx with AMX, VNNI or pairs of 16
+bits.
 
-`prepare_matmul` and `prepare_conv` pack the constant arguments once, above all the weights, and return a function of
-the input. Convolutions with short sums, above all depthwise ones, run in float32, which holds these sums exactly.
+`prepare_matmul` and `prepare_conv` pack the constant arguments, most of all the weights, only once, and return a
+function of the input. Convolutions with short sums, most of all depthwise ones, run in float32, which holds these sums
+exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ __all__ = [
 
 kernels: Any = minorm_ext.kernels("integers")
 
-SHORT = (1 << 24) // 255**2  # products that float32 adds up exactly
+SHORT = (1 << 24) // 255**2  # the number of products that float32 adds up exactly
 LEAST, MOST = 2.0**-12, 2.0**6  # quotients of scales for which float64 holds a multiply-add exactly
 LARGE = 1 << 24  # numbers of a packed plane
 
@@ -40,7 +42,9 @@ class Weights:
     __slots__ = ("packed", "totals", "unsigned")
 
     def __init__(self, w: Any, shape: Ints, steps: Ints, channels: int) -> None:
-        """w is (groups, outputs, channels, taps), with these steps between its elements; `channels` is the axis."""
+        """`shape` is (groups, outputs, channels, taps), and `steps` has w's steps along these axes. `channels` is the
+        axis of w with the channels.
+        """
         self.unsigned = w.dtype == uint8
         threads = minorm_ext.get_num_threads()
         light = kernels.IS_LIGHT_WORTH and _is_light(w, channels, self.unsigned)
@@ -48,11 +52,11 @@ class Weights:
         self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
 
     def ends(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
-        """Return the numbers that turn sums into results, in the kernels' form; w_zero and bias: like totals, or one
-        number.
+        """Return the numbers that turn sums into results, in the kernels' form. w_zero and bias have the shape of
+        totals, or are one number.
 
-        The kernels sum up x w as both are stored, but the result is the sum of (x - zero) (w - w_zero), with zero
-        points moved like the numbers. So -zero * (sum of the column) and -w_zero * (sum of the row) are added.
+        The kernels sum up x w with the stored numbers, but the result is the sum of (x - zero) (w - w_zero), with zero
+        points moved as the stored numbers are. So -zero * (sum of the column) and -w_zero * (sum of the row) are added.
         """
         shape = self.totals.shape
         moved = w_zero - 128 * self.unsigned
@@ -64,7 +68,7 @@ class Weights:
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """Like reference.integer_matmul."""
+    """Compute the same as reference.integer_matmul."""
     return prepare_matmul(a, b, a_zero, b_zero, bias, how)(a)
 
 
@@ -82,7 +86,7 @@ def prepare_matmul(
         return lambda a: reference.integer_matmul(a, b, a_zero, b_zero, bias, how)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     shape, stacked = (*lead, a.shape[-2], columns), math.prod(b.shape[:-2]) > 1
-    if stacked:  # a matrix of b for each of a
+    if stacked:  # a matrix of b for each matrix of a
         b = np.broadcast_to(b, (*lead, *b.shape[-2:]))
     count, depth = math.prod(b.shape[:-2]), a.shape[-1]
     weights = Weights(b, (count, columns, depth, 1), (depth * columns, 1, columns, 0), -2)
@@ -103,7 +107,7 @@ def prepare_matmul(
 def integer_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """Like reference.integer_conv."""
+    """Compute the same as reference.integer_conv."""
     return prepare_conv(x, w, x_zero, w_zero, form, bias, how)(x)
 
 
@@ -145,10 +149,12 @@ def prepare_conv(
 
 
 def _packed_plane(kernel: Ints, form: Form, shape: Ints) -> tuple[list[tuple[int, int, int]], int, int]:
-    """Return depthwise.h's layout: (row, phase, place) of an even number of taps, the rows, and a phase's length."""
+    """Return the layout of depthwise.h: (row, phase, place) for an even number of taps, the number of rows, and the
+    length of a phase.
+    """
     (stride_h, stride_w), _, dilation, _ = form
     taps = [(h * dilation[0], *divmod(v * dilation[1], stride_w)[::-1]) for h, v in np.ndindex(*kernel)]
-    taps += taps[:1] * (len(taps) % 2)  # an odd number gets one more, with a weight of 0
+    taps += taps[:1] * (len(taps) % 2)  # an odd number gets one more tap, with a weight of 0
     pitch = -(-shape[3] // (2 * kernels.LANES)) * 2 * kernels.LANES + max(place for *_, place in taps)
     return taps, (shape[2] - 1) * stride_h + max(h for h, *_ in taps) + 1, pitch
 
@@ -157,7 +163,7 @@ def _depthwise_conv(
     x_shape: Ints, w: Any, x_zero: int, w_zero: Any, form: Form, packed: tuple[Any, int, int], shape: Ints, bias: Any,
     how: Any, dtype: Any,
 ) -> Callable[[Any], Any]:  # fmt: skip
-    """Return the convolution with one channel for each output: minorm_ext/products/depthwise.h."""
+    """Return the convolution with one channel for each output, computed by minorm_ext/products/depthwise.h."""
     (stride_h, stride_w), ((low_h, _), (low_w, _)), _, groups = form
     taps, rows, pitch = packed
     places = np.array([(h * stride_w + phase) * pitch + place for h, phase, place in taps], np.int32)
@@ -177,14 +183,14 @@ def _depthwise_conv(
 
 
 def _is_short(w_shape: Ints, groups: int) -> bool:
-    """Are a group's sums so short that float32 holds them, and would its cells be nearly empty?"""
+    """Are the sums of a group so short that float32 holds them, and its cells otherwise nearly empty?"""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
 
 def _short_conv(
     w: Any, x_zero: int, w_zero: Any, form: Form, bias: Any, how: Requantization | None, dtype: Any
 ) -> Callable[[Any], Any]:
-    """Return the convolution by float32, which holds the products and their sums exactly."""
+    """Return the convolution in float32, which holds the products and their sums exactly."""
     kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
     ends = _ends(bias, how, len(w))
 
@@ -200,7 +206,7 @@ def _short_conv(
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
-    """Like reference.requantize."""
+    """Compute the same as reference.requantize."""
     axis %= sums.ndim
     count = sums.shape[axis]
     if sums.dtype not in (int32, float32) or not sums.size or not _is_finite(how) or how.scale.size not in (1, count):
@@ -211,7 +217,7 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
-    """Like reference.add."""
+    """Compute the same as reference.add."""
     check_bytes("add", a=a, b=b)
     if a.shape != b.shape or not a.size or not all(LEAST <= factor <= MOST for factor in factors[:2]):
         return reference.add(a, b, factors, how)
@@ -221,7 +227,7 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """Like reference.quantize."""
+    """Compute the same as reference.quantize."""
     y = empty(x.shape, dtype)
     ends = np.iinfo(dtype)
     kernels.bytes_of(plain(x), float(scale.item()), 0 if zero is None else int(zero.item()), ends.min, ends.max, y)
@@ -229,7 +235,7 @@ def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
 
 
 def dequantize(q: Any, scale: Any, zero: Any) -> Any:
-    """Like reference.dequantize."""
+    """Compute the same as reference.dequantize."""
     y = empty(q.shape, float32)
     kernels.floats_of(plain(q), q.dtype == int8, 0 if zero is None else int(zero.item()), float(scale.item()), y)
     return y
@@ -237,7 +243,9 @@ def dequantize(q: Any, scale: Any, zero: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, group: int) -> Any:
-    """Return the plan of a convolution: the tables of conv_products.py, with cells of `group` channels as channels."""
+    """Return the plan of a convolution: the tables of conv_products.py, in which a cell of `group` channels counts as
+    one channel.
+    """
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // group)
     tables, sizes = conv_products.tables_of(
@@ -263,7 +271,7 @@ def _narrowed(how: Requantization | None, count: int) -> Any:
 
 
 def _is_light(w: Any, axis: int, unsigned: bool) -> bool:
-    """Do the absolute values of two neighbours along an axis, as they are stored, add up to 128 at most?"""
+    """Do the absolute values of any two stored neighbours along an axis add up to at most 128?"""
     size = np.abs(w.astype(np.int16) - 128 * unsigned)
     if size.max() <= 64:
         return True

@@ -1,11 +1,11 @@
 """Matrix products with the same bits on any number of threads; they do not call NumPy's BLAS.
 
-A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: for 128x500 @ 500x800,
-OpenBLAS gives different bits on one thread and on two. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the
-shape alone. They take float32 and float64 with any strides. bfloat16 has separate kernels
-(minorm_ext/products/products.pyx), which add up in the order of a processor's matrix tiles: a result has the same bits
-on every processor (docs/maths-narrow-types.md). float16 is widened to float32 and rounded once. NumPy computes other
-types, and is exact there.
+A BLAS chooses its blocks, and so the order of additions, by the number of its threads: for 128x500 @ 500x800, OpenBLAS
+gives different bits on one thread and on two. The kernels of minorm_ext/matmul/matmul.pyx divide the work only by the
+shape. They take float32 and float64 with any strides. bfloat16 has separate kernels (minorm_ext/products/products.pyx),
+which add up in the order of a processor's matrix tiles, so a result has the same bits on every processor
+(docs/maths-narrow-types.md). float16 computes in float32, and the result is rounded once. NumPy computes all other
+types, for which it is exact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minorm.kernels.cpu.sums import sum_to
 from minorm.kernels.reference import matmul as reference
 
 _kernels: Any = minorm_ext.kernels("matmul")
-_tiled: Any = minorm_ext.kernels("products")  # of bfloat16
+_tiled: Any = minorm_ext.kernels("products")  # the kernels for bfloat16
 _float32, _float64, _bfloat16 = dtypes.float32, dtypes.float64, dtypes.bfloat16
 _TYPES = (_float32, _float64, _bfloat16)
 _empty = memory.empty
@@ -49,7 +49,9 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def _merged(a: Any) -> Any:
-    """Return a view with as few leading axes as possible: the pixels of channels-first data become one axis."""
+    """Return a view with as few leading axes as possible; the pixels of channels-first data, for example, become one
+    axis.
+    """
     lengths = [a.shape[-2]]
     for axis in range(a.ndim - 3, -1, -1):
         if a.strides[axis] == a.strides[axis + 1] * a.shape[axis + 1]:
@@ -96,7 +98,7 @@ def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
 
 
 def _product(a: Any, b: Any, bias: Any) -> Any:
-    """a @ b + bias: two matrices, or two stacks with the same leading axes, of one of the kernels' types."""
+    """a @ b + bias for two matrices, or two stacks with the same leading axes, in a type that the kernels take."""
     multiply = _tiled.multiply if a.dtype == _bfloat16 else _kernels.multiply
     c = multiply(a, b, bias, _empty, _get_num_threads())
     if c is None:

@@ -1,12 +1,12 @@
-"""Allocates output arrays from a pool, which reuses the memory of tensors that have died.
+"""Allocates output arrays from a pool, which reuses the memory of tensors that were freed.
 
-    y = memory.empty(shape, dtype)     # np.empty, 64-byte aligned, rarely on fresh pages
+    y = memory.empty(shape, dtype)     # as np.empty, but 64-byte aligned and usually in used memory
     y = memory.empty_like(x)           # the same for x's shape, type and memory order
 
-A page of fresh memory is zeroed by the kernel at first touch, which costs up to ten times the arithmetic on a large
-tensor, and a training step asks for the same sizes again and again. The memory returns to the pool when the last array
-or view over it dies, in whatever thread that happens. At most `statistics()["limit_bytes"]` lie idle; memory over the
-limit goes back to the system, the longest unused first. `empty_cache()` gives all idle memory back.
+The operating system zeroes a page of fresh memory at the first access. For a large tensor this costs up to ten times
+the arithmetic, and a training step needs the same sizes again and again. The memory returns to the pool when its last
+array or view is freed, in any thread. At most `statistics()["limit_bytes"]` are idle; memory over the limit goes back
+to the system, the longest unused first. `empty_cache()` gives all idle memory back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import minorm_ext
 
-_pool: Any = minorm_ext.kernels("memory", "baseline")  # the only build of the pool
+_pool: Any = minorm_ext.kernels("memory", "baseline")  # the pool has only this build
 
 empty = _pool.empty
 empty_like = _pool.empty_like

@@ -1,11 +1,12 @@
-"""The normalization kernels on NumPy arrays: allocates the results that minorm_ext/norm/norm.pyx fills, and sets types.
+"""The normalization kernels on NumPy arrays: this module allocates the results that minorm_ext/norm/norm.pyx fills, and
+sets types.
 
-All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens them
-in registers, or up to 4096 at a time in the innermost cache, and rounds them once. A ReLU runs in the same pass if they
-are widened in registers. See minorm/kernels/protocol.py for what each function computes.
+The kernels read and write all four float types as they are stored, and compute in float32 or float64. They widen
+elements in registers, or blocks of up to 4096 elements in the first-level cache, and round results once. A ReLU runs in
+the same pass if elements are widened in registers. minorm/kernels/protocol.py describes each function.
 
-`BoundKernels` computes the functions: it packs the loops, the equation and the types into one struct when it is made,
-so that a call passes little more than arrays. The functions of the protocol look up a BoundKernels.
+`BoundKernels` computes the functions. It packs the loops, the equation and the types into one struct when it is made,
+so that a call passes little more than arrays. The functions of the protocol look up a BoundKernels and call it.
 """
 
 from __future__ import annotations
@@ -43,11 +44,13 @@ class BoundKernels:
         self.nest, self.equation, self.stored = nest, equation, stored
         self.computed = dtypes.compute_type(stored) if computed is None else computed
         self.code = _form(nest, equation, stored, self.computed)
-        self.pieces = _form(nest, Equation(), stored, self.computed)  # for statistics and sums that are given
+        self.pieces = _form(nest, Equation(), stored, self.computed)  # used with given statistics and sums
         self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol, but uint16 has
 
     def is_one_pass(self) -> bool:
-        """Does an activation run in the same pass? Yes if the loops read x as it is stored, else in a second pass."""
+        """Does an activation run in the same pass? Yes if the loops read x as it is stored; otherwise it takes a second
+        pass.
+        """
         return _takes_activations(self.stored, self.computed)
 
     def forward(
@@ -191,7 +194,9 @@ class BoundKernels:
         mask: Array | None,
         relu: tuple[Array, Array | None] | None = None,
     ) -> tuple[Array, Array, Array]:
-        """Return dx, ds and db, each if it is needed; `origin` says whether the sums are computed, given or absent."""
+        """Return dx, ds and db, or None for one that is not needed. `origin` says whether the sums are computed, given
+        or absent.
+        """
         computed, masked = self.computed, None
         dx = empty_like(x) if needs[0] else None
         ds = db = None
@@ -316,9 +321,10 @@ def grad_input(
 
 
 def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
-    """Return the kernels' plan for these loops: Plan in minorm_ext/norm/plan.pxd, which `minorm.explain` prints.
+    """Return the kernels' plan for these loops, which `minorm.explain` prints: Plan in minorm_ext/norm/plan.pxd.
 
-    scale: is there a scale? other: is there a bias, or does backward fill the gradients of both?
+    scale=True if there is a scale. other=True if there is a bias, or if backward fills the gradients of
+    both.
     """
     return _kernels.plan(_form(nest, Equation(), stored, computed), False, scale, other, _threads())
 
@@ -333,7 +339,7 @@ def _takes_activations(stored: Any, computed: Any) -> bool:
 
 
 def _blend(running: Running, block: Array, nest: Nest) -> None:
-    """Update running statistics with the batch's: by the kernel if they are small enough, else in NumPy."""
+    """Update running statistics with the batch's statistics, by the kernel if these are small enough, else in NumPy."""
     mean, var = running.mean, running.var
     limit = _NO_LIMIT if running.update_nonfinite else _limit(mean.dtype)
     rates = running.rates(nest.columns)

@@ -1,4 +1,6 @@
-"""Brings arrays into the kernels' form: in C order, without gaps, aligned; and has the kernels' numbers of types."""
+"""Brings arrays into the form that kernels read: in C order, without gaps, aligned. Also has the kernels' numbers for
+types.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.floa
 
 
 def is_plain(x: Any) -> bool:
-    """Can a kernel read the array without a copy? Nearly always."""
+    """Can a kernel read the array without a copy? Usually it can."""
     flags = x.flags
     return bool(flags.c_contiguous and flags.aligned)
 

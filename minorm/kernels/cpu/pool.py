@@ -1,6 +1,6 @@
-"""Pooling on the CPU: minorm_ext/pool/pool.pyx for float32 and float64, the reference for other types.
+"""Pooling on the CPU, by minorm_ext/pool/pool.pyx for float32 and float64, and by the reference for other types.
 
-16-bit floats are widened to float32 and rounded once.
+16-bit floats compute in float32, and the result is rounded once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     """Return y, and the place of each maximum in its plane, in int32."""
     if x.dtype in HALVES or x.dtype in BYTES:  # float32 holds them exactly
         y, indices = max_forward(x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
-        if x.dtype in BYTES:  # a window in the padding alone has -inf
+        if x.dtype in BYTES:  # a window that has only padding gives -inf
             y = np.maximum(y, np.iinfo(x.dtype).min)
         return y.astype(x.dtype), indices
     if not _covers(x) or math.prod(x.shape[2:]) >= 1 << 31:
@@ -50,7 +50,7 @@ def max_backward(
     how: Any = None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Add each dy to the place of its maximum."""
+    """Return dx: zeros, with each dy added at the place of its maximum."""
     if dy.dtype in HALVES:
         return max_backward(dy.astype(float32), indices, x_shape, how).astype(dy.dtype)
     if not _covers(dy):
@@ -97,7 +97,7 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Add each dy, divided, to every place of its window."""
+    """Return dx: zeros, with each dy, divided by its window's divisor, added at every place of the window."""
     if dy.dtype in HALVES:
         dx = avg_backward(dy.astype(float32), x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
         return dx.astype(dy.dtype)
@@ -124,7 +124,7 @@ def _windows(
     divisor: int | None,
     dtype: Any,
 ) -> Any:
-    """Return the kernel's Windows; fewer than three axes are the last of three."""
+    """Return the kernel's object Windows, which has three axes; if there are fewer, they are the last ones."""
     kernel = reached(size, kernel, padding, dilation)
     axes: list[Ints] = [(1, 1, 1, 1, 0, 1)] * (3 - len(size))
     axes += [
@@ -148,7 +148,7 @@ def _windows(
 
 @functools.lru_cache(maxsize=256)
 def _lengths(source: int, results: int) -> Any:
-    """Return Windows that only carry the sizes of the planes."""
+    """Return Windows that have only the sizes of the planes."""
     axis = (1, 1, 1, 1, 0, 1)
     axes = ((source, results, 1, 1, 0, 1), axis, axis)
     return _kernel.Windows(axes, np.zeros((1, 3), np.intp), np.zeros(1, np.int32), np.ones(1, np.float32))

@@ -1,6 +1,6 @@
-"""RNN, LSTM and GRU by the kernels; kernels/reference/recurrent.py explains the arguments.
+"""RNN, LSTM and GRU, computed by the kernels; kernels/reference/recurrent.py explains the arguments.
 
-Arrays are float32 or float64, all of one type; 16-bit floats are widened before (ops/recurrent.py).
+All arrays have the same type, float32 or float64; ops/recurrent.py has converted 16-bit floats before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sums over some axes of NumPy arrays, by one kernel call for each stage of axis_sums.py.
 
-Sums run in float64 over pieces that depend on the shape alone, and are rounded once at the end. So the result is the
-same on any number of threads.
+Sums are computed in float64 over pieces that depend only on the shape, and are rounded once at the end. So the result
+is the same on any number of threads.
 """
 
 from __future__ import annotations

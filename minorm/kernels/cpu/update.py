@@ -1,6 +1,7 @@
 """Optimizer steps by fused kernels: one call for a list of parameters, one pass over the memory of each parameter.
 
-The kernels take contiguous float32 and float64 arrays, and return the other parameters for the reference.
+The kernels take contiguous float32 and float64 arrays, and return the indices of other parameters, which the reference
+updates.
 """
 
 from __future__ import annotations
@@ -98,5 +99,7 @@ def square_sum(array: Any) -> float:
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
-    """Return the entries at `indices` of every list; an empty list, for state that is not kept, stays empty."""
+    """Return the entries at `indices` of every list. An empty list, which stands for state that is not kept, stays
+    empty.
+    """
     return [[values[i] for i in indices] if values else values for values in lists]

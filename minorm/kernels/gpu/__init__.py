@@ -1,1 +1,3 @@
-"""The gpu backend: our kernels for CuPy arrays. modules.py imports the rest; source.py and launch.py need no CuPy."""
+"""The gpu backend: minorm's kernels for CuPy arrays. modules.py imports all of them; source.py and launch.py need no
+CuPy.
+"""

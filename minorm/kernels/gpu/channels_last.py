@@ -1,4 +1,4 @@
-"""Memory orders of images (N, C, *spatial) and weights: C order, or channels last, which tensor cores read."""
+"""Memory orders of images (N, C, *spatial) and weights: C order, or channels last, the order that tensor cores read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ Ints = tuple[int, ...]
 
 @functools.lru_cache(maxsize=4096)
 def lies(shape: Ints, strides: Ints, itemsize: int, last: bool) -> bool:
-    """Do the elements of an array lie without gaps in C order, or with the channels last? Some lie in both."""
+    """Are the elements of an array without gaps in C order, or (last=True) with the channels last? Some arrays have
+    both orders.
+    """
     wanted = strides_of(shape, itemsize, last)
     return all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted, strict=True))
 
 
 def only_last(shape: Ints, strides: Ints, itemsize: int) -> bool:
-    """Do the elements lie with the channels last, and not in C order?"""
+    """Are the elements in memory with the channels last, and not also in C order?"""
     return lies(shape, strides, itemsize, True) and not lies(shape, strides, itemsize, False)
 
 
 @functools.lru_cache(maxsize=4096)
 def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
-    """Return the steps of a dense array in C order, or with the channels last."""
+    """Return the steps, in bytes, of a dense array in C order, or with the channels last."""
     order = [0, *range(2, len(shape)), 1] if last else list(range(len(shape)))
     steps, step = [0] * len(shape), itemsize
     for axis in reversed(order):
@@ -36,7 +38,9 @@ def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
 
 
 def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
-    """Allocate an array with these steps; None is C order. It is not a view, so a gradient needs no copy of it."""
+    """Allocate an array with these steps, or in C order for None. The array is not a view, so a gradient can use it
+    without a copy.
+    """
     out = memory.empty(shape, dtype)
     return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)
 

@@ -1,4 +1,4 @@
-"""Convolution on CuPy arrays: by cuDNN if its frontend is installed and has a plan, else by columns and cuBLAS."""
+"""Convolution on CuPy arrays: uses cuDNN if its frontend is installed and has a plan, otherwise columns and cuBLAS."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def grad_weight(
     bias: bool = True,
     like: Any = None,
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db), with dW in the memory order of `like`; without `bias` db is None and needs no launch."""
+    """(dW = dy * x, db), with dW in the memory order of `like`. With bias=False db is None and needs no launch."""
     _, covered = _geometry("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if not covered or not _of_one_type(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)
@@ -100,7 +100,9 @@ def backward(
     needs: tuple[bool, bool, bool] = (True, True, True),
     accumulate: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """Return (dx plus `accumulate`, dW, db), each None if not needed; dy is brought into the kernels' form once."""
+    """Return (dx plus `accumulate`, dW, db), with None for one that is not needed. dy is brought into the kernels' form
+    only once.
+    """
     how = stride, padding, dilation, groups
     _, covered = _geometry("conv.backward", x.shape, w.shape, *how, dy.shape)
     check_accumulate("conv.backward", accumulate, x.shape, dy.dtype)
@@ -137,7 +139,9 @@ def _geometry(
     groups: int,
     dy: Ints | None = None,
 ) -> tuple[Ints, bool]:
-    """Return the checked shape of y, and whether the kernels can compute it: nothing is empty or too large."""
+    """Return the checked shape of y, and True if the kernels can compute it, which means that nothing is empty or too
+    large.
+    """
     y = checked(operation, x, w, stride, padding, dilation, groups, dy)
     sizes = prod(x), prod(w), prod(y[2:])
     return y, min(sizes) > 0 and len(x) <= 5 and prod(x[2:]) < window_struct.LARGEST

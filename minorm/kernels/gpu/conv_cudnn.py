@@ -1,19 +1,21 @@
-"""Convolution by cuDNN, if nvidia-cudnn-frontend is installed: one graph for each set of shapes, with the bias in it.
+"""Convolution by cuDNN, if nvidia-cudnn-frontend is installed: one graph for each set of shapes, which includes the
+bias.
 
 Each function returns None if cuDNN is missing, is switched off (`backends.cudnn.enabled`), or has no plan; conv.py then
-takes columns. Plans without a fixed order of addition are excluded, and for float32 also plans that round to fewer
-bits, unless TF32 is allowed. So results are as repeatable and as exact as those by columns.
+uses columns. Plans without a fixed order of addition are excluded. So are, for float32, plans that round to fewer bits,
+unless TF32 is allowed. So results are as repeatable and as exact as those from columns.
 
-Resulting images have the channels last in 16 bits, and in float32 if TF32 is allowed: tensor cores read this order.
-Others keep the order of the input. Arrays in another order are transposed; `laid_out` does that once for both passes.
-Weights and their gradient stay in the order of the parameter: if that differs from the images' order, cuDNN itself
-transposes them, in a kernel as small as they are.
+Images of 16-bit floats, and of float32 if TF32 is allowed, result with the channels last, the order that tensor cores
+read. Other results keep the order of the input. Arrays in another order are transposed; `laid_out` does this once for
+both passes. Weights and their gradient stay in the order of the parameter. If that differs from the order of the
+images, cuDNN itself transposes the weights in a small kernel.
 
-With channels last, a forward graph adds the bias: each of cuDNN's kernels has a form with a bias there. In C order a
-separate kernel adds the bias, since the kernels that cuDNN prefers for float32 have no such form. A separate kernel
-also adds to the gradient of images: in a graph cuDNN would compile a kernel for it, one second for each set of shapes.
+With channels last, a forward graph adds the bias, since each of cuDNN's kernels has a form with a bias there. In C
+order a separate kernel adds the bias, since the kernels that cuDNN prefers for float32 have no such form. A separate
+kernel also adds to the gradient of images; for a graph that does it, cuDNN would compile a kernel, which takes one
+second for each set of shapes.
 
-The plan is cuDNN's first choice, or with `backends.cudnn.benchmark` the fastest of the first ten.
+The plan is cuDNN's first choice, or with `backends.cudnn.benchmark` the fastest of its first ten.
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ from minorm.kernels.gpu.operands import plain
 
 try:
     import cudnn
-except (ImportError, OSError):  # OSError: the frontend is installed without cuDNN itself
+except (ImportError, OSError):  # OSError: the frontend is installed, but cuDNN itself is missing
     cudnn = None
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-TRIED = 10  # plans that are timed
+TRIED = 10  # the most plans that are timed
 
 _TYPES = {dtypes.float16: "HALF", dtypes.bfloat16: "BFLOAT16", dtypes.float32: "FLOAT"}
 _INPUTS = {"conv_fprop": ("image", "weight"), "conv_dgrad": ("loss", "filter"), "conv_wgrad": ("image", "loss")}
-_WEIGHTS = {"conv_fprop": 1, "conv_dgrad": 1, "conv_wgrad": 2}  # which of first, second and result they are
+_WEIGHTS = {"conv_fprop": 1, "conv_dgrad": 1, "conv_wgrad": 2}  # 0, 1, 2: first, second, result
 
 
 class Windows(NamedTuple):
@@ -58,28 +60,28 @@ class Windows(NamedTuple):
 class Asked(NamedTuple):
     """The key of a cuDNN graph: operation, type, shapes, steps and options."""
 
-    name: str  # of the node
+    name: str  # the name of the node
     dtype: Any
     device: int
-    shapes: tuple[Ints, Ints, Ints]  # of first, second and result
-    strides: tuple[Ints, Ints]  # of first and second, in bytes
+    shapes: tuple[Ints, Ints, Ints]  # the shapes of first, second and result
+    strides: tuple[Ints, Ints]  # the strides of first and second, in bytes
     windows: tuple[Ints, Pairs, Ints]
     bias: bool
-    weights_last: bool  # if weights are the result: should their channels lie last?
+    weights_last: bool  # True: the channels are last in weights that are the result
     tf32: bool
-    tried: bool  # are its plans timed?
+    tried: bool  # True: its plans are timed
 
 
 class Call(NamedTuple):
     """A graph that is ready to run, and the form that its arrays need.
 
-    last        do the channels of first, second and result lie last?
-    turned      do first and second need a transposition?
-    strides     of the result, in bytes; None in C order
-    bias        does the graph add it?
+    last        three bools: are the channels of first, second and result last?
+    turned      two bools: must first and second be transposed?
+    strides     the strides of the result, in bytes; None in C order
+    bias        True if the graph adds the bias
     uids        the graph's numbers for first, second, result, and the bias
-    workspace   bytes of scratch memory
-    plan        the number of its plan; None is cuDNN's choice
+    workspace   the bytes of scratch memory
+    plan        the number of its plan; None for cuDNN's choice
     """
 
     graph: Any
@@ -93,7 +95,7 @@ class Call(NamedTuple):
 
 
 def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """y = W * x + b; the channels of w determine the groups, for cuDNN too."""
+    """y = W * x + b. The number of groups follows from the channels of w, for cuDNN too."""
     return _result("conv_fprop", x, w, y_shape, (stride, padding, dilation), b)
 
 
@@ -124,7 +126,7 @@ def laid_out(x: Any, dtype: Any) -> Any:
 
 
 def _prefers_last(dtype: Any, tf32: bool) -> bool:
-    """Do tensor cores compute this type? They read channels last."""
+    """Do tensor cores, which read channels last, compute this type?"""
     return bool(dtype.itemsize == 2 or (tf32 and dtype == dtypes.float32))
 
 
@@ -173,7 +175,7 @@ def _call(asked: Asked) -> Call | None:
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
-    given = list(zip(asked.shapes, asked.strides, strict=False))  # of first and second
+    given = list(zip(asked.shapes, asked.strides, strict=False))  # the shapes and strides of first and second
     images = _prefers_last(dtype, asked.tf32) or only_last(*given[0], dtype.itemsize)
     weights = only_last(*given[1], dtype.itemsize) if _WEIGHTS[name] == 1 else asked.weights_last
     with_bias = (True, False) if asked.bias and name == "conv_fprop" else (False,)
@@ -194,7 +196,9 @@ def _call(asked: Asked) -> Call | None:
 
 
 def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool, bool, bool]]:
-    """Yield whether the channels of first, second and result are last: the wanted order, then others to try."""
+    """Yield three bools: are the channels of first, second and result last? The first triple is the wanted order;
+    others to try follow.
+    """
     found = []
     for order in (images, not images):
         for of_weights in (weights, order):
@@ -205,7 +209,7 @@ def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool
 
 
 def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[Any, tuple[int, ...]]:
-    """Return the graph, and its numbers for first, second, result and bias."""
+    """Return the graph, and the graph's numbers for first, second, result and bias."""
     kind, wide = getattr(cudnn.data_type, _TYPES[asked.dtype]), cudnn.data_type.FLOAT
     windows, shapes = _of_images(Windows(*asked.windows)), [_images(shape) for shape in asked.shapes]
     graph = cudnn.pygraph(
@@ -258,7 +262,7 @@ def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
             address = 0 if room is None else room.data.ptr
             times[plan] = min(_timed(graph, plan, addresses, address, handle) for _ in range(4))
         except (RuntimeError, MemoryError, cudnn.cudnnGraphNotSupportedError):
-            continue  # a plan that is excluded, or too large
+            continue  # the plan is excluded, or too large
     return min(times, key=times.__getitem__) if times else None
 
 
@@ -272,7 +276,7 @@ def _timed(graph: Any, plan: int, addresses: dict[int, int], room: int, handle: 
 
 
 def _images(shape: Ints) -> Ints:
-    """Return signals as images of one row: cuDNN has no convolution along one axis."""
+    """Return the shape of signals as that of images with one row, since cuDNN has no convolution along one axis."""
     return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
 
 
@@ -293,7 +297,9 @@ class _Handle:
 
 
 class _Handles(threading.local):
-    """The handles of a thread: threads that share a handle would change each other's stream."""
+    """The handles of a thread. Each thread has separate ones, since threads with a common handle would change each
+    other's stream.
+    """
 
     def __init__(self) -> None:
         self.of_device: dict[int, _Handle] = {}

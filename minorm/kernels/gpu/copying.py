@@ -1,7 +1,7 @@
 """Copies and fills CuPy arrays: casts, changes the memory order, repeats along axes, or adds to an array.
 
-Each takes one launch of copying.cu, for arrays of one type or of two float types. CuPy computes the rest: other casts,
-negative steps, more than six loops.
+Each function takes one launch of copying.cu, for arrays of one type or of two float types. CuPy computes all other
+cases: other casts, negative steps, more than six loops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def assign(to: Any, x: Any) -> None:
 
 
 def cast(x: Any, dtype: Any, order: str = "K") -> Any:
-    """Return x in another type: in x's memory order ("K"), or row by row ("C")."""
+    """Return x in another type, in x's memory order ("K") or row by row ("C")."""
     if _kinds(x.dtype, dtype, False) is None:
         return x.astype(dtype, order)
     out = _like(x, dtype, order)
@@ -49,14 +49,14 @@ def as_type(x: Any, dtype: Any) -> Any:
 
 
 def copy(x: Any, order: str = "K") -> Any:
-    """Return a copy of x: in x's memory order ("K"), or row by row ("C")."""
+    """Return a copy of x, in x's memory order ("K") or row by row ("C")."""
     out = _like(x, x.dtype, order)
     _move(out, x)
     return out
 
 
 def _like(x: Any, dtype: Any, order: str) -> Any:
-    """Allocate an array of x's shape, in x's order ("K") or row by row; a repeated array has no order."""
+    """Allocate an array of x's shape, in x's order ("K") or row by row ("C", and if x has axes of step 0)."""
     if order == "C" or x.flags.c_contiguous or 0 in x.strides:
         return memory.empty(x.shape, dtype)
     return memory.empty_like(x, dtype)
@@ -77,7 +77,7 @@ def in_order_of(x: Any, like: Any) -> Any:
 
 
 def lies_as(x: Any, like: Any) -> bool:
-    """Do two arrays of one shape have the same memory order, with the same gaps?"""
+    """Do two arrays of the same shape have the same memory order, with the same gaps?"""
     if x.flags.c_contiguous and like.flags.c_contiguous:
         return True
     return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
@@ -116,7 +116,7 @@ def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
 
 
 def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
-    """Allocate an array whose axes have the memory order of `like`."""
+    """Allocate a dense array whose axes have the memory order of `like`."""
     if like.flags.c_contiguous or 0 in like.strides:
         return memory.empty(shape, dtype)
     steps, step = [0] * len(shape), dtype.itemsize
@@ -126,7 +126,9 @@ def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
 
 
 def accumulate(total: Any, x: Any) -> bool:
-    """total += x for the same shape and type, in any memory orders; return False without a change if no kernel can."""
+    """total += x, for arrays of the same shape and type in any memory orders. If no kernel can, change nothing and
+    return False.
+    """
     return total.dtype in dtypes.FLOATS and x.dtype == total.dtype and _launched(total, x, True)
 
 
@@ -184,7 +186,7 @@ def _launched(to: Any, x: Any, add: bool) -> bool:
 
 
 def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
-    """Return the types that the kernel reads and writes; None if there is no such kernel."""
+    """Return the types that the kernel reads and writes, or None if there is no such kernel."""
     if source == to and not add:
         bits = copy_plan.BITS.get(to.itemsize)
         return None if bits is None else (bits, bits)
@@ -195,7 +197,9 @@ def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
 def _prepared(
     shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, alignment: int
 ) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
-    """Return the launch with its arguments before the arrays; steps are in bytes, and the source broadcasts."""
+    """Return the launch, with those of its arguments that come before the arrays. Steps are in bytes, and the source
+    broadcasts.
+    """
     lead = len(shape) - len(given)
     if lead < 0 or any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
         return None  # CuPy raises the error

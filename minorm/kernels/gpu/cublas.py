@@ -1,7 +1,7 @@
-"""Calls cuBLAS by ctypes while a CUDA graph is captured, because CuPy refuses to do so.
+"""Calls cuBLAS by ctypes during the capture of a CUDA graph, because CuPy refuses to do so.
 
-cuBLAS itself allows it, on the captured stream and with scratch memory that lives as long as the graph. After the
-capture CuPy sets the stream again at its next product, which resets the scratch memory.
+cuBLAS itself allows it, on the captured stream and with scratch memory that stays allocated as long as the graph. After
+the capture CuPy sets the stream again at its next product, which resets the scratch memory.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import cupy
 
 from minorm.devices.capture import Recording
 
-SCRATCH = 32 << 20  # bytes, NVIDIA's advice for the largest devices
+SCRATCH = 32 << 20  # bytes; NVIDIA recommends this for the largest devices
 
 _address, _int, _long = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
 _BEFORE = (_address, *[_int] * 5, _address)  # handle, two transposition flags, three sizes, alpha
 _MATRIX = (_address, _int, _int)  # address, type, step from line to line
-_AFTER = (_int, _int)  # the type computed in, the algorithm
+_AFTER = (_int, _int)  # the type of the computation, the algorithm
 _KINDS = {
     "cublasGemmEx": (*_BEFORE, *_MATRIX, *_MATRIX, _address, *_MATRIX, *_AFTER),
     "cublasGemmStridedBatchedEx": (
@@ -33,7 +33,9 @@ _KINDS = {
 
 
 class Captured:
-    """gemmEx and gemmStridedBatchedEx with the arguments of cupy.cuda.cublas, for the graph of a recording."""
+    """The functions gemmEx and gemmStridedBatchedEx with the arguments of cupy.cuda.cublas, for the graph of a
+    recording.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self._scratch = recording.scratch(SCRATCH)
@@ -59,6 +61,6 @@ def _checked(name: str, *args: int) -> None:
 
 @functools.cache
 def _library() -> Any:
-    """Return the library that CuPy has loaded, by the loader's name."""
+    """Return the library that CuPy has loaded, found by its file name."""
     version = cupy.cuda.runtime.runtimeGetVersion() // 1000
     return ctypes.CDLL(f"cublas64_{version}.dll" if sys.platform == "win32" else f"libcublas.so.{version}")

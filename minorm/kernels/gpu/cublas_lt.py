@@ -1,11 +1,12 @@
-"""Matrix products by cuBLASLt, with a bias added to the rows, or with the sums of a's rows.
+"""Matrix products by cuBLASLt, which also adds a bias to the rows, or computes the sums of a's rows.
 
     product(a, b, out, bias, ADD_BIAS)      out = a @ b + bias, rounded once
     product(a, b, out, sums, ADD_UP_ROWS)   out = a @ b and sums = a.sum(axis=1)
 
-A call returns False without computing if the library is missing or has no algorithm. The choice of the algorithm
-depends on shapes, types and steps alone: it is the first one of the library's heuristics, and is kept. CuPy has no
-binding of these functions, so ctypes calls them, in a CUDA graph as well: scratch memory is an argument.
+A call returns False and computes nothing if the library is missing or has no algorithm. The choice of the algorithm
+depends only on shapes, types and steps: it is the first choice of the library's heuristics, and it is kept. CuPy has no
+binding of these functions, so ctypes calls them. This works in a CUDA graph as well, since scratch memory is an
+argument.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 
 ADD_BIAS, ADD_UP_ROWS = 4, 512  # CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB
-SCRATCH = 32 << 20  # bytes that an algorithm may take, NVIDIA's advice for the largest devices
-ALIGNED = 256  # bytes: an algorithm has no use for a larger alignment
+SCRATCH = 32 << 20  # the most bytes for an algorithm; NVIDIA recommends this for the largest devices
+ALIGNED = 256  # bytes; algorithms do not use a larger alignment
 
 _TURN_A, _TURN_B, _EPILOGUE, _BIAS = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
-_MOST_SCRATCH, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t, the latter of A, B, C and D
+_MOST_SCRATCH, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t; alignments: A, B, C, D
 
 _address, _int, _size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 _SIGNATURES = {
@@ -45,7 +46,9 @@ _SIGNATURES = {
 
 
 class Matrix(NamedTuple):
-    """A matrix of a product in cuBLAS's terms: its type, whether it is transposed, and the step from line to line."""
+    """A matrix of a product in the terms of cuBLAS: its type, whether it is transposed, and the step from
+    line to line.
+    """
 
     kind: int
     turned: int
@@ -58,11 +61,11 @@ class Question(NamedTuple):
     sizes: tuple[int, int, int]  # columns and rows of the result, and the length of the sums
     first: Matrix  # b
     second: Matrix  # a
-    result: int  # its type
+    result: int  # the type of the result
     compute: int
     scale: int  # the type of the factors
     epilogue: int
-    alignments: tuple[int, ...]  # in bytes, of first, second, result and bias
+    alignments: tuple[int, ...]  # alignments of first, second, result and bias, in bytes
 
 
 class Heuristic(ctypes.Structure):
@@ -86,7 +89,7 @@ class Plan:
         self.description = _created(self, "MatmulDesc", asked.compute, asked.scale)
         for attribute, value in ((_TURN_A, first.turned), (_TURN_B, second.turned), (_EPILOGUE, asked.epilogue)):
             _set("MatmulDesc", self.description, attribute, ctypes.c_int32(value))
-        self._bias = ctypes.c_void_p(asked.alignments[3])  # the heuristics read the alignment from the address
+        self._bias = ctypes.c_void_p(asked.alignments[3])  # an address, from which the heuristics read the alignment
         _set("MatmulDesc", self.description, _BIAS, self._bias)
         shapes = (columns, length), (length, rows)
         self.layouts = [
@@ -97,7 +100,9 @@ class Plan:
         self.found = _first_algorithm(self, asked, handle)
 
     def run(self, handle: int, one: int, zero: int, a: int, b: int, out: int, bias: int) -> None:
-        """Start the product on the current stream, with addresses of the arrays and of the host's factors."""
+        """Start the product on the current stream. The arguments are addresses of arrays, and of the factors 1 and 0 on
+        the host.
+        """
         if self._bias.value != bias:
             self._bias.value = bias
             _set("MatmulDesc", self.description, _BIAS, self._bias)
@@ -112,7 +117,7 @@ class Plan:
 
 
 def plan(asked: Question, device: int, handle: int) -> Plan | None:
-    """Return the plan of a device for this thread alone, since a run changes it; None if no plan exists."""
+    """Return the plan for a device and this thread, since a run changes the plan; None if there is no plan."""
     return _plan(asked, device, handle, threading.get_ident())
 
 
@@ -122,7 +127,7 @@ def _plan(asked: Question, device: int, handle: int, thread: int) -> Plan | None
         return None
     try:
         return Plan(asked, handle)
-    except RuntimeError:  # a status: this product is not supported with this epilogue
+    except RuntimeError:  # the status: this product is not supported with this epilogue
         return None
 
 
@@ -150,7 +155,7 @@ def _first_algorithm(plan: Plan, asked: Question, handle: int) -> Heuristic:
 
 
 def _created(owner: Any, what: str, *args: int) -> int:
-    """Create a descriptor that lives as long as its owner."""
+    """Create a descriptor that is destroyed together with its owner."""
     made = ctypes.c_void_p()
     _checked(f"cublasLt{what}Create", ctypes.addressof(made), *args)
     address = int(made.value or 0)
@@ -171,7 +176,7 @@ def _checked(name: str, *args: int) -> None:
 
 @functools.cache
 def _library() -> Any:
-    """Return the library that cuBLAS has loaded, by the loader's name; None if it is missing."""
+    """Return the library that cuBLAS has loaded, found by its file name, or None if it is missing."""
     version = cupy.cuda.runtime.runtimeGetVersion() // 1000
     try:
         return ctypes.CDLL(f"cublasLt64_{version}.dll" if sys.platform == "win32" else f"libcublasLt.so.{version}")

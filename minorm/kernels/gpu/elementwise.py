@@ -1,7 +1,9 @@
-"""The elementwise kernels on CuPy arrays of the four float types; the reference, run by CuPy, does the rest.
+"""The elementwise kernels on CuPy arrays of the four float types. The reference, which CuPy can run, computes
+everything else.
 
-The formulas are those of kernels/reference/elementwise.py, function by function. A kernel walks the memory of dense
-arrays of one layout, one launch for each function; 16-bit floats are widened in registers and rounded once.
+Each function has the formula of the same function in kernels/reference/elementwise.py. Each is one launch of a kernel
+that goes through the memory of dense arrays in one layout. 16-bit floats are widened in registers, and results are
+rounded once.
 """
 
 from __future__ import annotations
@@ -51,14 +53,14 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
     """Return operation `name` on float arrays of one shape and type, in the layout of the last argument."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
-        if name.startswith(("erf", "gelu")):  # the reference's erf cannot run on CuPy's arrays
+        if name.startswith(("erf", "gelu")):  # the reference's erf does not take CuPy's arrays
             return _no_integers(name, a, b)
         rule = fallback if option is None else lambda *arrays: fallback(*arrays, option)
         return in_order(rule, *[argument for argument in (a, b) if argument is not None])
     name, option = f"op::{name.removesuffix('_grad')}", option or 0.0
     if b is None:
         a = dense(a)
-    elif not is_dense(a) and is_dense(b) and (form := _along(b, a)) is not None:  # a gradient that is repeated
+    elif not is_dense(a) and is_dense(b) and (form := _along(b, a)) is not None:  # a repeated gradient
         out = memory.empty_like(b)
         _run_along(f"op::swapped<{name}>", b, a, out, form, option)
         return out
@@ -70,7 +72,7 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both in one memory order without gaps: a's order, or b's order if only a has gaps."""
+    """Return both arrays in the same memory order without gaps: a's order, or b's order if only a has gaps."""
     if not is_dense(a) and is_dense(b):
         return arranged(a, b), b
     a = dense(a)
@@ -78,7 +80,7 @@ def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _no_integers(name: str, a: Any, b: Any) -> Any:
-    """Raise TypeError: erf and gelu need floats on a GPU; for an empty array return an empty one."""
+    """Raise TypeError, since erf and gelu need floats on a GPU; for an empty array return an empty array."""
     x = a if b is None else b
     if a.size:
         operation = name.partition("_")[0]
@@ -97,8 +99,8 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
     kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
 
 
-# Arithmetic. There is a kernel too if one operand is a number, or a row of numbers along neighbouring axes of the
-# other, like a bias of channels. CuPy computes the others that broadcast or have different types.
+# Arithmetic. A kernel also takes an operand that is one number, or a row of numbers along neighbouring axes of the
+# other operand, such as a bias of channels. CuPy computes other operands that broadcast or have different types.
 
 
 def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -134,7 +136,7 @@ def _form(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -
     found = copy_plan.loops(shape, tuple(step // itemsize for step in steps), source)
     moving = [i for i, loop in enumerate(found) if loop.source]
     if not moving:
-        return launch.ACCESS, 1  # a number: any `inner` that is a multiple of an access
+        return launch.ACCESS, 1  # a single number: `inner` may be any multiple of an access
     if len(moving) > 1 or found[moving[0]].source != 1:
         return None
     return found[moving[0]].to, found[moving[0]].times
@@ -178,7 +180,7 @@ def copy(x: Any) -> Any:
 
 
 def accumulate(total: Any, x: Any) -> None:
-    """total += x in the order of total; x may broadcast, as a bias does."""
+    """total += x, in the memory order of total; x may broadcast, as a bias does."""
     if not _accumulated(total, x):
         total += x
 

@@ -1,15 +1,16 @@
-"""Writes elements by position, and adds gradients of reads, in a fixed order: two runs give the same bits.
+"""Writes elements by position, and adds the gradients of reads, in a fixed order, so that two runs give the same bits.
 
-CuPy's own add.at uses atomics, in the random order of threads. Here positions are sorted, and the values of one
-position, now neighbours, are added up by doubling:
+CuPy's own add.at uses atomics, whose order depends on the threads. Here positions are sorted, so that the values of one
+position are neighbours; they are added up by doubling:
 
     step 1   v[i] += v[i - 1]   if both have the same position
     step 2   v[i] += v[i - 2]
     step 4   ...
 
-Then the last value of every position holds its sum. All other values are written to one extra place.
+Then the last value of every position is its sum. All other values are written to one extra place.
 
-If an index reads whole rows, as x[i] reads row i of a table, each row has one position: rows are sorted, not elements.
+If an index reads whole rows, as x[i] reads row i of a table, each row has one position, and rows are sorted instead of
+elements.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
     first, last = axes
     places = _numbered(shape[first:last])[index[first:last] if isinstance(index, tuple) else index]
     order = [*range(first, first + places.ndim), *range(first), *range(first + places.ndim, dy.ndim)]
-    whole = shape[:first] + shape[last:]  # the axes that are read whole, in order
+    whole = shape[:first] + shape[last:]  # the axes that are read completely, in order
     rows = dy.transpose(order).reshape(places.size, math.prod(whole))
     dx = _added(rows, places, math.prod(shape[first:last])).reshape(*shape[first:last], *whole)
     back = [*range(last - first, last), *range(last - first), *range(last, len(shape))]
@@ -52,14 +53,16 @@ def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on."""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; other axes likewise."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
     places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
     return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
 
 
 def _numbered(shape: tuple[int, ...]) -> Any:
-    """Return 0, 1, 2 ... in that shape: the same index as for x reads the positions of x's elements."""
+    """Return 0, 1, 2 ... in that shape. If x has this shape, the index that reads x's elements reads their positions
+    here.
+    """
     return cupy.arange(math.prod(shape), dtype=dtypes.int64).reshape(shape)
 
 
@@ -75,7 +78,8 @@ def _added(dy: Any, places: Any, size: int) -> Any:
 def put(x: Any, index: Any, values: Any) -> None:
     """x[index] = values, in place; if several values go to one place, the last one counts.
 
-    CuPy writes them in the random order of threads. So all of them get the value of the last one.
+    CuPy writes values in an order that depends on the threads, so all values for one place are replaced by the last
+    one.
     """
     if index is Ellipsis and hasattr(values, "dtype") and values.ndim <= x.ndim:
         copying.assign(x, values)
@@ -101,10 +105,10 @@ def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
     first, last = axes or (0, len(shape))
     places = _numbered(shape[first:last])[index[first:last] if axes and isinstance(index, tuple) else index]
     wanted = (*shape[:first], *places.shape, *shape[last:])
-    values = values.reshape(values.shape[max(0, values.ndim - len(wanted)) :])  # there may be more axes, of length 1
+    values = values.reshape(values.shape[max(0, values.ndim - len(wanted)) :])  # there may be extra axes of length 1
     rows = cupy.broadcast_to(values, wanted).reshape(math.prod(shape[:first]), places.size, math.prod(shape[last:]))
     places = places.reshape(-1)
-    order = cupy.argsort(places)  # equal ones stay in order
+    order = cupy.argsort(places)  # equal places keep their order
     winner = order[cupy.searchsorted(places[order], places, side="right") - 1]
     return rows[:, winner].reshape(wanted)
 
@@ -134,13 +138,13 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
 
 
 def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
-    """Return sorted places; values, of which the last one of each place is its combination; and the mask of the last
-    ones.
+    """Return the sorted places, the values, of which the last one for each place is the combination of all, and a mask
+    of these last ones.
 
     values are elements, or rows of them.
     """
     count = len(places)
-    order = cupy.argsort(places)  # equal ones stay in order
+    order = cupy.argsort(places)  # equal places keep their order
     places, values = places[order], values[order]
     step = 1
     while step < count:

@@ -1,11 +1,11 @@
-"""Matrix products by cuBLAS. 16-bit floats are read as they are, added up in float32 and rounded once.
+"""Matrix products by cuBLAS. It reads 16-bit floats directly, adds up in float32, and rounds results once.
 
     a @ b                         a stack of matrices times one matrix is one product; stacks are one call
     product(a, b, out)            into an array of b's type; for 16 bits also into float32, without rounding
     product(a, b, out, add=True)  added to `out`
 
-float32 is computed in float32, unless TF32 is allowed (kernels/switches.py): CuPy's CUPY_TF32 has no effect here. Every
-run on one device, stream and version gives the same bits.
+float32 is computed in float32, unless TF32 is allowed (kernels/switches.py); CuPy's CUPY_TF32 has no effect here. All
+runs on one device, stream and version give the same bits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def linear(x: Array, w: Array, b: Array = None) -> Array:
-    """y = x @ w.T + b, in one kernel if cuBLASLt has one; else 16-bit results are rounded once more."""
+    """y = x @ w.T + b, in one kernel if cuBLASLt has one; otherwise 16-bit results are rounded twice."""
     if b is not None and _is_covered(x, w) and b.dtype == x.dtype:
         y = memory.empty((*x.shape[:-1], w.shape[0]), x.dtype)
         rows = prod(x.shape[:-1])
@@ -74,10 +74,10 @@ def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
 
 
 def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -> bool:
-    """Multiply two matrices by cublas_lt.py, with an epilogue; return False if it has no plan."""
+    """Multiply two matrices by cublas_lt.py, with an epilogue; return False if there is no plan."""
     device = a.data.device_id
     if min(*a.shape, *b.shape) == 1 or (a.dtype == dtypes.bfloat16 and not _has_bfloat16(device)):
-        return False  # vectors are left to cuBLAS, as PyTorch does
+        return False  # cuBLAS multiplies vectors, as in PyTorch
     _cublas()
     (a, turn_a, step_a), (b, turn_b, step_b) = _operand(a), _operand(b)
     compute, of_kind, wide = _types(a.dtype, switches.matmul_tf32)
@@ -102,12 +102,12 @@ def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -
 
 
 def _is_covered(a: Array, b: Array) -> bool:
-    """Do both have the same float type, and elements?"""
+    """Do both have the same float type, and at least one element?"""
     return a.dtype == b.dtype and a.dtype in _NAMES and a.size > 0 and b.size > 0
 
 
 def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None = None) -> None:
-    """out = a @ b, or out += a @ b, for matrices or stacks of equal length; `out` is in C order."""
+    """out = a @ b, or out += a @ b with add=True, for matrices or stacks of equal length; `out` is in C order."""
     kind = a.dtype
     if kind == dtypes.bfloat16 and not _has_bfloat16(a.data.device_id):
         wide = memory.empty(out.shape, dtypes.float32)
@@ -138,7 +138,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
 
 @functools.cache
 def _types(kind: Any, tf32: bool) -> tuple[int, int, Any]:
-    """Return cuBLAS's names for the type computed in and for the elements' type, and the type of the factors."""
+    """Return cuBLAS's constants for the type of the computation and of the elements, and the type of the factors."""
     cublas, wide = _cublas(), np.float64 if kind == dtypes.float64 else np.float32
     compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
     if tf32 and kind == dtypes.float32:

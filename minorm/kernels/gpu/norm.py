@@ -1,8 +1,8 @@
 """The normalization kernels on CuPy arrays: the functions of kernels/protocol.py.
 
-norm_forward.py and norm_backward.py choose the kernels and their arguments once for a nest and its types, by the
-arithmetic of norm_plan.py. BoundKernels keeps these plans for one nest, equation and type, so that a call costs little
-more than its launches. The functions of the protocol, at the end, each call BoundKernels once.
+norm_forward.py and norm_backward.py choose the kernels and their arguments once for a nest and its types, with the
+arithmetic of norm_plan.py. BoundKernels keeps these plans for one nest, equation and type, so that a call takes little
+more time than its launches. The functions of the protocol, at the end, each call a BoundKernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Brings arrays into the kernels' form: dense, and two arrays in one memory order. Kernels do not see strides."""
+"""Brings arrays into the form that kernels read: dense, and two arrays in the same memory order. Kernels do not get
+strides.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ arranged = copying.in_order_of  # x itself or a copy in the memory order of anot
 
 
 def dense(x: Any) -> Any:
-    """Return the array itself if it is dense, else a copy in its memory order."""
+    """Return the array itself if it is dense, else a dense copy in its memory order."""
     return x if is_dense(x) else copying.copy(x)
 
 
 def outer(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Return (elements before, along, after) an axis of an array in C order."""
+    """Return the products of the lengths before, along and after an axis."""
     axis %= len(shape)
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

@@ -1,6 +1,7 @@
-"""Pooling on CuPy arrays of the four float types, by one launch each (pool.cu). The reference does the rest.
+"""Pooling on CuPy arrays of the four float types. Each function is one launch (pool.cu). The reference computes
+everything else.
 
-Results keep the memory order of the input, channels last included.
+Results keep the memory order of the input, C order or channels last.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
 
 
 def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None, last: bool | None = None) -> Any:
-    """Add each dy to the place of its maximum; `how` is (kernel, stride, padding, dilation).
+    """Return dx: zeros, with each dy added at the place of its maximum. `how` is (kernel, stride, padding, dilation).
 
-    Without `how`, each place reads all windows of its plane: as exact, but slow. `last` says whether dx has its
-    channels last; None means like `indices`.
+    Without `how`, each place reads all windows of its plane, which is as exact, but slow. last=True puts dx's channels
+    last; None means the order of `indices`.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
@@ -102,9 +103,9 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,
 ) -> Any:
-    """Add each dy, divided, to every place of its window.
+    """Return dx: zeros, with each dy, divided by its window's divisor, added at every place of the window.
 
-    `last` says whether dx has its channels last; None means like dy.
+    last=True puts dx's channels last; None means the order of dy.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
@@ -173,7 +174,7 @@ def _spreading(plane: int, inner: int) -> Struct:
 
 
 def _met(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> pool_plan.Windows:
-    """Return the windows without the taps that never reach x: a kernel may be far larger than x."""
+    """Return the windows without taps that never reach x, since a kernel may be far larger than x."""
     return reached(size, kernel, padding, dilation), stride, padding, dilation
 
 
@@ -189,17 +190,19 @@ def _covers(x: Any, size: Ints) -> bool:
 
 
 def _last(x: Any, size: Ints) -> bool:
-    """Do the channels of x lie last, and can the kernels index images of this size?"""
+    """Are the channels of x last in memory, and can the kernels index images of this size?"""
     return has_channels_last(x) and _fits((*x.shape[:2], *size))
 
 
 def _fits(shape: Ints) -> bool:
-    """Does int hold the places in an image with all its channels?"""
+    """Does the type int hold all places in an image with all its channels?"""
     return prod(shape[1:]) < window_struct.LARGEST
 
 
 def _inner(shape: Ints, last: bool) -> int:
-    """Return the number of neighbours in memory with the same place."""
+    """Return the number of neighbours in memory that have the same place in the plane: the channels if they are last,
+    else 1.
+    """
     return shape[1] if last else 1
 
 

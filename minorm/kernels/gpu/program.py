@@ -1,10 +1,10 @@
-"""Compiles CUDA kernels at first use and keeps them: in this process by name, on disk by CuPy.
+"""Compiles CUDA kernels at first use and keeps them. A Program keeps them in this process, and CuPy keeps them on disk.
 
     rows = Program("norm_rows.cu")
     kernel = rows.kernel("row_forward", dtypes.float16, dtypes.float32, 8)    # row_forward<__half, float, 8>
     kernel(grid, block, arguments)
 
-A later look-up is one access to a dictionary by the arguments themselves, without formatting text. CuPy
+A later look-up is one access to a dictionary, whose keys are the arguments themselves, so no text is formatted. CuPy
 compiles with -ftz=true: float32 numbers below 1.2e-38 count as 0.
 """
 

@@ -1,4 +1,6 @@
-"""Uniform random numbers and dropout on a GPU, from a counter-based generator's blocks, with the CPU's bits."""
+"""Uniform random numbers and dropout on a GPU, from the blocks of a counter-based generator, with the same bits as on
+the CPU.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from minorm.kernels.gpu.program import Program
 from minorm.kernels.reference.random import Blocks, threshold
 
 THREADS = 256
-HALVES = 8  # words of 32 bits in a block
+HALVES = 8  # the number of 32-bit words in a block
 
 _program = Program("random.cu")
 _NONE = Struct(np.zeros(4, np.uint64))
@@ -32,7 +34,7 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    rows = plain(x)  # random numbers go row by row, as on the CPU; the results are brought into x's order
+    rows = plain(x)  # random numbers go row by row, as on the CPU; results then get x's order
     kept = memory.empty(x.shape, dtypes.bool)
     out = _dropout(rows, kept, p, blocks)
     return arranged(out, x), arranged(kept, x)
@@ -44,7 +46,9 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 
 def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
-    """Return the kept elements of x, scaled. With blocks, random numbers fill `kept`; else it is read."""
+    """Return x with kept elements scaled and the others 0. With blocks, random numbers fill `kept`; otherwise `kept` is
+    read.
+    """
     out, n, dtype = memory.empty_like(x), x.size, x.dtype
     if n:
         compute, index = dtypes.compute_type(dtype), launch.index_type(n)
@@ -58,7 +62,7 @@ def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
 
 
 def _given(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
-    """Return the struct Blocks by value, or its place on the device if a CUDA graph renews it there."""
+    """Return the struct Blocks by value, or its address on the device if a CUDA graph renews it there."""
     if isinstance(blocks, capture.Slot):
         return _NONE, blocks.device
     return (_NONE if blocks is None else Struct(np.array(blocks, np.uint64))), None

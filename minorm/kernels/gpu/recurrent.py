@@ -1,4 +1,6 @@
-"""RNN, LSTM and GRU on CuPy arrays: runs the reference's steps with products by cuBLAS and our activation kernels."""
+"""RNN, LSTM and GRU on CuPy arrays: runs the reference's steps with products by cuBLAS and minorm's
+activation kernels.
+"""
 
 from __future__ import annotations
 

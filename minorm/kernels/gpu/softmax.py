@@ -1,8 +1,8 @@
 """Softmax, its logarithm and the cross entropy on CuPy arrays; the reference has the formulas.
 
-Along the last axis a warp or a block takes a row; along another axis each thread takes one. Each function is one launch
-for all four float types; the result may have another type than the input. The sums of long rows run in float64, in an
-order that depends on the shape alone.
+Along the last axis, a warp or a block takes a row; along another axis, each thread takes a row. Each function is one
+launch, for all four float types. The result may have another type than the input. The sums of long rows are computed in
+float64, in an order that depends only on the shape.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from minorm.kernels.gpu.plans import softmax_plan
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.reference import softmax as reference
 
-THREADS = 128  # of the kernels with one row for each thread
-SUMMING = 256  # of a block that adds up losses
-CHUNK = 1 << 14  # losses that a block adds up
+THREADS = 128  # threads in a block of the kernels with one row for each thread
+SUMMING = 256  # threads in a block that adds up losses
+CHUNK = 1 << 14  # the losses that a block adds up
 
 _program = Program("softmax.cu")
 
 
 def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, result: Any) -> Any:
-    """Run operation `name` along `axis` of arrays of one shape and float type; `result` None is that type."""
+    """Run operation `name` along `axis` of arrays of one shape and float type. `result` is the type of the result, None
+    for the same.
+    """
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or not a.size or not a.ndim or (b is not None and b.dtype != dtype):
         return fallback(a, axis, dtype=result) if b is None else fallback(a, b, axis, dtype=result)
@@ -66,7 +68,9 @@ def log_softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """Like the reference, but a target that is not a class makes its row's loss NaN, since the host does not wait."""
+    """Compute the same as the reference; but a target that is not a class makes its row's loss NaN, since the host does
+    not wait.
+    """
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or not x.size:
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
@@ -84,7 +88,9 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 def cross_entropy_grad(
     dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    """Like the reference; `count` is an array of one float64 from `reduce_losses`. dy may have another type."""
+    """Compute the same as the reference. `count` is an array of one float64 from `reduce_losses`; dy may have another
+    type.
+    """
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or dy.dtype not in dtypes.FLOATS or not x.size:
         return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing, count)
@@ -104,7 +110,9 @@ def cross_entropy_grad(
 
 
 def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
-    """Like the reference, in an order that depends on the number of rows; the count is a float64 on the GPU."""
+    """Compute the same as the reference, in an order that depends on the number of rows. The count is a float64 on the
+    GPU.
+    """
     blocks = -(-losses.size // CHUNK)
     if not blocks:
         return reference.reduce_losses(losses, target, ignore_index, mean, dtype)

@@ -1,4 +1,4 @@
-"""Reads the text of the .cu files and writes C++ names; tests can compile the kernels without CuPy."""
+"""Reads the text of the .cu files and writes C++ names, so that tests can compile the kernels without CuPy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from minorm.devices import dtypes
 
 FOLDER = Path(__file__).parent / "sources"
 OPTIONS = ("-std=c++17",)
-AS_WRITTEN = "--fmad=false"  # each product is rounded before it is added
-OF_FILE = {"update.cu": (AS_WRITTEN,)}  # the eager and the captured form must have the same bits
+AS_WRITTEN = "--fmad=false"  # so each product is rounded before it is added
+OF_FILE = {"update.cu": (AS_WRITTEN,)}  # the eager and the captured form must give the same bits
 C_NAMES = {
     dtypes.float16: "__half",
     dtypes.bfloat16: "__nv_bfloat16",
@@ -36,14 +36,16 @@ def options(name: str) -> tuple[str, ...]:
     """Return NVRTC's options for this .cu file.
 
     By default NVRTC may turn a product and a sum into a fused multiply-add, depending on the code around them. So two
-    kernels of one formula may differ in the last bit.
+    kernels with the same formula may differ in the last bit.
     """
     return (*OPTIONS, *OF_FILE.get(name, ()))
 
 
 @functools.cache
 def source(name: str) -> str:
-    """Return the text of a .cu file, with our own headers in place of their #include lines, each once."""
+    """Return the text of a .cu file in which the text of minorm's headers replaces their #include lines, each header
+    once.
+    """
     return _pasted(name, set())
 
 
@@ -66,4 +68,4 @@ def expression(name: str, *arguments: Any) -> str:
 def _word(argument: Any) -> str:
     if isinstance(argument, np.dtype):
         return C_NAMES[argument]
-    return str(argument).lower()  # True is true
+    return str(argument).lower()  # True becomes true

@@ -1,6 +1,6 @@
 """Sums and means over some axes of CuPy arrays: each stage of axis_sums.py is one or two launches (sums_plan.py).
 
-Sums run in float64, in an order that depends on the shape alone, and are rounded once at the end.
+Sums are computed in float64, in an order that depends only on the shape, and are rounded once at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Optimizer steps on CuPy arrays: one launch for up to 48 parameters of one type, see update.cu.
+"""Optimizer steps on CuPy arrays: one launch updates up to 48 parameters of one type; see update.cu.
 
-A launch takes the host some microseconds, longer than the device needs for a small parameter. One launch for a list
-makes the step of a small network fast. The kernels take dense arrays in one layout; the reference does the rest.
+A launch takes the host some microseconds, which is longer than the device needs for a small parameter. So one launch
+for a list makes the step of a small network fast. The kernels take dense arrays in one layout; the reference updates
+all others.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def scale(arrays: list[Any], factor: float) -> None:
 
 
 def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]) -> Iterator[tuple[list[int], bool]]:
-    """Yield the indices of the parameters of one type, and whether the reference must update them."""
+    """Yield, for each type, the indices of the parameters of this type, and True if the reference must update them."""
     groups: dict[Any, list[int]] = {}
     recording = capture.recording()
     replaying = recording is not None and recording.replaying  # the arrays are those of the capture
@@ -140,9 +141,11 @@ def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
 def _run(
     name: str, options: tuple[bool, ...], roles: dict[str, list[Any]], of_steps: dict[str, list[float]], numbers: Any
 ) -> None:
-    """Launch for arrays of one type, given by their roles in the struct Parts, with the step's numbers as a struct.
+    """Launch a kernel for arrays of one type. `roles` has them by their role in the struct Parts; the numbers of the
+    step become a struct.
 
-    While a CUDA graph is captured, both structs lie on the device. Before a replay only their numbers are renewed.
+    During the capture of a CUDA graph, both structs are put on the device. Before a replay only their numbers are
+    renewed.
     """
     parameters = roles["p"]
     dtype = parameters[0].dtype
@@ -172,7 +175,9 @@ def _run(
 
 
 def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[str, list[float]]) -> None:
-    """Write the numbers of the next replay; the optimizer has checked that the parameters have not moved in memory."""
+    """Write the numbers for the next replay. The optimizer has checked that the parameters are still in the same
+    memory.
+    """
     for start in range(0, count, update_plan.MOST):
         kept = recording.next().host
         for name, values in of_steps.items():
@@ -182,5 +187,7 @@ def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[s
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
-    """Return the entries at `indices` of every list; an empty list, for state that is not kept, stays empty."""
+    """Return the entries at `indices` of every list. An empty list, which stands for state that is not kept, stays
+    empty.
+    """
     return [[values[i] for i in indices] if values else values for values in lists]

@@ -1,4 +1,4 @@
-"""Computes a chain of maps, one after the other; the kernels compute it in one pass over memory.
+"""Computes a chain of maps, one map after the other; the kernels compute the chain in one pass over memory.
 
 links = (Link("div", 0, 1), Link("erf", 2))     # erf(a / b) of the operands (a, b)
 """
@@ -12,12 +12,12 @@ import numpy as np
 
 from minorm.kernels.reference import elementwise
 
-LONGEST = 4096  # elements of a row that repeats in one pass: a few such rows must fit the first cache
+LONGEST = 4096  # the most elements of a repeated row; a few such rows must fit into the first-level cache
 MOST_LINKS = 16
 
 
 class Link(NamedTuple):
-    """One map. a and b are numbers of sources: first the operands, then the results of the earlier links."""
+    """One map. a and b number its sources, which are first the operands, and then the results of earlier links."""
 
     operation: str
     a: int
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 def chain(links: Sequence[Link], operands: Sequence[Any], shape: tuple[int, ...], maps: Any = elementwise) -> Any:
-    """Return the result of the last link, of this shape. Operands are of one type and broadcast.
+    """Return the result of the last link, of this shape. Operands have the same type and broadcast.
 
     maps    has a function for each map
     """

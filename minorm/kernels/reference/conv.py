@@ -2,13 +2,14 @@
 
     y[n, g, :, o] = sum over taps k of  W[g, :, :, k] @ x[n, g, :, o * stride + k * dilation - low]
 
-The gradients read the same sum in the other directions. The gradient for the input adds each product to the view that
-the tap read. The gradient for the weights multiplies dy by that view.
+The gradients come from the same sum. For the input, each product of a tap is added to the view that the tap read. For
+the weights, dy is multiplied by that view.
 
 Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
-pair for each axis, and a negative `high` cuts x off; `stride` and `dilation` have one number for each axis. 16-bit
-floats are computed in float32 and rounded once; bfloat16 is added up in the order of tiles (conv_tiles.py), unless a
-group has one input channel and one output channel. Every backend raises ValueError for shapes that do not fit together.
+pair for each axis; a negative `high` cuts the end of x off. `stride` and `dilation` have one number for each axis.
+16-bit floats compute in float32, and results are rounded once; Sums of bfloat16 have the order of tiles
+(conv_tiles.py), unless a group has one input channel and one output channel. Every backend raises ValueError for shapes
+that do not fit together.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def checked(
 ) -> Ints:
     """Return the shape of y for these shapes of x and w; raise ValueError unless they, and dy, fit together.
 
-    Kernels compute addresses from shapes: a caller's mistake must end here, not in other memory.
+    Kernels compute addresses from shapes, so a wrong shape must raise an error here instead of reaching
+    other memory.
     """
     if w[1] * groups != x[1] or w[0] % groups or not len(x) == len(w) == len(padding) + 2:
         raise ValueError(
@@ -72,7 +74,7 @@ def check_bias(operation: str, b: Any, channels: int) -> None:
 
 
 def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -> None:
-    """Raise ValueError unless `accumulate` is None or an array like the result."""
+    """Raise ValueError unless `accumulate` is None or has the shape and type of the result."""
     if accumulate is not None and (accumulate.shape != tuple(shape) or accumulate.dtype != dtype):
         raise ValueError(
             f"{operation}: accumulate has shape {accumulate.shape} and dtype {accumulate.dtype}; expected those of dx, "
@@ -81,7 +83,9 @@ def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -
 
 
 def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
-    """Is the sum in the order of tiles? Yes for bfloat16, unless empty or with one channel and one result a group."""
+    """Is the sum in the order of tiles? Yes for bfloat16, unless an array is empty, or each group has one channel and
+    one result.
+    """
     return bool(a.dtype == b.dtype == bfloat16 and a.size and b.size and tuple(w_shape[:2]) != (groups, 1))
 
 
@@ -93,7 +97,7 @@ def laid_out(x: Any, dtype: Any) -> Any:
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """Return y, (N, groups * O, *output), after the epilogue; `b` is None or has one number per output channel."""
+    """Return y (N, groups * O, *output), after the epilogue. `b` is None or has one number for each output channel."""
     _, _, *out = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     dtype = compute_type(x.dtype)
@@ -123,7 +127,7 @@ def grad_input(
     b: Any = None,
     accumulate: Any = None,
 ) -> Any:
-    """Return dx plus `accumulate`; with a bias per channel of x, this is the transposed convolution of dy."""
+    """Return dx plus `accumulate`. With a bias b for each channel of x, this is the transposed convolution of dy."""
     checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
@@ -149,7 +153,7 @@ def grad_input(
 def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """Return dw of shape `w_shape`, and db with one number for each output channel; without `bias` db is None."""
+    """Return dw of shape `w_shape`, and db with one number for each output channel; with bias=False db is None."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if by_tiles(dy, x, w_shape, groups):
         sums = conv_tiles.grad_weight(dy, _padded(x, padding), w_shape, stride, dilation, groups)
@@ -172,7 +176,9 @@ def ways(
     groups: int,
     itemsize: int,  # noqa: ARG001
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and None for each of the three sums; `minorm.explain` shows the kernels' choices there."""
+    """Return the shape of y, and None for each of the three sums, for which the kernels return their choices to
+    `minorm.explain`.
+    """
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     return y_shape, dict.fromkeys(("forward", "grad_input", "grad_weight"))
 
@@ -183,7 +189,7 @@ def grad_bias(dy: Any) -> Any:
 
 
 def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
-    """Return the function `backward` of a backend that computes each gradient separately."""
+    """Return `backward` for a backend that computes each gradient separately."""
 
     def backward(
         dy: Any,
@@ -196,10 +202,10 @@ def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
         needs: tuple[bool, bool, bool] = (True, True, True),
         accumulate: Any = None,
     ) -> tuple[Any, Any, Any]:
-        """Return (dx plus `accumulate`, dw, db), each None if it is not needed."""
+        """Return (dx plus `accumulate`, dw, db), with None for one that is not needed."""
         how = stride, padding, dilation, groups
         dx = dw = db = None
-        if needs[1]:  # first, to free its scratch memory before dx, which is large
+        if needs[1]:  # first, so that its scratch memory is free again before the large dx is made
             dw, db = grad_weight(dy, x, w.shape, *how, needs[2])
         elif needs[2]:
             db = grad_bias(dy)
@@ -214,7 +220,7 @@ backward = composed(grad_input, grad_weight, grad_bias)
 
 
 def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:
-    """Yield for every tap its index into the weights, and the view of the padded input that it reads."""
+    """Yield, for every tap, its index into the weights, and the view of the padded input that it reads."""
     for tap in itertools.product(*map(range, kernel)):
         view = tuple(
             slice(k * d, k * d + (o - 1) * s + 1 if o else k * d, s)
@@ -228,7 +234,7 @@ def _along_channels(b: Any, rank: int) -> Any:
 
 
 def _padded(x: Any, padding: Pairs) -> Any:
-    """Return x with zeros around it, or without its last places where `high` is negative."""
+    """Return x with zeros around it; where `high` is negative, without its last places."""
     kept = tuple(slice(None, min(0, high) or None) for _, high in padding)
     return np.pad(x[(..., *kept)], ((0, 0), (0, 0), *((low, max(0, high)) for low, high in padding)))
 

@@ -1,8 +1,9 @@
-"""Convolutions of bfloat16 in the order of tiles.py, to the bits of the CPU's kernels (docs/maths-narrow-types.md).
+"""Convolutions of bfloat16 in the order of tiles.py, with the same bits as the CPU's kernels
+(docs/maths-narrow-types.md).
 
-The depth of a matrix product is the axis that it sums over. A result's depth is (tap, input channel), the depth of an
-input's gradient is (tap that reaches it, output channel), both in memory order. A weight's depth is (image, pixel):
-several images form one depth, and several depths form a chunk.
+The depth of a matrix product is the axis over which it sums. The depth of a result is (tap, input channel). The depth
+of an input's gradient is (tap that reaches it, output channel). Both are in memory order. The depth of a weight's
+gradient is (image, pixel): several images form one depth, and several depths form a chunk.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from minorm.kernels.reference.tiles import BLOCK, flushed, product
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
-CHUNKS = 16  # of images, at most
-LONG = 512  # results that a chunk should have
-PARTIAL = 2 << 20  # numbers in all chunks, at most
+CHUNKS = 16  # the most chunks of images
+LONG = 512  # the fewest results of a chunk
+PARTIAL = 2 << 20  # the most numbers in all chunks
 
 
 def images_together(results: int, images: int) -> int:
-    """Return how many images form one depth of the gradient for the weights: as many as fill a block."""
+    """Return how many images form one depth of the weights' gradient: as many as fill a block."""
     return max(1, min(images, -(-BLOCK // max(1, results))))
 
 
 def chunks_of(images: int, results: int, weights: int) -> int:
-    """Return the number of chunks of the weights' gradient; fewer if there are many weights to add up."""
+    """Return the number of chunks of the weights' gradient, which is smaller if there are many weights to add up."""
     depths = -(-images // images_together(results, images))
     return max(1, min(CHUNKS, depths, images * results // LONG, PARTIAL // max(1, weights)))
 
 
 def forward(padded: Any, w: Any, out: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
-    """Return y as sums in float32, (N, groups * O, *out), for an x that is padded with zeros."""
+    """Return y as sums in float32, (N, groups * O, *out). `padded` is x with zeros around it."""
     taps = list(itertools.product(*map(range, w.shape[2:])))
     views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
     return _summed(views, w, taps, groups, False).reshape(len(padded), len(w), *out)
@@ -94,13 +95,13 @@ def _starts(tap: Ints, dilation: Ints) -> Ints:
 
 
 def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
-    """Return a view of `size` places along each axis, from `starts` on, `stride` apart."""
+    """Return a view of `size` places along each axis, which begin at `starts` and are `stride` apart."""
     rows = zip(starts, size, stride, strict=True)
     return x[(..., *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in rows))]
 
 
 def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
-    """Return the sums over the taps and channels of these views: (N, groups, results of a group, places)."""
+    """Return the sums over the taps and channels of these views, of shape (N, groups, results of a group, places)."""
     channels = views[0].shape[1] // groups
     flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
     left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)
@@ -111,7 +112,9 @@ def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed:
 
 
 def _spread(dy: Any, kernel: Ints, x_size: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> tuple[Any, Ints]:
-    """Return dy with its elements `stride` apart and zeros between and around them, and how many zeros come first."""
+    """Return dy with its elements `stride` apart, and zeros between and around them; and the number of zeros before the
+    first element.
+    """
     before = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
     rows = zip(dy.shape[2:], x_size, stride, padding, before, strict=True)
     size = tuple(b + max((n - 1) * s + 1, low + x) for n, x, s, (low, _), b in rows)

@@ -1,4 +1,6 @@
-"""Copies and fills arrays by one NumPy call each: casts, changes the memory order, or broadcasts into an array."""
+"""Copies and fills arrays, with one NumPy call in each function: casts, changes the memory order, or broadcasts into an
+array.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import numpy as np
 
 __all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
 
-WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # by their bytes: types that NumPy moves at once
+WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # bytes -> a type that NumPy moves as a whole
 
 
 def assign(to: Any, x: Any) -> None:
@@ -18,7 +20,7 @@ def assign(to: Any, x: Any) -> None:
 
 
 def cast(x: Any, dtype: Any, order: str = "K") -> Any:
-    """Return x in another type: in x's memory order ("K"), or row by row ("C")"""
+    """Return x in another type, in x's memory order ("K") or row by row ("C")"""
     return x.astype(dtype, order)
 
 
@@ -30,14 +32,14 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
         x.shape != first.shape or x.dtype != first.dtype or not x.flags.c_contiguous for x in arrays
     ):
         return np.concatenate(arrays, axis)
-    joined = np.empty((*first.shape[:-1], len(arrays)), wide)  # rows of few bytes: one word each
+    joined = np.empty((*first.shape[:-1], len(arrays)), wide)  # each row of few bytes is one word
     for i, x in enumerate(arrays):
         joined[..., i] = x.view(wide)[..., 0]
     return joined.view(first.dtype)
 
 
 def copy(x: Any, order: str = "K") -> Any:
-    """Return a copy of x: in x's memory order ("K"), or row by row ("C")"""
+    """Return a copy of x, in x's memory order ("K") or row by row ("C")"""
     return x.copy(order)
 
 

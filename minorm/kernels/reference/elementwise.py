@@ -1,8 +1,8 @@
-"""Arithmetic and activations, element by element: the formulas, each gradient directly below its function.
+"""The formulas of arithmetic and activations, element by element, with each gradient directly below its function.
 
-A gradient takes `dy`, and then an array of the forward pass: the output y if the formula needs no more (it is kept
-anyway, as the input of the next operation), else the input x. At a kink the gradient is PyTorch's. 16-bit floats are
-widened to float32, computed, and rounded once at the end.
+A gradient takes `dy`, and then an array of the forward pass. This is the output y if the formula needs only y, which is
+kept anyway as the input of the next operation; otherwise it is the input x. At a kink the gradient is PyTorch's. 16-bit
+floats compute in float32, and the result is rounded once at the end.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def expm1(x: Any) -> Any:
 
 @widened
 def log(x: Any) -> Any:
-    """The natural logarithm: -inf at 0, NaN below"""
+    """The natural logarithm, which is -inf at 0 and NaN below"""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.log(x)
 
@@ -162,7 +162,7 @@ def hardswish(x: Any) -> Any:
 
 @widened
 def hardswish_grad(dy: Any, x: Any) -> Any:
-    """dy * (0 for x <= -3, x/3 + 1/2 for -3 < x < 3, else 1, for NaN too)"""
+    """dy * (0 for x <= -3, x/3 + 1/2 for -3 < x < 3, else 1, also for NaN)"""
     three, half = x.dtype.type(3), x.dtype.type(0.5)
     return np.where(x <= -3, x.dtype.type(0), np.where(x < 3, dy * (x / three + half), dy))
 
@@ -216,13 +216,15 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 @widened
 def elu_grad(dy: Any, x: Any, alpha: float = 1.0) -> Any:
-    """dy * alpha * exp(x) where x <= 0, else dy, for NaN too"""
+    """dy * alpha * exp(x) where x <= 0, else dy, also for NaN"""
     return np.where(x <= 0, dy * (x.dtype.type(alpha) * np.exp(np.minimum(x, x.dtype.type(0)))), dy)
 
 
 @widened
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """x * Phi(x), Phi the normal distribution function: (1 + erf(x/sqrt 2)) / 2, or its approximation by tanh"""
+    """x * Phi(x), where Phi is the normal distribution function, (1 + erf(x/sqrt 2)) / 2, or its
+    approximation by tanh
+    """
     return (x * _normal(x, approximate)[0]).astype(x.dtype)
 
 
@@ -234,7 +236,7 @@ def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
 
 
 def _normal(x: Any, approximate: str) -> tuple[Any, Any]:
-    """Phi(x) and its derivative, in float64 (NumPy has no erf, so this one is for reading, not for speed)."""
+    """Return Phi(x) and its derivative, in float64. NumPy has no erf, so this code is for reading, not for speed."""
     x = x.astype(np.float64)
     if approximate == "tanh":
         c, cubic = math.sqrt(2 / math.pi), 0.044715

@@ -1,8 +1,8 @@
-"""The activations of recurrent layers by their ONNX names, and their slopes.
+"""The activations of recurrent layers, by their ONNX names, and their slopes.
 
-A slope gets both the input x and the output y, and uses the cheaper one. Some activations have the parameters alpha and
-beta; DEFAULTS has their default values. `maps` are a backend's elementwise functions. The kernels have the same
-formulas in minorm_ext/recurrent/activations.inc.h.
+A slope gets both the input x and the output y, and uses the one that needs less computation. Some activations have
+parameters alpha and beta; DEFAULTS has the default values. `maps` are a backend's elementwise functions. The kernels
+have the same formulas in minorm_ext/recurrent/activations.inc.h.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Gate(NamedTuple):
     beta: float = 0.0
 
 
-# The parameters of each activation: (), (alpha,) or (alpha, beta), as for the operators of the same name.
+# The parameters of each activation: (), (alpha,) or (alpha, beta), as for the ONNX operator of the same name.
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "Relu": (), "Tanh": (), "Sigmoid": (), "Softsign": (), "Softplus": (),
     "LeakyRelu": (0.01,), "ThresholdedRelu": (1.0,), "Elu": (1.0,),
@@ -57,7 +57,7 @@ def value(gate: Gate, x: Any, maps: Any) -> Any:
 
 
 def slope(gate: Gate, x: Any, y: Any, maps: Any) -> Any:
-    """Return the derivative of the activation at x, where its value is y."""
+    """Return the derivative of the activation at x; y is the activation's value there."""
     name, alpha, beta = gate.name, x.dtype.type(gate.alpha), x.dtype.type(gate.beta)
     one, zero = x.dtype.type(1), x.dtype.type(0)
     if name == "Sigmoid":

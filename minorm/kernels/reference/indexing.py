@@ -12,14 +12,14 @@ COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum,
 
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy added at `index`; a position that comes twice gets both"""
+    """Return zeros of `shape` with dy added at `index`; a position that occurs twice gets both addends"""
     dx = np.zeros(shape, dy.dtype)
     np.add.at(dx, index, dy)
     return dx
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on"""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; other axes likewise"""
     where = list(np.indices(index.shape, sparse=True))
     where[axis] = index
     return add_at(dy, tuple(where), shape)
@@ -34,7 +34,7 @@ def put(x: Any, index: Any, values: Any) -> None:
 
 
 def _by_rows(value: Any) -> Any:
-    """Return an array in row-major order: NumPy walks through arrays in memory order."""
+    """Return an array in row-major order, since NumPy goes through arrays in memory order."""
     return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim > 1 else value
 
 
@@ -46,7 +46,8 @@ def bincount(x: Any, weights: Any, minlength: int) -> Any:
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
     """Return a copy of x with `updates` at `index`, or combined with x's elements: "add", "mul", "min" or "max".
 
-    16-bit floats are combined in float32 and rounded once. "none" keeps the last of several updates at one place.
+    16-bit floats are combined in float32, and the result is rounded once. "none" keeps the last of several updates at
+    one place.
     """
     if reduction == "none":
         y = x.copy()

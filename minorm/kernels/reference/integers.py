@@ -1,11 +1,11 @@
-"""Products of 8-bit integers, summed exactly: in int64, cut to int32.
+"""Products of 8-bit integers, summed exactly in int64 and then cut to int32.
 
     integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
     integer_conv(x, w, ...)       the same over the taps and channels of a convolution
-    requantize(sums, how, axis)   bytes again: round(sums * scale) + zero, cut off at the ends
+    requantize(sums, how, axis)   round(sums * scale) + zero as bytes, clipped to the ends of the type
 
-Sums beyond int32 wrap around. With `how`, a product returns its requantized sums. Integers are not rounded, so every
-backend and processor has the same bits.
+Sums beyond int32 wrap around. If `how` is given, a product returns requantized sums. Integers are not rounded, so all
+backends and processors give the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Form = tuple[Ints, Pairs, Ints, int]
 
 
 class Requantization(NamedTuple):
-    """The numbers that turn sums into bytes again. scale: float32, one number or one for each output."""
+    """The numbers that turn sums into bytes again. `scale` is float32, one number or a number for each output."""
 
     scale: Any
     zero: int
@@ -35,7 +35,9 @@ class Requantization(NamedTuple):
 
     @classmethod
     def of(cls, scale: Any, zero: Any, low: int | None = None) -> Requantization:
-        """Requantize to the type of `zero`, an array of one number; `low` is the bound of a Relu."""
+        """Return the numbers to requantize to the type of `zero`, an array of one number; `low` is the lower bound of a
+        Relu.
+        """
         if zero.dtype not in BYTES or zero.size != 1:
             raise TypeError(
                 f"requantize: zero is {zero.dtype} of shape {zero.shape}; expected one number of int8 or uint8"
@@ -48,7 +50,9 @@ class Requantization(NamedTuple):
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """a @ b of (..., M, K) and (..., K, N); a_zero is one number, b_zero one or N numbers, bias None or N int32."""
+    """a @ b for a (..., M, K) and b (..., K, N). a_zero is one number, b_zero is one or N numbers, and bias is None or
+    N int32.
+    """
     check_bytes("integer_matmul", a=a, b=b)
     xp = namespace(a)
     b_zero = xp.asarray(zeros("integer_matmul", "b_zero", b_zero, b.shape[-1]))
@@ -63,7 +67,8 @@ def integer_matmul(
 def integer_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias as above.
+    """The convolution of x (N, C, ...), padded with x_zero, with w (O, C / groups, ...). w_zero has one or O numbers,
+    and bias is None or O int32.
 
     form    stride, padding, dilation and groups, as reference/conv.py has them
     """
@@ -94,7 +99,9 @@ def integer_conv(
 
 
 def prepare_matmul(a: Any, b: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  other backends look at a
-    """Return integer_matmul as a function of arrays like a: the work on the other arguments is done once."""
+    """Return integer_matmul as a function of arrays like a, so that the work on the other arguments is done
+    only once.
+    """
     return lambda a: integer_matmul(a, b, *rest)
 
 
@@ -104,7 +111,9 @@ def prepare_conv(x: Any, w: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: A
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
-    """round(sums * scale) + zero, with halves to the even number; the scale's numbers lie along the axis."""
+    """round(sums * scale) + zero, where halves round to even; the numbers of the scale belong to the places along
+    `axis`.
+    """
     scale = namespace(sums).asarray(how.scale)
     if scale.size > 1:
         scale = scale.reshape(tuple(-1 if i == axis % sums.ndim else 1 for i in range(sums.ndim)))
@@ -114,9 +123,10 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
-    """round(a * factors[0] + (b * factors[1] + factors[2])) of bytes that broadcast, clipped to the bounds of `how`.
+    """round(a * factors[0] + (b * factors[1] + factors[2])) for bytes a and b that broadcast, clipped to the bounds of
+    `how`.
 
-    Each multiply-add is computed in float64, which has room for it, and rounded once to float32.
+    Each multiply-add is computed in float64, which holds it exactly, and rounded once to float32.
     """
     check_bytes("add", a=a, b=b)
     of_a, of_b, fixed = (np.float64(factor) for factor in factors)
@@ -136,7 +146,9 @@ def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, 
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """round(x / scale) + zero of float32, clipped to the range of the type; scale and zero (or None) are one number."""
+    """round(x / scale) + zero for x of float32, clipped to the range of `dtype`. scale is one number; zero is one
+    number or None.
+    """
     ends = np.iinfo(dtype)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         q = np.rint(x / scale.reshape(())) + np.float32(0 if zero is None else zero.item())
@@ -144,7 +156,7 @@ def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
 
 
 def dequantize(q: Any, scale: Any, zero: Any) -> Any:
-    """(q - zero) * scale of bytes, in float32."""
+    """(q - zero) * scale for bytes q, in float32."""
     return (q.astype(np.int32) - (0 if zero is None else int(zero.item()))).astype(np.float32) * scale.reshape(())
 
 
@@ -162,7 +174,9 @@ def check_matrices(a: Ints, b: Ints) -> None:
 
 
 def zeros(name: str, argument: str, given: Any, count: int) -> Any:
-    """Return zero points in int64: an array of one number, or of one number for each output."""
+    """Return zero points as an array of int64, with one number or a number for each output; raise ValueError for other
+    shapes.
+    """
     array = np.atleast_1d(np.asarray(given, np.int64))
     if array.shape not in ((1,), (count,)):
         raise ValueError(f"{name}: {argument} has shape {np.shape(given)}; expected one number, or ({count},)")
@@ -170,7 +184,7 @@ def zeros(name: str, argument: str, given: Any, count: int) -> Any:
 
 
 def outputs(name: str, argument: str, given: Any, count: int) -> Any:
-    """Return int64 from one int32 for each output; raise ValueError for other shapes and types."""
+    """Return `given`, an int32 for each output, as int64; raise ValueError for other shapes and types."""
     if given.shape != (count,) or given.dtype != np.int32:
         raise ValueError(
             f"{name}: {argument} is {given.dtype} of shape {given.shape}; expected int32 of shape ({count},)"

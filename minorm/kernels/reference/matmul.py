@@ -1,6 +1,6 @@
-"""Matrix products by NumPy. 16-bit floats are multiplied and added up in float32, and rounded once.
+"""Matrix products by NumPy. 16-bit floats are multiplied and added up in float32, and results are rounded once.
 
-bfloat16 is added up in the order of tiles.py, to the bits of the CPU's kernels.
+Sums of bfloat16 have the order of tiles.py, so their bits are those of the CPU's kernels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
-    """y = x @ w.T + b, x (..., in), w (out, in), b (out) or None"""
+    """y = x @ w.T + b, where x is (..., in), w (out, in), and b (out) or None"""
     if not x.dtype == w.dtype == bfloat16 or not (b is None or b.dtype == bfloat16):
         return _linear(x, w, b)
     y = tiles.product(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w.T).reshape(*x.shape[:-1], len(w))
@@ -43,11 +43,13 @@ def _linear(x: Any, w: Any, b: Any) -> Any:
 
 
 def affine(a: Any, b: Any, bias: Any, relu: bool) -> Any:
-    """a @ b + bias, or its relu, for a (..., in), b (in, out), bias (out): rounded like separate operations"""
+    """a @ b + bias, or its relu, for a (..., in), b (in, out), bias (out); each step is rounded, as in separate
+    operations
+    """
     c = elementwise.add(matmul(a, b), bias)
     return elementwise.relu(c) if relu else c
 
 
 def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
-    """dw = dy.T @ x, and db = the sum of dy's rows, for dy (rows, out) and x (rows, in); without `bias` db is None"""
+    """dw = dy.T @ x, and db = the sum of dy's rows, for dy (rows, out) and x (rows, in); with bias=False db is None"""
     return matmul(dy.T, x), sum_to(dy, dy.shape[1:]) if bias else None

@@ -1,4 +1,4 @@
-"""Allocates uninitialised arrays by NumPy; the CPU backend takes them from a pool of reused memory."""
+"""Allocates uninitialised arrays by NumPy. The CPU backend has a pool of reused memory instead."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def empty_cache() -> None:
 
 
 def statistics() -> dict[str, Any]:
-    """Return no statistics: nothing is counted."""
+    """Return an empty dict, since nothing is counted."""
     return {}

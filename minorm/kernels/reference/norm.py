@@ -1,9 +1,10 @@
-"""The specification of the normalization kernels: view the data as its four loops and write the formula.
+"""The specification of the normalization kernels: it views the data as four loops and writes the formula.
 
-`four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become (keep, keep, 1,
-1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Elements are computed in `dtype`,
-sums in float64. With a mask, sums run over the elements where it is True, and m is their number; the other results are
-0. An activation follows as a separate operation. See minorm/kernels/protocol.py for the letters.
+`four(nest, x)` is x as an array with the axes (keep, keep, reduce, reduce), without a copy. Statistics have the shape
+(keep, keep, 1, 1), and parameters have length 1 where they do not vary, so that they broadcast. Elements are computed
+in `dtype`, and sums in float64. With a mask, sums are taken over the elements where it is True, and m is their number;
+results at the other elements are 0. An activation follows as a separate operation. See minorm/kernels/protocol.py for
+the letters.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ REDUCED = (2, 3)
 
 
 def plan_of(*_: Any) -> dict[str, Any]:
-    """Return the plan that `mn.explain` shows if the reference replaces the kernels: there are no choices."""
+    """Return the plan that `mn.explain` shows if the reference replaces the kernels; it has no choices."""
     return {"strategy": "reference"}
 
 
@@ -36,7 +37,7 @@ def is_one_pass(*_: Any) -> bool:
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Return k, d and var: two passes, the second about the mean."""
+    """Return k, d and var, computed in two passes, of which the second subtracts the mean."""
     x4 = _computed(four(nest, x), dtype)
     if not centered:
         zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
@@ -180,7 +181,7 @@ def counts(nest: Nest, mask: Array) -> Array:
 
 
 def _counted(nest: Nest, values: Array, mask: Array | None) -> Array:
-    """Return values on the four loop axes with 0 where the mask is False, in place of NaN too."""
+    """Return values on the four loop axes, with 0 where the mask is False, even in place of NaN."""
     return values if mask is None else np.where(four(nest, mask), values, values.dtype.type(0))
 
 
@@ -188,17 +189,17 @@ def _counted(nest: Nest, values: Array, mask: Array | None) -> Array:
 
 
 def four(nest: Nest, x: Array) -> Array:
-    """Return x with axes (keep outer, keep inner, reduce outer, reduce inner); the view shares x's memory."""
+    """Return x as a view with the axes (keep outer, keep inner, reduce outer, reduce inner)."""
     return _as_loops(x.reshape(nest.shape).transpose(nest.order), nest.two_by_two)
 
 
 def parameters(nest: Nest, s: Array) -> Array:
-    """Return s or b with the same four axes, of length 1 where it does not vary."""
+    """Return s or b with the same four axes, which have length 1 where it does not vary."""
     return _as_loops(s, _parameter_loops(nest))
 
 
 def parameter_sums(nest: Nest, terms: Array) -> Array:
-    """Sum over the loop axes along which the parameters do not vary, and return a flat array like s and b."""
+    """Sum over the loop axes along which the parameters do not vary; return the sums as a flat array like s and b."""
     shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
     total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
     return _from_loops(total, _parameter_loops(nest)).reshape(-1)
@@ -209,13 +210,15 @@ def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
 
 
 def _as_loops(gapless: Array, loops: tuple[Loop, ...]) -> Array:
-    """Return gapless memory as the loops' array: cut it by falling data step, and transpose it to their order."""
+    """Return gapless memory as an array with one axis for each loop: split it by falling data step, and transpose it to
+    the loops' order.
+    """
     order = _by_step(loops)
     return gapless.reshape([loops[i].count for i in order]).transpose([order.index(i) for i in range(4)])
 
 
 def _from_loops(y4: Array, loops: tuple[Loop, ...]) -> Array:
-    """Return the four loop axes in memory order, the inverse of `_as_loops`."""
+    """Return an array with four loop axes in memory order: the inverse of `_as_loops`."""
     return y4.transpose(_by_step(loops))
 
 
@@ -224,19 +227,21 @@ def _by_step(loops: tuple[Loop, ...]) -> list[int]:
 
 
 def like(nest: Nest, y4: Array, x: Array) -> Array:
-    """Return the four loop axes as an array with x's shape, type and memory order."""
+    """Return an array with four loop axes in x's shape, type and memory order."""
     y = np.empty_like(x)
     four(nest, y)[...] = y4
     return y
 
 
 def _computed(values: Array, dtype: Any = None) -> Array:
-    """Return values in the type computed in: `dtype`, or by default float32 for the 16-bit types."""
+    """Return values in the type of the computation: `dtype`, or if that is None, float32 for 16-bit types and else the
+    same type.
+    """
     return values.astype(dtypes.compute_type(values.dtype) if dtype is None else dtype, copy=False)
 
 
 def kept(nest: Nest, statistic: Array) -> Array:
-    """Return a statistic, one number for each row, in a shape that broadcasts against the four loops."""
+    """Return a statistic, which has one number for each row, in a shape that broadcasts against the four loop axes."""
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 

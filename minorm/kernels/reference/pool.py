@@ -1,12 +1,12 @@
-"""Pooling as a walk over taps: tap k of every window at once is one strided view of the padded input.
+"""Pooling as a loop over taps: tap k of all windows together is one strided view of the padded input.
 
-The maximum keeps the largest value so far and its place in the plane, counted row by row like PyTorch's
-`return_indices`. The average divides by the number of taps that count, a product of one number for each axis. With
-ceil_mode, a window belongs to the result if it starts inside the input or the padding before it. So the last window may
-reach past the end, and a window may be larger than x; taps past the end never count.
+The maximum keeps the largest value so far and its place in the plane, counted row by row as in PyTorch's
+`return_indices`. The average divides by the number of taps that count, which is a product of one number for each axis.
+With ceil_mode, a window belongs to the result if it starts inside the input or in the padding before it. So the last
+window may reach beyond the end, and a window may be larger than x; taps beyond the end never count.
 
-Shapes: x (N, C, *spatial), y (N, C, *output). `padding` is a (low, high) pair for each axis, the rest one number for
-each axis.
+Shapes: x (N, C, *spatial), y (N, C, *output). `padding` is a (low, high) pair for each axis; the other options have one
+number for each axis.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilatio
 
 
 def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return how many taps of each axis can meet x or its padding; a window far larger than x has more taps."""
+    """Return the number of taps along each axis that can reach x or its padding; a window far larger than x has more
+    taps.
+    """
     return tuple(
         max(1, min(k, (n + low + high - 1) // d + 1))
         for n, k, (low, high), d in zip(size, kernel, padding, dilation, strict=True)
@@ -45,14 +47,16 @@ def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
 
 
 def has_channels_last(x: Any) -> bool:
-    """Do the channels of x (N, C, *spatial) lie last in memory? False for an x that is row-major as well."""
+    """Are the channels of x (N, C, *spatial) last in memory? False for an x that is also row-major."""
     if x.ndim < 3 or x.flags.c_contiguous:
         return False
     return bool(x.transpose(0, *range(2, x.ndim), 1).flags.c_contiguous)
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
-    """Return y, and the place of each maximum in its plane, in int32. NaN is the largest; the first of equals wins."""
+    """Return y, and the place of each maximum in its plane, as int32. NaN counts as largest; of equal elements the
+    first counts.
+    """
     size = x.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
     lowest = -np.inf if x.dtype in FLOATS else np.iinfo(x.dtype).min
@@ -73,9 +77,10 @@ def max_backward(
     how: Any = None,  # noqa: ARG001  for a GPU
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Add each dy to the place of its maximum.
+    """Return dx: zeros, with each dy added at the place of its maximum.
 
-    `how` is (kernel, stride, padding, dilation): the places suffice here, but a GPU gathers from windows instead.
+    `how` is (kernel, stride, padding, dilation). Here the places are enough; a GPU gathers from windows
+    instead.
     """
     planes, plane = math.prod(x_shape[:2]), math.prod(x_shape[2:])
     dx = np.zeros_like(dy, compute_type(dy.dtype), shape=(planes, plane))
@@ -95,7 +100,7 @@ def avg_forward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Any:
-    """Return the mean over every window; the zeros of the padding count in the divisor if `count_include_pad`."""
+    """Return the mean over every window. With count_include_pad=True the zeros of the padding count in the divisor."""
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     y = np.zeros_like(x, compute_type(x.dtype), shape=(*x.shape[:2], *out))
     for inside, _, view in _taps(x, kernel, out, stride, padding, dilation):
@@ -115,7 +120,9 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Add each dy, divided, to every place of its window. On a GPU, `last` says whether dx has its channels last."""
+    """Return dx: zeros, with each dy, divided by its window's divisor, added at every place of the window. Only a GPU
+    uses `last`.
+    """
     dtype, out = compute_type(dy.dtype), dy.shape[2:]
     windows = kernel, stride, padding, dilation
     share = dy.astype(dtype) / counts(x_shape[2:], out, *windows, count_include_pad, divisor, dy)
@@ -128,7 +135,9 @@ def avg_backward(
 def _taps(
     x: Any, kernel: Ints, out: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield for every tap the windows whose tap lies in x, the places in the plane, and the view of x there."""
+    """Yield, for every tap, the windows for which the tap is inside x, the tap's places in the plane, and the view of x
+    at these places.
+    """
     size = x.shape[2:]
     place = np.arange(math.prod(size), dtype=np.int32, like=x).reshape(size)
     for tap in itertools.product(*map(range, reached(size, kernel, padding, dilation))):
@@ -154,7 +163,7 @@ def counts(
     divisor: int | None,
     like: Any = None,
 ) -> Any:
-    """Return the divisor of every window's sum, of shape `out`, on the device of `like`."""
+    """Return the divisors of the windows' sums, of shape `out`, on the device of `like`."""
     if divisor is not None:
         return divisor
     like = np.empty(0) if like is None else like

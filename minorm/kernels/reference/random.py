@@ -1,8 +1,8 @@
-"""Philox4x64-10, a counter-based generator: block n, of four words, is a function of n and a key alone.
+"""Philox4x64-10, a counter-based generator: block n, of four words, depends only on n and a key.
 
-A generator counts blocks, and gives a kernel a range of block numbers and its key (`minorm.random.take_blocks`): the
-kernel computes all blocks at once. Element i gets word i. A word of 32 bits is half of a word of 64, the lower half
-first. Words and their order are those of NumPy's Philox.
+A generator counts blocks, and passes a kernel its key and a range of block numbers (`minorm.random.take_blocks`); the
+kernel computes all these blocks together. Element i gets word i. A word of 32 bits is half of a word of 64 bits, the
+lower half first. Words and their order are those of NumPy's Philox.
 
 Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -18,13 +18,15 @@ from minorm.devices import dtypes
 
 Blocks = tuple[int, int, int, int]  # (n, rank, key, key): the blocks (n + 1, 0, rank, 1), (n + 2, 0, rank, 1) ...
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
-STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # of the key, from round to round
+STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # added to the key from round to round
 ROUNDS = 10
 LOW = (1 << 32) - 1
 
 
 def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
-    """u = w / 2^k on [0, 1), with w the first k bits of a word: 24 of 32 in float32, 53 of 64 in float64."""
+    """u = w / 2^k on [0, 1), where w is the first k bits of a word: 24 of 32 bits in float32, 53 of 64 bits
+    in float64.
+    """
     count = int(np.prod(shape, dtype=np.int64))
     if dtype == dtypes.float32:
         numbers = (_words(count, 32, blocks) >> 8).astype(np.float32) * np.float32(2.0**-24)
@@ -34,7 +36,9 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    """Return y = x * m / (1 - p) and m, True where the element's 32-bit word is at least p * 2^32, in C order."""
+    """Return y = x * m / (1 - p), and m, which is True where an element's 32-bit word, in C order, is at least
+    p * 2^32.
+    """
     kept = _words(x.size, 32, blocks).reshape(x.shape) >= np.uint32(threshold(p)[0])
     return keep(x, kept, p), kept
 
@@ -48,7 +52,7 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def threshold(p: float) -> tuple[int, float]:
-    """Return the smallest word that keeps an element, and the factor of kept elements: 0 for p = 1."""
+    """Return the smallest word that keeps an element, and the factor of kept elements, which is 0 for p = 1."""
     return min(round(p * 2**32), 2**32 - 1), 1 / (1 - p) if p < 1 else 0.0
 
 

@@ -1,18 +1,18 @@
-"""RNN, LSTM and GRU: computes one direction of a layer over all steps, in NumPy, with each gradient below its function.
+"""RNN, LSTM and GRU: computes one direction of a layer over all steps, in NumPy; each gradient is below its function.
 
     memory = forward(cell, a, r, br, p, h, c, y, lengths, reverse, keep)
     da, dq = backward(cell, memory, r, p, dy, dh, dc, lengths, reverse)
 
-`a` (steps, batch, gates * hidden) is W x plus the biases, computed for all steps at once, since it depends on no state.
-Each step adds R h to it and applies the gates. Blocks of rows of W and R belong to gates; `cell.gates` has their order
-("ifgo"). For a GRU, whose reset may come between, `br` is the bias that is added to R h; for the others it is None.
+`a` (steps, batch, gates * hidden) is W x plus the biases. It is computed for all steps together, since it depends on no
+state. Each step adds R h to it and applies the gates. Each gate has a block of rows in W and R; `cell.gates` has their
+order ("ifgo"). For a GRU, whose reset may come between R h and the sum, `br` is the bias that is added to R h; for the
+others it is None. `h` and `c` (batch, hidden) are the first states, and are changed to the last ones. `y` (steps,
+batch, hidden) is filled with the states after each step. In backward, dh and dc are the gradients of the last states,
+and are changed to the gradients of the first states; da is the gradient of W x, and dq that of R h. reverse=True begins
+at the last step.
 
-`h` and `c` (batch, hidden) are the first states, and become the last ones; `y` (steps, batch, hidden) is filled with
-the states after each step. In backward, dh and dc, the gradients of the last states, become those of the first ones; da
-is the gradient of W x, and dq that of R h. `reverse` begins at the last step.
-
-`lengths` (batch,) are the numbers of steps of the sequences, or None for all. Beyond them it keeps its state, and y is
-0.
+`lengths` (batch,) has the number of steps of each sequence, or is None if all have all steps. Beyond its length a
+sequence keeps its state, and y is 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from minorm.kernels.reference import elementwise, gates, matmul
 
 
 class Cell(NamedTuple):
-    """A recurrent cell. kind: RNN, LSTM or GRU. variant: a GRU resets after the product; an LSTM has f = 1 - i."""
+    """A recurrent cell of kind RNN, LSTM or GRU. With variant=True a GRU resets after the product, and an LSTM has
+    f = 1 - i.
+    """
 
     kind: str
     gates: str
@@ -46,7 +48,9 @@ NUMPY = Kernels()
 
 
 class Memory(NamedTuple):
-    """The arrays for backward, of all steps: pre-activations, gates, one more value (e), and earlier states."""
+    """The arrays that backward needs, for all steps: pre-activations, gates, one more value (e), and the states before
+    each step.
+    """
 
     a: Any
     v: Any
@@ -65,7 +69,7 @@ class Step:
         self.p = None if p is None else p.reshape(3, -1)
 
     def forward(self, a: Any, h: Any, c: Any) -> tuple[Any, Any, Any, Any]:
-        """Return v, e, and the states after the step."""
+        """Return the gates v, the extra value e, and the states after the step."""
         raise NotImplementedError
 
     def backward(self, a: Any, v: Any, e: Any, h: Any, c: Any, dh: Any, dc: Any) -> tuple[Any, Any, Any, Any]:
@@ -73,12 +77,12 @@ class Step:
         raise NotImplementedError
 
     def part(self, a: Any, gate: str) -> Any:
-        """Return the columns of one gate."""
+        """Return the columns of a that belong to one gate."""
         i = self.cell.gates.index(gate)
         return a[..., i * self.hidden : (i + 1) * self.hidden]
 
     def value(self, kind: int, a: Any) -> Any:
-        """Return activation number `kind` of a, after the clip."""
+        """Return activation number `kind` of a, which is clipped first."""
         return gates.value(self.cell.activations[kind], self.clipped(a), self.maps)
 
     def slope(self, kind: int, a: Any, v: Any) -> Any:
@@ -109,7 +113,7 @@ class RNN(Step):
 class LSTM(Step):
     """i, f, o = sigmoid(W x + R h + b); g = tanh(W x + R h + b); c' = f c + i g; h' = o tanh(c')
 
-    With peepholes p (i, o, f) the gates i and f see p * c too, and o sees p * c'.
+    With peepholes p (i, o, f), the gates i and f also add p * c, and o adds p * c'.
     """
 
     def forward(self, a, h, c):
@@ -157,8 +161,8 @@ class LSTM(Step):
 class GRU(Step):
     """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h
 
-    This is PyTorch's form, `cell.variant`. The other form resets first: n = tanh(W x + R (r * h) + b). In W and R the
-    rows of z and r come first, the rows of n last.
+    This is PyTorch's form, for which `cell.variant` is True. The other form resets first: n = tanh(W x + R
+    (r * h) + b). In W and R the rows of z and r are first, and the rows of n are last.
     """
 
     def forward(self, a, h, c):
@@ -204,7 +208,7 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """Run all steps; return the Memory for backward if `keep`. Only an LSTM has c, and with peepholes p."""
+    """Run all steps; with keep=True return the Memory for backward. Only an LSTM has c, and p if it has peepholes."""
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
     if keep:
@@ -227,7 +231,9 @@ def backward(
     cell: Cell, memory: Memory, r: Any, p: Any, dy: Any, dh: Any, dc: Any, lengths: Any, reverse: bool,
     kernels: Kernels = NUMPY,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return da and dq, the same array if they are equal. dy may be None; dc is None unless the cell is an LSTM."""
+    """Return da and dq, which are the same array if they are equal. dy may be None; dc is None unless the cell is an
+    LSTM.
+    """
     step = STEPS[cell.kind](cell, r, None, p, kernels)
     da = np.empty_like(memory.a)
     dq = np.empty_like(da) if cell.kind == "GRU" and cell.variant else da
@@ -243,7 +249,7 @@ def backward(
 
 
 def _times(steps: int, lengths: Any, backwards: bool, like: Any) -> Any:
-    """Yield each step in order, and a mask of the sequences that have this step, or None for all."""
+    """Yield each step in order, with a mask of the sequences that have this step, or None if all have it."""
     for t in range(steps)[:: -1 if backwards else 1]:
         yield t, None if lengths is None else constant_of((t < lengths)[:, None], like)
 

@@ -1,6 +1,6 @@
-"""Sums and means over some axes, and the sum that reduces a gradient to the shape of a broadcast operand.
+"""Sums and means over some axes, and the sum that reduces a gradient to the shape of an operand that was broadcast.
 
-Floats are added up in float64 and rounded once.
+Floats are added up in float64, and the sum is rounded once.
 """
 
 from __future__ import annotations

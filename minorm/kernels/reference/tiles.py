@@ -1,9 +1,10 @@
-"""Computes products of bfloat16 in the order in which a processor's matrix tiles add up: the bits are equal everywhere.
+"""Computes products of bfloat16 in the order in which a processor's matrix tiles add up, so the bits are equal
+everywhere.
 
-The depth is cut into blocks of 32. In a block the even terms form one chain of multiply-adds and the odd terms another,
-both from +0. The two chains are added, and their sum is added to the total of the earlier blocks. Every step is rounded
-once to float32, to the nearest and then even, and denormal numbers count as zeros of their sign, before a step and
-after it.
+The depth is cut into blocks of 32. In a block, the even terms form one chain of multiply-adds and the odd terms
+another; both start at +0. The results of the two chains are added, and their sum is added to the total of the earlier
+blocks. Every step is rounded once to float32, to the nearest number, and in a tie to the even one. Before and after
+each step, denormal numbers count as zeros of the same sign.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ def product(a: Any, b: Any, total: Any = None) -> Any:
             if k < a.shape[-1]:
                 chains[k % 2] = multiply_add(a[..., k, None], b[..., k, None, :], chains[k % 2])
             else:
-                chains[k % 2] = chains[k % 2] + np.float32(0)  # 0 * 0 makes +0 of -0
+                chains[k % 2] = chains[k % 2] + np.float32(0)  # a product 0 * 0 turns -0 into +0
         with np.errstate(over="ignore", invalid="ignore"):
             total = flushed(total + flushed(chains[0] + chains[1]))
     return total
 
 
 def with_bias(sums: Any, b: Any) -> Any:
-    """Return the sums plus a bias that broadcasts, or None; the caller rounds them to bfloat16."""
+    """Return the sums, plus b, which broadcasts, unless it is None. The caller rounds the result to bfloat16."""
     return sums if b is None else flushed(sums + flushed(b.astype(np.float32)))
 
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
     """a * b + c, rounded once.
 
-    The product of two bfloat16 is exact in float64. The sum is exact too, or one term is so small that float32 rounds
-    to the other term either way.
+    The product of two bfloat16 numbers is exact in float64. The sum is exact too, unless one term is so small that
+    float32 rounds the sum to the other term in any case.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return flushed((a.astype(np.float64) * b + c).astype(np.float32))

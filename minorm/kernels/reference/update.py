@@ -1,7 +1,7 @@
-"""Optimizer steps by their formulas, one parameter after the other, in place on parameters and their state.
+"""Optimizer steps by their formulas, one parameter after the other. They change parameters and their state in place.
 
-Lists have one entry for each parameter; a parameter's arrays have one shape and type. 16-bit floats are computed in
-float32; parameter and state are each rounded once.
+Lists have one entry for each parameter. All arrays of a parameter have the same shape and type. 16-bit floats compute
+in float32; parameter and state are each rounded once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def sgd(
 ) -> None:
     """g = +-gradient + weight_decay * p;  m = momentum * m + (1 - dampening) * g;  p -= lr * m
 
-    With nesterov p -= lr * (g + momentum * m); with momentum = 0 p -= lr * g, and `buffers` (of m) is not read.
+    With nesterov, p -= lr * (g + momentum * m). With momentum = 0, p -= lr * g, and `buffers`, which holds m, is not
+    read.
     """
     for i, (p, gradient) in enumerate(zip(parameters, gradients, strict=True)):
         value = _wide(p)
@@ -58,9 +59,10 @@ def adam(
 ) -> None:
     """m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;  p -= lr * m' / (sqrt(v') + eps)
 
-    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) make up for the start at zero; step counts from 1.
-    g = +-gradient + weight_decay * p, or, decoupled (AdamW), g = +-gradient and p shrinks by lr * weight_decay first.
-    If `peaks` is not empty (amsgrad), v' is computed from the largest v so far.
+    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) correct for the start at zero; step counts from 1.
+    g = +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p is first multiplied by
+    1 - lr * weight_decay. If `peaks` is not empty (amsgrad), v' is computed from the largest v so far, which `peaks`
+    holds.
     """
     for i, (p, gradient, step) in enumerate(zip(parameters, gradients, steps, strict=True)):
         value = _wide(p)

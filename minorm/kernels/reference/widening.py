@@ -12,7 +12,8 @@ from minorm.devices import dtypes
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass 16-bit arrays to `function` as float32 and round its result back once; a second result stays float32.
+    """Pass 16-bit arrays to `function` as float32, and round its result back to 16 bits once; a second result stays
+    float32.
 
     If the call has a `dtype`, the result is rounded to that type instead.
     """

@@ -1,6 +1,6 @@
 """Activation layers: each calls its function with its options.
 
-`inplace` lets a definition written for PyTorch run; the result is always a new tensor.
+They take `inplace` so that a definition written for PyTorch runs, but the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class _Plain(OfOne):
 class ReLU(_Plain):
     """y = max(x, 0), element by element.
 
-    x has any shape, y has x's shape and type. The slope is 1 above 0 and 0 elsewhere, so y is piecewise linear.
+    x has any shape, y has x's shape and type. y is piecewise linear: its slope is 1 where x > 0, else 0.
 
     Example:
         >>> nn.ReLU()(mn.tensor([-2.0, 0.5]))
         tensor([0. , 0.5])
 
-    ONNX Relu 14; Nair and Hinton 2010.
+    Written to ONNX as Relu (opset 14); Nair and Hinton 2010.
     """
 
     function = staticmethod(F.relu)
@@ -37,13 +37,14 @@ class ReLU(_Plain):
 class ReLU6(_Plain):
     """y = min(max(x, 0), 6), element by element.
 
-    x has any shape, y has x's shape and type. The bound keeps numbers small for networks that later compute in 8 bits.
+    x has any shape, y has x's shape and type. The bound 6 keeps values small, for networks that later compute in 8
+    bits.
 
     Example:
         >>> nn.ReLU6()(mn.tensor([-2.0, 0.5, 8.0]))
         tensor([0. , 0.5, 6. ])
 
-    ONNX Clip 13; Howard et al. 2017, arXiv:1704.04861.
+    Written to ONNX as Clip (opset 13); Howard et al. 2017, arXiv:1704.04861.
     """
 
     function = staticmethod(F.relu6)
@@ -60,7 +61,7 @@ class LeakyReLU(OfOne):
         >>> nn.LeakyReLU(0.1)(mn.tensor([-2.0, 0.5]))
         tensor([-0.2,  0.5])
 
-    ONNX LeakyRelu 16; Maas, Hannun and Ng 2013.
+    Written to ONNX as LeakyRelu (opset 16); Maas, Hannun and Ng 2013.
     """
 
     function = staticmethod(F.leaky_relu)
@@ -80,7 +81,7 @@ class ELU(OfOne):
         >>> nn.ELU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.8647,  0.5   ])
 
-    ONNX Elu 22; Clevert, Unterthiner and Hochreiter 2015, arXiv:1511.07289.
+    Written to ONNX as Elu (opset 22); Clevert, Unterthiner and Hochreiter 2015, arXiv:1511.07289.
     """
 
     function = staticmethod(F.elu)
@@ -102,7 +103,7 @@ class GELU(OfOne):
         >>> nn.GELU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.0455,  0.3457])
 
-    ONNX Gelu 20, or the formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    Written to ONNX as Gelu (opset 20), or by its formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
 
     function = staticmethod(F.gelu)
@@ -122,7 +123,7 @@ class SiLU(_Plain):
         >>> nn.SiLU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.2384,  0.3112])
 
-    ONNX Sigmoid 13 and Mul 14; Elfwing, Uchibe and Doya 2017, arXiv:1702.03118.
+    Written to ONNX as Sigmoid (opset 13) and Mul (opset 14); Elfwing, Uchibe and Doya 2017, arXiv:1702.03118.
     """
 
     function = staticmethod(F.silu)
@@ -138,7 +139,7 @@ class Sigmoid(OfOne):
         >>> nn.Sigmoid()(mn.tensor([-2.0, 0.5]))
         tensor([0.1192, 0.6225])
 
-    ONNX Sigmoid 13.
+    Written to ONNX as Sigmoid (opset 13).
     """
 
     function = staticmethod(F.sigmoid)
@@ -156,7 +157,7 @@ class Tanh(OfOne):
         >>> nn.Tanh()(mn.tensor([-2.0, 0.5]))
         tensor([-0.964 ,  0.4621])
 
-    ONNX Tanh 13.
+    Written to ONNX as Tanh (opset 13).
     """
 
     function = staticmethod(F.tanh)
@@ -175,7 +176,7 @@ class Hardswish(_Plain):
         >>> nn.Hardswish()(mn.tensor([-2.0, 0.5]))
         tensor([-0.3333,  0.2917])
 
-    ONNX HardSwish 22; Howard et al. 2019, arXiv:1905.02244.
+    Written to ONNX as HardSwish (opset 22); Howard et al. 2019, arXiv:1905.02244.
     """
 
     function = staticmethod(F.hardswish)
@@ -191,7 +192,7 @@ class Hardsigmoid(_Plain):
         >>> nn.Hardsigmoid()(mn.tensor([-2.0, 0.5]))
         tensor([0.1667, 0.5833])
 
-    ONNX HardSigmoid 22; Howard et al. 2019, arXiv:1905.02244.
+    Written to ONNX as HardSigmoid (opset 22); Howard et al. 2019, arXiv:1905.02244.
     """
 
     function = staticmethod(F.hardsigmoid)
@@ -199,7 +200,7 @@ class Hardsigmoid(_Plain):
 
 @documented(arguments_of(F.softplus))
 class Softplus(OfOne):
-    """y = log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold: a ReLU without a corner.
+    """y = log(1 + exp(beta * x)) / beta, but y = x where beta * x > threshold: a ReLU without a corner.
 
     x has any shape, y has x's shape and type. A call raises ValueError for beta <= 0.
 
@@ -207,7 +208,7 @@ class Softplus(OfOne):
         >>> nn.Softplus()(mn.tensor([-2.0, 0.5]))
         tensor([0.1269, 0.9741])
 
-    ONNX Softplus 22; Dugas et al. 2001.
+    Written to ONNX as Softplus (opset 22); Dugas et al. 2001.
     """
 
     function = staticmethod(F.softplus)
@@ -221,14 +222,15 @@ class Softplus(OfOne):
 class Softmax(OfOne):
     """y = exp(x) / sum exp(x), the sum along axis `dim`: numbers above 0 that add up to 1.
 
-    x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows. PyTorch guesses a
-    missing `dim`; here it is required. For training, pass x itself to `CrossEntropyLoss`, which contains a softmax.
+    x has any shape, y has x's shape and type. The computation starts from x - max(x), so nothing overflows. PyTorch
+    guesses a missing `dim`; here it is required. For training, pass x itself to `CrossEntropyLoss`, which contains a
+    softmax.
 
     Example:
         >>> nn.Softmax(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))
         tensor([[0.09  , 0.2447, 0.6652]])
 
-    ONNX Softmax 13.
+    Written to ONNX as Softmax (opset 13).
     """
 
     function = staticmethod(F.softmax)
@@ -242,14 +244,14 @@ class Softmax(OfOne):
 class LogSoftmax(OfOne):
     """y = x - log sum exp(x), the sum along axis `dim`: the logarithm of Softmax.
 
-    x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows and no logarithm of
-    0 is taken. `NLLLoss` takes the result.
+    x has any shape, y has x's shape and type. The computation starts from x - max(x), so nothing overflows and no
+    logarithm of 0 is taken. `NLLLoss` takes the result.
 
     Example:
         >>> nn.LogSoftmax(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))
         tensor([[-2.4076, -1.4076, -0.4076]])
 
-    ONNX LogSoftmax 13.
+    Written to ONNX as LogSoftmax (opset 13).
     """
 
     function = staticmethod(F.log_softmax)

@@ -38,20 +38,23 @@ class MultiheadAttention(Module):
     """y = concat(head_1 ... head_h) @ out_proj, where head_i = softmax(Q K^T / sqrt(d)) V of part i of the projected
     inputs.
 
-    layer(query, key, value) returns (y, weights): each element of query looks at all keys, and takes a mean of the
-    values.
+    layer(query, key, value) returns (y, weights). Each element of query compares itself with all keys, and y is a mean
+    of the values with these weights.
 
-        query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); (N, L, ...) with batch_first; without N, too
-        y        query's shape
-        weights  (N, L, S), the mean of the heads', or (N, heads, L, S) with average_attn_weights=False; None with
+        query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); with batch_first=True N comes first; all three
+                 may lack N
+        y        has query's shape
+        weights  (N, L, S), the mean over the heads, or (N, heads, L, S) with average_attn_weights=False; None with
                  need_weights=False
 
     key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where a query must not look, or
-    numbers to add. is_causal=True says that attn_mask is causal; attn_mask must still be given.
+    numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is causal; attn_mask must still be
+    given.
 
-    The parameters are in_proj_weight (3 * embed_dim, embed_dim), in_proj_bias (3 * embed_dim), and those of the Linear
-    out_proj. If kdim or vdim differ, q_proj_weight, k_proj_weight and v_proj_weight replace in_proj_weight. Weights
-    start by xavier_uniform_, biases as 0. ValueError if num_heads does not divide embed_dim.
+    The parameters are in_proj_weight (3 * embed_dim, embed_dim), in_proj_bias (3 * embed_dim), and the weight and bias
+    of out_proj, a Linear. If kdim or vdim differs from embed_dim, q_proj_weight, k_proj_weight and v_proj_weight
+    replace in_proj_weight. Weights start with draws of xavier_uniform_, biases start as 0. Raises ValueError if
+    num_heads does not divide embed_dim.
 
     Example:
         >>> layer = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
@@ -60,7 +63,7 @@ class MultiheadAttention(Module):
         >>> y.shape, weights.shape
         ((4, 5, 8), (4, 5, 5))
 
-    Written to ONNX as MatMul 13 and Softmax 13; Vaswani et al. 2017, arXiv:1706.03762.
+    Written to ONNX as MatMul (opset 13) and Softmax (opset 13); Vaswani et al. 2017, arXiv:1706.03762.
     """
 
     _made_by: ClassVar[MadeBy] = {
@@ -110,7 +113,7 @@ class MultiheadAttention(Module):
         return value
 
     def _width(self, weight: Tensor | None) -> int:
-        """Return the number of features that a projection takes; without a separate weight, that of the query."""
+        """Return the number of features that a projection takes; without a separate weight this is embed_dim."""
         return self.embed_dim if weight is None else weight.shape[1]
 
     @property
@@ -142,11 +145,12 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return (y, weights): y has query's shape; weights is (N, L, S), or (N, heads, L, S), or None unless
-        need_weights.
+        """Return (y, weights): y has query's shape; weights is (N, L, S) or (N, heads, L, S), but None if
+        need_weights=False.
 
         key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where a query must not look,
-        or numbers to add. is_causal says that attn_mask is causal, and then it must be.
+        or numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is causal, so the caller must
+        pass a causal one.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor):

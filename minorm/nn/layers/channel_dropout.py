@@ -1,4 +1,4 @@
-"""Dropout of whole channels, and for networks with SELU: active in training, unless the module is frozen."""
+"""Dropout of whole channels, and dropout for networks with SELU. Both act in training, unless the module is frozen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ VOLUMES = {"form": "(N, C, D, H, W) or (C, D, H, W)", "shape": "2, 3, 8, 8, 8"}
 
 class _Dropout(Random):
     """x is {form}, y has x's shape and type. Neighbours in a channel are much alike, so single zeros would hide little.
-    The mean stays; a frozen layer gives y = x too. ValueError unless 0 <= p <= 1, and for another number of axes.
+    The division by 1 - p keeps the mean. A frozen layer gives y = x too. Raises ValueError unless 0 <= p <= 1; a call
+    raises it for another number of axes.
 
     Example:
         >>> layer = nn.{name}(p=0.5)
@@ -28,7 +29,7 @@ class _Dropout(Random):
         >>> layer.eval()(y) is y
         True
 
-    ONNX Identity 25 in evaluation; Tompson et al. 2015, arXiv:1411.4280.
+    Written to ONNX as Identity (opset 25) in evaluation; Tompson et al. 2015, arXiv:1411.4280.
     """
 
     shown = "p inplace"
@@ -67,15 +68,15 @@ class Dropout3d(_Dropout):
 class AlphaDropout(_Dropout):
     """y = a * (x where kept, else -1.7581) + b in training, where a and b keep mean 0 and variance 1; else y = x.
 
-    Dropout for networks with SELU, whose lowest value is -1.7581. x has any shape, y has x's shape and type. In
-    evaluation, and in a frozen layer, y = x. ValueError unless 0 <= p <= 1.
+    It is the dropout for networks with SELU, whose lowest value is -1.7581. x has any shape, y has x's shape and type.
+    In evaluation, and in a frozen layer, y = x. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> y = nn.AlphaDropout(p=0.3)(mn.randn(10000))
         >>> abs(y.mean().item()) < 0.1 and abs(y.std().item() - 1) < 0.1
         True
 
-    ONNX Identity 25 in evaluation; Klambauer et al. 2017, arXiv:1706.02515.
+    Written to ONNX as Identity (opset 25) in evaluation; Klambauer et al. 2017, arXiv:1706.02515.
     """
 
     function = staticmethod(alpha_dropout)
@@ -83,16 +84,16 @@ class AlphaDropout(_Dropout):
 
 @documented(arguments_of(feature_alpha_dropout))
 class FeatureAlphaDropout(_Dropout):
-    """y = a * (x where its channel is kept, else -1.7581) + b in training: AlphaDropout of whole channels; else y = x.
+    """y = a * (x where its channel is kept, else -1.7581) + b in training, else y = x: AlphaDropout of whole channels.
 
-    x is (N, C, ...), y has x's shape and type. In evaluation, and in a frozen layer, y = x. ValueError
-    unless 0 <= p <= 1.
+    x is (N, C, ...), y has x's shape and type. In evaluation, and in a frozen layer, y = x. Raises ValueError unless
+    0 <= p <= 1.
 
     Example:
         >>> nn.FeatureAlphaDropout(p=0.3)(mn.randn(2, 3, 8)).shape
         (2, 3, 8)
 
-    ONNX Identity 25 in evaluation; Klambauer et al. 2017, arXiv:1706.02515.
+    Written to ONNX as Identity (opset 25) in evaluation; Klambauer et al. 2017, arXiv:1706.02515.
     """
 
     function = staticmethod(feature_alpha_dropout)

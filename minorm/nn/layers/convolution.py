@@ -1,8 +1,9 @@
 """Convolution layers: they hold weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
 
-weight is (out, in / groups, *kernel), in transposed layers (in, out / groups, *kernel). Weight and bias (out) start
-uniform on +-1 / sqrt(weight.shape[1] * kernel elements), as in PyTorch. padding_mode chooses the elements around x:
-zeros, or copies of x's elements ("reflect", "replicate", "circular"; see `F.pad`). Transposed layers know only zeros.
+weight is (out, in / groups, *kernel); in transposed layers it is (in, out / groups, *kernel). Weight and bias (out)
+start uniform on +-1 / sqrt(weight.shape[1] * kernel elements), as in PyTorch. padding_mode chooses the elements around
+x: zeros, or copies of x's elements ("reflect", "replicate", "circular"; see `F.pad`). Transposed layers have only
+zeros.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ TRANSPOSED = {
 
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
-    """Return an int for all axes, or one int per axis, as a tuple."""
+    """Return the value, one int for all axes or one int for each axis, as a tuple of one int per axis."""
     whole = isinstance(value, (int, np.integer))
     sizes = (value,) * axes if whole else tuple(value) if isinstance(value, Iterable) else ()
     if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
@@ -123,7 +124,7 @@ class _Conv(OfRank):
         return value
 
     def _channels(self) -> tuple[int, int]:
-        """Return (in_channels, out_channels) as the weight has them."""
+        """Return (in_channels, out_channels) as the weight's shape gives them."""
         first, second = self.weight.shape[0], self.weight.shape[1] * self.groups
         return (first, second) if self.transposed else (second, first)
 
@@ -144,14 +145,14 @@ class _Conv(OfRank):
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, in_channels, *size) -> (N, out_channels, *new size); or one sample, without N"""
+        """x (N, in_channels, *size) -> (N, out_channels, *new size); one sample has no N in both shapes"""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             x, padding = F.pad(x, self._around(), self.padding_mode), 0
         return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _around(self) -> list[int]:
-        """Return the padding as `F.pad` takes it: before and after, from the last axis backwards."""
+        """Return the padding in the order of `F.pad`: (before, after) for each axis, from the last axis backwards."""
         if not isinstance(self.padding, str):
             return [width for width in reversed(self.padding) for _ in range(2)]
         spans = [d * (k - 1) if self.padding == "same" else 0
@@ -177,14 +178,14 @@ class _Conv(OfRank):
 
 
 class _Forward(_Conv):
-    """s, d and p are the stride, dilation and padding of the axis, and x is 0 outside. x is (N, {form}), C =
-    in_channels, or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis, and x counts as 0 outside its bounds. x is (N,
+    {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}), and a length n becomes
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
     weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned. Both start uniform on +-1 /
-    sqrt(fan_in), where fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes that do not
-    fit, TypeError for another float type. See `F.conv{rank}d`.
+    sqrt(fan_in), where fan_in = in_channels / groups * the elements of the kernel. A call raises ValueError for shapes
+    that do not fit, and TypeError for another float type. See `F.conv{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 3, padding=1)
@@ -193,7 +194,7 @@ class _Forward(_Conv):
         >>> layer.weight.shape
         (6, 3, {kernel})
 
-    ONNX Conv 22; LeCun et al. 1989.
+    Written to ONNX as Conv (opset 22); LeCun et al. 1989.
     """
 
     family, arguments = "conv", LAYER
@@ -230,23 +231,24 @@ class Conv3d(_Forward, rank=3):
 
 
 class _Transposed(_Conv):
-    """s, d and p are the stride, dilation and padding of the axis. A convolution does this to the gradient of its
-    output, so the layer leads from the shape of a convolution's output back to the shape of its input. x is (N,
-    {form}), C = in_channels, or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis. The backward pass of a convolution does the same to
+    the gradient of its output. So the layer leads from the shape of a convolution's output back to the shape of its
+    input. x is (N, {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}), and a length n
+    becomes
 
         (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
 
     layer(x, output_size) takes the lengths of y instead of output_padding. weight (in_channels, out_channels / groups,
     {taps}) and bias (out_channels) are learned. Both start uniform on +-1 / sqrt(fan), where fan = out_channels /
-    groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another float type. See
-    `F.conv_transpose{rank}d`.
+    groups * the elements of the kernel. A call raises ValueError for shapes that do not fit, and TypeError for another
+    float type. See `F.conv_transpose{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 2, stride=2)
         >>> layer(mn.randn(2, 3, {full})).shape
         (2, 6, {double})
 
-    ONNX ConvTranspose 22; Zeiler et al. 2010.
+    Written to ONNX as ConvTranspose (opset 22); Zeiler et al. 2010.
     """
 
     family, arguments, transposed = "conv_transpose", TRANSPOSED, True
@@ -277,7 +279,9 @@ class _Transposed(_Conv):
         return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the output_padding for the size `wanted`: a layer can give any of `stride` sizes."""
+        """Return the output_padding that gives y the size `wanted`: along an axis, `stride` different lengths are
+        possible.
+        """
         wanted, padding = wanted[-self._rank :], tuple(map(int, self.padding))
         rules = zip(x.shape[-self._rank :], self.stride, padding, self.dilation, self.kernel_size, strict=True)
         least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rules)

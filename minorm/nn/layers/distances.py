@@ -9,8 +9,8 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(F.cosine_similarity))
 class CosineSimilarity(Options):
-    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the two along axis `dim`: 1 for the same direction, 0
-    for a right angle.
+    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the vectors along axis `dim`: 1 for the same
+    direction, 0 for a right angle.
 
     x1 and x2 broadcast to one shape; y has that shape without axis `dim`.
 
@@ -31,7 +31,7 @@ class CosineSimilarity(Options):
 class PairwiseDistance(Options):
     """y = (sum |x1 - x2 + eps|^p)^(1/p), the distance of two vectors, along the last axis.
 
-    x1 and x2 are (..., M) and broadcast; y is (...), or (..., 1) with keepdim.
+    x1 and x2 are (..., M) and broadcast; y is (...), or (..., 1) with keepdim=True.
 
     Example:
         >>> nn.PairwiseDistance()(mn.tensor([[1.0, 0.0]]), mn.tensor([[4.0, 4.0]]))

@@ -1,4 +1,4 @@
-"""The Dropout layer: active in training, unless the module is frozen."""
+"""The Dropout layer, which acts in training, unless the module is frozen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from minorm.support.documented import arguments_of, documented
 class Dropout(Random, OfOne):
     """y = x * m / (1 - p) in training, else y = x. Each element draws m: 0 with probability p, else 1.
 
-    x has any shape, y has x's shape and type. The mean stays, so evaluation needs no factor; a frozen layer gives y = x
-    too. `mn.manual_seed` repeats the draws. ValueError unless 0 <= p <= 1.
+    x has any shape, y has x's shape and type. The division by 1 - p keeps the mean, so evaluation needs no factor. A
+    frozen layer gives y = x too. After `mn.manual_seed` with the same seed the draws repeat. Raises ValueError unless
+    0 <= p <= 1.
 
     Example:
         >>> layer = nn.Dropout(p=0.5)
@@ -22,7 +23,7 @@ class Dropout(Random, OfOne):
         >>> layer.eval()(mn.ones(3))
         tensor([1., 1., 1.])
 
-    ONNX Identity 25 in evaluation, Dropout 22 in training; Srivastava et al. 2014.
+    Written to ONNX as Identity (opset 25) in evaluation and as Dropout (opset 22) in training; Srivastava et al. 2014.
     """
 
     function = staticmethod(F.dropout)

@@ -1,7 +1,7 @@
 """Lazy layers: they take the number of input features or channels from the first input.
 
-With its first input a LazyLinear becomes a Linear, and so on. Before that it has no parameters, so run one batch
-through a model before you make its optimizer.
+With its first input a LazyLinear becomes a Linear, and the others likewise. Before its first input a lazy layer has no
+parameters, so run one batch through a model before you make its optimizer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Lazy(Module):
-    """Base: a family names the argument that the input decides (`size`), and each class the layer that it becomes.
+    """Base of the lazy layers. A family names the argument that the input decides (`size`). Each class names the layer
+    that it becomes (`becomes`).
 
-    The family's docstring follows that of the class, with the words of its rank filled in.
+    A class's docstring continues with its family's, in which the words for the number of axes are filled in.
     """
 
     becomes: ClassVar[type[Module]]
     size: ClassVar[str]
-    axis: ClassVar[int] = 1  # of the input; its length is the size. It counts from the end if a single image may come
+    axis: ClassVar[int] = 1  # the axis of the input whose length is the size; it is negative if a single image may come
     like: Tensor
 
     def __init_subclass__(cls, becomes: type[Module] | None = None) -> None:
@@ -73,7 +74,7 @@ class _Lazy(Module):
         self.train(training)
 
     def has_uninitialized_params(self) -> bool:
-        """Return True, until the first input comes."""
+        """Return True: a lazy layer has no parameters until its first input comes."""
         return True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,8 +84,8 @@ class _Lazy(Module):
 
 
 class _LazyNorm(_Lazy):
-    """Before that it has no parameters. See the layer that it becomes for formula, other arguments, ONNX operator and
-    paper.
+    """Before its first input it has no parameters. The layer that it becomes documents the formula, the other
+    arguments, the ONNX operator and the paper.
 
     Example:
         >>> layer = nn.{name}()
@@ -98,8 +99,8 @@ class _LazyNorm(_Lazy):
 
 
 class _LazyConv(_Lazy):
-    """Before that it has no parameters, so run a batch through a model before you make its optimizer. See the layer
-    that it becomes for formula, other arguments and ONNX operator.
+    """Before its first input it has no parameters, so run a batch through a model before you make its optimizer. The
+    layer that it becomes documents the formula, the other arguments and the ONNX operator.
 
     Example:
         >>> layer = nn.{name}(6, 3)
@@ -115,8 +116,8 @@ class _LazyConv(_Lazy):
 class LazyLinear(_Lazy, becomes=Linear):
     """A Linear that takes in_features from the first input: the length of its last axis.
 
-    Before that it has no parameters, so run a batch through a model before you make its optimizer. See Linear for
-    formula, other arguments and ONNX operator.
+    Before its first input it has no parameters, so run a batch through a model before you make its optimizer. See
+    Linear for the formula, the other arguments and the ONNX operator.
 
     Example:
         >>> layer = nn.LazyLinear(2)

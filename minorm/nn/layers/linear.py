@@ -26,8 +26,8 @@ class Linear(Module):
     """y = x @ weight.T + bias along the last axis: each feature of y is a weighted sum of the features of x.
 
     x is (..., in_features), y is (..., out_features) and has x's type. weight (out_features, in_features) and bias
-    (out_features) are learned; both start uniform on +-1 / sqrt(in_features). ValueError for another length of the
-    last axis, TypeError for another float type.
+    (out_features) are learned; both start uniform on +-1 / sqrt(in_features). A call raises ValueError for another
+    length of the last axis, and TypeError for another float type.
 
     Example:
         >>> layer = nn.Linear(3, 2)
@@ -36,7 +36,7 @@ class Linear(Module):
         >>> layer.weight.shape, layer.bias.shape
         ((2, 3), (2,))
 
-    ONNX Gemm 13; for more than two axes MatMul 13 and Add 14.
+    Written to ONNX as Gemm (opset 13), but as MatMul (opset 13) and Add (opset 14) for an x of more than two axes.
     """
 
     _made_by: ClassVar[MadeBy] = {
@@ -79,7 +79,7 @@ class Identity(Module):
         >>> model(mn.randn(8, 3)).shape
         (8, 3)
 
-    ONNX Identity 25.
+    Written to ONNX as Identity (opset 25).
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
@@ -96,13 +96,13 @@ class Identity(Module):
 class Flatten(Module):
     """y = x with the axes start_dim to end_dim joined: (N, C, H, W) becomes (N, C * H * W) by default.
 
-    The elements keep their order; x is copied only if it lies in memory in another order.
+    The elements keep their order; x is copied only if its elements have another order in memory.
 
     Example:
         >>> nn.Flatten()(mn.randn(8, 3, 4, 4)).shape
         (8, 48)
 
-    ONNX Reshape 25.
+    Written to ONNX as Reshape (opset 25).
     """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
@@ -126,16 +126,16 @@ class Flatten(Module):
     unflattened_size="the lengths of the new axes; one may be -1, for the length that is left",
 )
 class Unflatten(Module):
-    """y = x with axis `dim` split into several: (N, C * H * W) becomes (N, C, H, W). It undoes Flatten.
+    """y = x with axis `dim` split into several axes: (N, C * H * W) becomes (N, C, H, W). It undoes Flatten.
 
-    The elements keep their order. IndexError if x has no axis `dim`, ValueError if the product of the sizes is not its
-    length.
+    The elements keep their order. A call raises IndexError if x has no axis `dim`, and ValueError if the product of the
+    sizes is not the length of that axis.
 
     Example:
         >>> nn.Unflatten(1, (3, 4, 4))(mn.randn(8, 48)).shape
         (8, 3, 4, 4)
 
-    ONNX Reshape 25.
+    Written to ONNX as Reshape (opset 25).
     """
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:

@@ -58,13 +58,13 @@ class _Table(Module):
         return value % rows
 
     def reset_parameters(self) -> None:
-        """Draw the rows again, from the standard normal distribution; the row padding_idx is 0."""
+        """Draw the rows again from the standard normal distribution; fill row padding_idx with zeros."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight.detach()[self.padding_idx] = 0.0
 
     def _shown(self, *names: str) -> str:
-        """Return the sizes, and those of the named arguments that differ from the default."""
+        """Return the sizes, and the named arguments whose values differ from the defaults."""
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
         given = {name: getattr(self, name) for name in names}
         return ", ".join(
@@ -88,8 +88,8 @@ class Embedding(_Table):
     """y = weight[input]: looks up a learned row for each word of a vocabulary.
 
     input holds integers of any shape (*), y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is learned
-    and starts from the standard normal distribution. IndexError for a number outside the table, TypeError for an input
-    that does not hold integers.
+    and starts from the standard normal distribution. A call raises IndexError for a number outside the table, and
+    TypeError for an input that does not hold integers.
 
     Example:
         >>> layer = nn.Embedding(10, 3)
@@ -98,7 +98,7 @@ class Embedding(_Table):
         >>> layer.weight.shape
         (10, 3)
 
-    ONNX Gather 13.
+    Written to ONNX as Gather (opset 13).
     """
 
     def __init__(
@@ -145,17 +145,18 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
-    layer(input, offsets, per_sample_weights): input holds integers, (bags, n), or (total), all bags one after the
-    other; then offsets says where each bag begins. per_sample_weights is a factor for each number, for mode "sum". y is
-    (bags, embedding_dim), zeros for an empty bag. weight (num_embeddings, embedding_dim) is learned and starts from the
-    standard normal distribution. IndexError for a number outside the table, ValueError for offsets that do not rise.
+    The call is layer(input, offsets, per_sample_weights). input holds integers, either (bags, n) or (total) with all
+    bags one after the other; in the second case offsets says where each bag begins. per_sample_weights has a factor for
+    each number, for mode "sum" only. y is (bags, embedding_dim), with zeros for an empty bag. weight (num_embeddings,
+    embedding_dim) is learned and starts from the standard normal distribution. A call raises IndexError for a number
+    outside the table, and ValueError for offsets that do not rise.
 
     Example:
         >>> layer = nn.EmbeddingBag(10, 3)
         >>> layer(mn.tensor([1, 2, 2, 4]), mn.tensor([0, 3])).shape  # bags of three and of one
         (2, 3)
 
-    Written to ONNX as Gather 13 and ReduceSum 13.
+    Written to ONNX as Gather (opset 13) and ReduceSum (opset 13).
     """
 
     def __init__(
@@ -213,15 +214,15 @@ class EmbeddingBag(_Table):
 class Bilinear(Module):
     """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]: weighted products of all pairs of features.
 
-    layer(input1, input2) takes (..., in1_features) and (..., in2_features); y is (..., out_features). weight
-    (out_features, in1_features, in2_features) and bias (out_features) are learned. Both start uniform on +-1 /
-    sqrt(in1_features). ValueError for shapes that do not fit.
+    layer(input1, input2) takes input1 (..., in1_features) and input2 (..., in2_features); y is (..., out_features).
+    weight (out_features, in1_features, in2_features) and bias (out_features) are learned. Both start uniform on
+    +-1 / sqrt(in1_features). A call raises ValueError for shapes that do not fit.
 
     Example:
         >>> nn.Bilinear(3, 4, 2)(mn.randn(8, 3), mn.randn(8, 4)).shape
         (8, 2)
 
-    ONNX MatMul 13, Mul 14, ReduceSum 13 and Add 14.
+    Written to ONNX as MatMul (opset 13), Mul (opset 14), ReduceSum (opset 13) and Add (opset 14).
     """
 
     _made_by: ClassVar[MadeBy] = {

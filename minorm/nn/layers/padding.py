@@ -1,4 +1,4 @@
-"""Padding layers: add elements around the last one, two or three axes. An int pads every side alike.
+"""Padding layers: add elements around the last one, two or three axes. An int pads every side by the same width.
 
 `padding` lists (before, after) from the last axis backwards; see `F.pad`.
 """
@@ -23,7 +23,7 @@ ARGUMENTS = {
 
 
 class _Pad(OfRank):
-    """x is (N, {form}), or one sample ({form}); each length of y is that of x plus before and after.
+    """x is (N, {form}), or one sample ({form}). Each padded axis of y is longer than that of x by the two widths.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0, 3.0]).expand(1, {kernel})

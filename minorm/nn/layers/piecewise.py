@@ -18,8 +18,9 @@ from minorm.tensor.tensor import Tensor
 class PReLU(Module):
     """y = x where x > 0, else weight * x: a LeakyReLU with learned slopes.
 
-    x has any shape, y has x's shape and type. weight (num_parameters) starts as `init`. It is one number, or one for
-    each channel, axis 1 of x. Keep it out of weight decay, which would pull it towards ReLU.
+    x has any shape, y has x's shape and type. weight (num_parameters) starts as `init` and holds one slope for all
+    channels, or one for each channel (axis 1 of x). Exclude it from weight decay, which would pull the layer towards
+    ReLU.
 
     Example:
         >>> layer = nn.PReLU(3)
@@ -28,7 +29,7 @@ class PReLU(Module):
         >>> layer.weight.shape
         (3,)
 
-    ONNX PRelu 16; He et al. 2015, arXiv:1502.01852.
+    Written to ONNX as PRelu (opset 16); He et al. 2015, arXiv:1502.01852.
     """
 
     _made_by: ClassVar[MadeBy] = {"num_parameters": lambda layer: layer.weight.numel()}
@@ -57,7 +58,7 @@ class PReLU(Module):
 class Hardtanh(Options):
     """y = min(max(x, min_val), max_val): a piecewise linear tanh.
 
-    x has any shape, y has x's shape and type. The slope is 0 at the bounds and outside.
+    x has any shape, y has x's shape and type. The slope of y is 1 between the bounds, and 0 at them and outside.
 
     Example:
         >>> nn.Hardtanh()(mn.tensor([-2.0, 0.5]))
@@ -94,7 +95,7 @@ class Threshold(Options):
 
 
 class _Shrink(Options):
-    """Base of the layers with one bound."""
+    """Base of the layers whose only option is the bound lambd."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__(lambd=lambd)
@@ -140,13 +141,13 @@ class Softshrink(_Shrink):
 class RReLU(Random):
     """y = x where x > 0, else a * x, with a drawn between lower and upper for each element.
 
-    x has any shape, y has x's shape and type. In evaluation, and in a frozen layer, a is (lower + upper) / 2.
+    x has any shape, y has x's shape and type. In evaluation, and in a frozen layer, a is always (lower + upper) / 2.
 
     Example:
         >>> nn.RReLU(0.1, 0.3).eval()(mn.tensor([-2.0, 0.5]))
         tensor([-0.4,  0.5])
 
-    ONNX LeakyRelu 16, as in evaluation; Xu et al. 2015, arXiv:1505.00853.
+    Written to ONNX as LeakyRelu (opset 16), which computes y as in evaluation; Xu et al. 2015, arXiv:1505.00853.
     """
 
     function = staticmethod(F.rrelu)

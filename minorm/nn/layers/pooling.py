@@ -12,19 +12,19 @@ Size = int | Sequence[int]
 
 
 class _MaxPool(OfRank, OfOne):
-    """s, d and p are the stride, dilation and padding of the axis. Padding never wins, NaN always does. x is (N,
-    {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis. The maximum ignores padding; it is NaN if the window
+    has a NaN. x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    or, with ceil_mode, the quotient rounded up. With return_indices the result is (y, indices), as MaxUnpool takes it.
-    A call raises ValueError for windows that do not fit. See `F.max_pool2d`.
+    With ceil_mode=True the quotient is rounded up instead. With return_indices=True the result is the pair (y, indices)
+    that MaxUnpool takes. A call raises ValueError if the windows do not fit. See `F.max_pool2d`.
 
     Example:
         >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    ONNX MaxPool 22.
+    Written to ONNX as MaxPool (opset 22).
     """
 
     family = "max_pool"
@@ -67,14 +67,14 @@ class _AvgPool(OfRank, OfOne):
 
         floor((n + 2 * padding - kernel_size) / stride) + 1
 
-    or, with ceil_mode, the quotient rounded up. A call raises ValueError for windows that do not fit, and TypeError for
-    integers. See `F.avg_pool2d`.
+    With ceil_mode=True the quotient is rounded up instead. A call raises ValueError if the windows do not fit, and
+    TypeError for integers. See `F.avg_pool2d`.
 
     Example:
         >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    ONNX AveragePool 22.
+    Written to ONNX as AveragePool (opset 22).
     """
 
     family = "avg_pool"
@@ -117,15 +117,16 @@ class AvgPool3d(_AvgPool, rank=3):
 
 
 class _AdaptiveAvgPool(OfRank, OfOne):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) for all lengths of x, so a classifier can
-    take images of any size. output_size=1 is the global mean. ValueError for an axis of length 0, TypeError for
-    integers.
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) whatever the lengths of x are, so a
+    classifier can take images of any size. output_size=1 is the global mean. A call raises ValueError for an axis of
+    length 0, and TypeError for integers.
 
     Example:
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    ONNX GlobalAveragePool 22 for output_size=1, AveragePool 22 if the parts are equal, else MatMul 13.
+    Written to ONNX as GlobalAveragePool (opset 22) for output_size=1, as AveragePool (opset 22) if the parts are equal,
+    and otherwise as MatMul (opset 13).
     """
 
     family = "adaptive_avg_pool"

@@ -18,8 +18,8 @@ class Upsample(Options):
     """y[i] = x at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: resizes an image.
 
     x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths `size`, or floor(length * scale_factor). A call
-    raises ValueError for a mode that does not fit the number of axes, and unless exactly one of size and scale_factor
-    is given. See `F.interpolate`.
+    raises ValueError if the mode does not fit the number of axes, or unless exactly one of size and scale_factor is
+    given. See `F.interpolate`.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])
@@ -28,7 +28,7 @@ class Upsample(Options):
         >>> nn.Upsample(size=4, mode="linear")(x)
         tensor([[[0., 1., 3., 4.]]])
 
-    ONNX Resize 19; bicubic: Keys 1981.
+    Written to ONNX as Resize (opset 19). The bicubic mode is from Keys 1981.
     """
 
     function = staticmethod(interpolate)
@@ -69,7 +69,7 @@ class UpsamplingNearest2d(Upsample):
         >>> nn.UpsamplingNearest2d(scale_factor=2)(mn.randn(2, 3, 4, 4)).shape
         (2, 3, 8, 8)
 
-    ONNX Resize 19.
+    Written to ONNX as Resize (opset 19).
     """
 
     def __init__(self, size: Size = None, scale_factor: Factor = None) -> None:
@@ -87,7 +87,7 @@ class UpsamplingBilinear2d(Upsample):
         tensor([[[[ 0.,  2.,  4.],
                   [ 8., 10., 12.]]]])
 
-    ONNX Resize 19.
+    Written to ONNX as Resize (opset 19).
     """
 
     def __init__(self, size: Size = None, scale_factor: Factor = None) -> None:
@@ -98,14 +98,14 @@ class UpsamplingBilinear2d(Upsample):
 class PixelShuffle(Options):
     """y[c, h * r + i, w * r + j] = x[c * r^2 + i * r + j, h, w], r = upscale_factor: channels become pixels.
 
-    x is (*, C * r^2, H, W), y (*, C, H * r, W * r). With it a convolution can produce an image larger than its input.
-    ValueError if r^2 does not divide the channels.
+    x is (*, C * r^2, H, W), y is (*, C, H * r, W * r). Behind a convolution it gives an image larger than the
+    convolution's input. A call raises ValueError if r^2 does not divide the number of channels.
 
     Example:
         >>> nn.PixelShuffle(2)(mn.randn(2, 12, 4, 4)).shape
         (2, 3, 8, 8)
 
-    ONNX Reshape 25 and Transpose 25; Shi et al. 2016, arXiv:1609.05158.
+    Written to ONNX as Reshape (opset 25) and Transpose (opset 25); Shi et al. 2016, arXiv:1609.05158.
     """
 
     function = staticmethod(F.pixel_shuffle)
@@ -119,14 +119,14 @@ class PixelShuffle(Options):
 class PixelUnshuffle(Options):
     """y[c * r^2 + i * r + j, h, w] = x[c, h * r + i, w * r + j], r = downscale_factor: pixels become channels.
 
-    x is (*, C, H * r, W * r), y (*, C * r^2, H, W). It undoes PixelShuffle. ValueError if r does not divide the
-    lengths.
+    x is (*, C, H * r, W * r), y is (*, C * r^2, H, W). It undoes PixelShuffle. A call raises ValueError if r does not
+    divide both lengths.
 
     Example:
         >>> nn.PixelUnshuffle(2)(mn.randn(2, 3, 8, 8)).shape
         (2, 12, 4, 4)
 
-    ONNX Reshape 25 and Transpose 25; Shi et al. 2016, arXiv:1609.05158.
+    Written to ONNX as Reshape (opset 25) and Transpose (opset 25); Shi et al. 2016, arXiv:1609.05158.
     """
 
     function = staticmethod(F.pixel_unshuffle)
@@ -140,14 +140,14 @@ class PixelUnshuffle(Options):
 class ChannelShuffle(Options):
     """y[:, i * groups + g] = x[:, g * n + i], n = C / groups: takes a channel from each group in turn.
 
-    x is (N, C, ...), y has x's shape. Between two convolutions with groups, it lets each group see channels of all
-    groups. ValueError if groups does not divide the channels.
+    x is (N, C, ...), y has x's shape. Between two grouped convolutions, it gives each group of the second one channels
+    from all groups of the first. A call raises ValueError if groups does not divide the number of channels.
 
     Example:
         >>> nn.ChannelShuffle(2)(mn.arange(4).reshape(1, 4, 1)).flatten()
         tensor([0, 2, 1, 3])
 
-    ONNX Reshape 25 and Transpose 25; Zhang et al. 2018, arXiv:1707.01083.
+    Written to ONNX as Reshape (opset 25) and Transpose (opset 25); Zhang et al. 2018, arXiv:1707.01083.
     """
 
     function = staticmethod(F.channel_shuffle)
@@ -159,16 +159,16 @@ class ChannelShuffle(Options):
 
 @documented(arguments_of(F.unfold))
 class Unfold(Options):
-    """y[n, :, l] = window l of x[n], as a column, which a convolution multiplies by its weight.
+    """y[n, :, l] = window l of x[n], as a column; a convolution multiplies these columns by its weight.
 
     x is (N, C, H, W), or one image (C, H, W); y is (N, C * kernel elements, L), where L is the number of windows. Zeros
-    pad the image. ValueError for windows that do not fit.
+    pad the image. A call raises ValueError if the windows do not fit.
 
     Example:
         >>> nn.Unfold(3)(mn.randn(2, 3, 8, 8)).shape  # 3 * 9 numbers, 6 * 6 windows
         (2, 27, 36)
 
-    Written to ONNX as Pad 25 and Gather 13.
+    Written to ONNX as Pad (opset 25) and Gather (opset 13).
     """
 
     function = staticmethod(F.unfold)
@@ -188,7 +188,8 @@ class Unfold(Options):
 class Fold(Options):
     """y = the windows x[n, :, l] at their places, added up where they overlap: the transpose of Unfold.
 
-    x is (N, C * kernel elements, L), or without N; y is (N, C, *output_size). ValueError if the windows do not fit.
+    x is (N, C * kernel elements, L), and y is (N, C, *output_size); both may lack N. A call raises ValueError if the
+    windows do not fit.
 
     Example:
         >>> x = nn.Unfold(2)(mn.ones(1, 1, 3, 3))
@@ -197,7 +198,7 @@ class Fold(Options):
                   [2., 4., 2.],
                   [1., 2., 1.]]]])
 
-    Written to ONNX as ScatterElements 18.
+    Written to ONNX as ScatterElements (opset 18).
     """
 
     function = staticmethod(F.fold)

@@ -14,14 +14,14 @@ from minorm.tensor.tensor import Tensor
 class SELU(Options):
     """y = 1.0507 * elu(x, 1.6733): layers with this activation keep mean 0 and variance 1.
 
-    x has any shape, y has x's shape and type. It needs weights of variance 1 / fan_in, and `AlphaDropout` as its
-    dropout.
+    x has any shape, y has x's shape and type. The weights must start with variance 1 / fan_in; for dropout, use
+    `AlphaDropout`.
 
     Example:
         >>> nn.SELU()(mn.tensor([-2.0, 0.5]))
         tensor([-1.5202,  0.5254])
 
-    ONNX Selu 22; Klambauer et al. 2017, arXiv:1706.02515.
+    Written to ONNX as Selu (opset 22); Klambauer et al. 2017, arXiv:1706.02515.
     """
 
     function = staticmethod(F.selu)
@@ -40,7 +40,7 @@ class CELU(Options):
         >>> nn.CELU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.8647,  0.5   ])
 
-    ONNX Celu 12; Barron 2017, arXiv:1704.07483.
+    Written to ONNX as Celu (opset 12); Barron 2017, arXiv:1704.07483.
     """
 
     function = staticmethod(F.celu)
@@ -60,7 +60,7 @@ class Mish(Options):
         >>> nn.Mish()(mn.tensor([-2.0, 0.5]))
         tensor([-0.2525,  0.3752])
 
-    ONNX Mish 22; Misra 2019, arXiv:1908.08681.
+    Written to ONNX as Mish (opset 22); Misra 2019, arXiv:1908.08681.
     """
 
     function = staticmethod(F.mish)
@@ -73,13 +73,14 @@ class Mish(Options):
 class GLU(Options):
     """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: b decides how much of a passes.
 
-    x has any shape with an even length n along `dim`; y has n / 2 there. ValueError for an odd one.
+    x has any shape with an even length n along `dim`, where y has the length n / 2. A call raises ValueError for an odd
+    length.
 
     Example:
         >>> nn.GLU(dim=1)(mn.randn(2, 6, 5)).shape
         (2, 3, 5)
 
-    ONNX Slice 13, Sigmoid 13 and Mul 14; Dauphin et al. 2017, arXiv:1612.08083.
+    Written to ONNX as Slice (opset 13), Sigmoid (opset 13) and Mul (opset 14); Dauphin et al. 2017, arXiv:1612.08083.
     """
 
     function = staticmethod(F.glu)
@@ -99,7 +100,7 @@ class LogSigmoid(Options):
         >>> nn.LogSigmoid()(mn.tensor([-2.0, 0.5]))
         tensor([-2.1269, -0.4741])
 
-    ONNX Neg 13 and Softplus 22.
+    Written to ONNX as Neg (opset 13) and Softplus (opset 22).
     """
 
     function = staticmethod(F.logsigmoid)
@@ -115,7 +116,7 @@ class Softsign(Options):
         >>> nn.Softsign()(mn.tensor([-2.0, 0.5]))
         tensor([-0.6667,  0.3333])
 
-    ONNX Softsign 22.
+    Written to ONNX as Softsign (opset 22).
     """
 
     function = staticmethod(F.softsign)
@@ -131,7 +132,7 @@ class Tanhshrink(Options):
         >>> nn.Tanhshrink()(mn.tensor([-2.0, 0.5]))
         tensor([-1.036 ,  0.0379])
 
-    ONNX Tanh 13 and Sub 14.
+    Written to ONNX as Tanh (opset 13) and Sub (opset 14).
     """
 
     function = staticmethod(F.tanhshrink)
@@ -147,7 +148,7 @@ class Softmin(Options):
         >>> nn.Softmin(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))
         tensor([[0.6652, 0.2447, 0.09  ]])
 
-    ONNX Neg 13 and Softmax 13.
+    Written to ONNX as Neg (opset 13) and Softmax (opset 13).
     """
 
     function = staticmethod(F.softmin)
@@ -160,13 +161,13 @@ class Softmin(Options):
 class Softmax2d(Module):
     """y = exp(x) / sum exp(x), the sum over the channels at each position of an image.
 
-    x is (N, C, H, W) or (C, H, W), y has x's shape and type. ValueError for other shapes.
+    x is (N, C, H, W) or (C, H, W), y has x's shape and type. A call raises ValueError for other shapes.
 
     Example:
         >>> nn.Softmax2d()(mn.randn(2, 3, 4, 4)).sum(1)[0, 0]
         tensor([1., 1., 1., 1.])
 
-    ONNX Softmax 13.
+    Written to ONNX as Softmax (opset 13).
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -9,11 +9,12 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(stochastic_depth))
 class StochasticDepth(Random):
-    """y = x * m / (1 - p) in training, else y = x. Each sample, or the batch, draws m: 0 with probability p, else 1.
+    """y = x * m / (1 - p) in training, else y = x. m is 0 with probability p, else 1, drawn for each sample or once a
+    batch.
 
     Put it at the end of a residual branch: where m is 0, the block passes its input on. x is (N, ...), y has x's shape
-    and type. In evaluation, and in a frozen layer, y = x. ValueError unless 0 <= p <= 1, and for another mode. The name
-    and the arguments are those of torchvision.ops.
+    and type. In evaluation, and in a frozen layer, y = x. Raises ValueError for another mode, and unless 0 <= p <= 1.
+    Name and arguments are the same as in torchvision.ops.
 
     Example:
         >>> layer = nn.StochasticDepth(p=0.5, mode="row")
@@ -23,7 +24,7 @@ class StochasticDepth(Random):
         >>> layer.eval()(y) is y
         True
 
-    ONNX Identity 25 in evaluation; Huang et al. 2016, arXiv:1603.09382.
+    Written to ONNX as Identity (opset 25) in evaluation; Huang et al. 2016, arXiv:1603.09382.
     """
 
     function = staticmethod(stochastic_depth)

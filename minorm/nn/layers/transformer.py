@@ -1,11 +1,10 @@
-"""Transformer layers: attention, then two Linear layers, each with a residual connection and a LayerNorm. Vaswani et
-al. 2017.
+"""Transformer layers: attention, then two Linear layers, each with a residual connection and a LayerNorm.
 
     norm_first=False   x = norm(x + part(x))
     norm_first=True    x = x + part(norm(x))
 
-Masks work as in MultiheadAttention: True where a query must not look, or numbers to add. is_causal says that the given
-mask is causal.
+Masks work as in MultiheadAttention: they hold True where a query must not look, or numbers that are added to the
+scores. is_causal=True says that the given mask is causal. Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ ARGUMENTS = {
 
 
 class _Layer(Module):
-    """Attentions, then linear2(activation(linear1(x))); each part has dropout, a residual connection and a norm."""
+    """Attentions, then linear2(activation(linear1(x))); each has dropout, a residual connection and a norm."""
 
     attentions: ClassVar[tuple[str, ...]]  # the attributes that hold the attentions
     activation: Any  # a function, stored by `_as_setting`
@@ -100,17 +99,18 @@ class TransformerEncoderLayer(_Layer):
     """y = norm2(x + linear2(activation(linear1(x)))) with x = norm1(src + self_attn(src)): attention, then two Linear
     layers.
 
-    With norm_first, x + part(norm(x)) replaces norm(x + part(x)). layer(src, src_mask, src_key_padding_mask,
-    is_causal): src is (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model), and y has src's shape. The
-    masks work as in MultiheadAttention: True where a query must not look, or numbers to add. The parameters are those
-    of self_attn, linear1, linear2, norm1 and norm2.
+    With norm_first=True, x + part(norm(x)) replaces norm(x + part(x)). The call is layer(src, src_mask,
+    src_key_padding_mask, is_causal). src is (S, N, d_model), (N, S, d_model) with batch_first=True, or (S, d_model),
+    and y has src's shape. The masks work as in MultiheadAttention: they hold True where a query must not look, or
+    numbers that are added to the scores. self_attn, linear1, linear2, norm1 and norm2 hold the parameters.
 
     Example:
         >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
         >>> layer(mn.randn(4, 5, 8)).shape
         (4, 5, 8)
 
-    Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
+    Written to ONNX as MatMul (opset 13), Softmax (opset 13) and LayerNormalization (opset 17); Vaswani et al. 2017,
+    arXiv:1706.03762.
     """
 
     attentions = ("self_attn",)
@@ -118,7 +118,7 @@ class TransformerEncoderLayer(_Layer):
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Tensor:
-        """Return y, of src's shape."""
+        """Return y, which has src's shape."""
 
         def attend(x: Tensor) -> Tensor:
             masks = {"key_padding_mask": src_key_padding_mask, "attn_mask": src_mask, "is_causal": is_causal}
@@ -134,17 +134,18 @@ class TransformerDecoderLayer(_Layer):
         x = norm1(tgt + self_attn(tgt))
         x = norm2(x + multihead_attn(x, memory))
 
-    With norm_first, x + part(norm(x)) replaces norm(x + part(x)). layer(tgt, memory, tgt_mask, memory_mask,
-    tgt_key_padding_mask, memory_key_padding_mask): tgt is (T, N, d_model), memory (S, N, d_model), with batch_first (N,
-    T, d_model) ..., or without N; y has tgt's shape. The masks work as in MultiheadAttention. The parameters are those
-    of the two attentions, linear1, linear2 and three norms.
+    With norm_first=True, x + part(norm(x)) replaces norm(x + part(x)). The call is layer(tgt, memory, tgt_mask,
+    memory_mask, tgt_key_padding_mask, memory_key_padding_mask). tgt is (T, N, d_model) and memory is (S, N, d_model).
+    With batch_first=True N comes first; both may also lack N. y has tgt's shape. The masks work as in
+    MultiheadAttention. The two attentions, linear1, linear2 and three norms hold the parameters.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
         >>> layer(mn.randn(4, 3, 8), memory=mn.randn(4, 5, 8)).shape
         (4, 3, 8)
 
-    Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
+    Written to ONNX as MatMul (opset 13), Softmax (opset 13) and LayerNormalization (opset 17); Vaswani et al. 2017,
+    arXiv:1706.03762.
     """
 
     attentions = ("self_attn", "multihead_attn")
@@ -161,7 +162,7 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return y, of tgt's shape."""
+        """Return y, which has tgt's shape."""
 
         def own(x: Tensor) -> Tensor:
             masks = {"key_padding_mask": tgt_key_padding_mask, "attn_mask": tgt_mask, "is_causal": tgt_is_causal}
@@ -184,8 +185,8 @@ class TransformerDecoderLayer(_Layer):
 class TransformerEncoder(Module):
     """y = norm(layer_n(... layer_1(src))): copies of a layer, one after the other, with separate weights.
 
-    encoder(src, mask, src_key_padding_mask, is_causal) takes and returns the same as the layer. The copies start with
-    the same weights.
+    encoder(src, mask, src_key_padding_mask, is_causal) takes the arguments of the layer, and returns a result of the
+    same shape. All copies start with the same weights.
 
     Example:
         >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
@@ -213,7 +214,7 @@ class TransformerEncoder(Module):
     def forward(
         self, src: Tensor, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool | None = None
     ) -> Tensor:
-        """Return y, of src's shape."""
+        """Return y, which has src's shape."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
         return src if self.norm is None else self.norm(src)
@@ -224,7 +225,8 @@ class TransformerDecoder(Module):
     """y = norm(layer_n(... layer_1(tgt, memory), memory)): copies of a layer, one after the other, with separate
     weights.
 
-    decoder(tgt, memory, ...) takes and returns the same as the layer. The copies start with the same weights.
+    decoder(tgt, memory, ...) takes the arguments of the layer, and returns a result of the same shape. All copies start
+    with the same weights.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
@@ -252,7 +254,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return y, of tgt's shape."""
+        """Return y, which has tgt's shape."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:
             tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
@@ -269,10 +271,11 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """y = decoder(tgt, encoder(src)): reads a sequence and writes another, as in translation.
 
-    model(src, tgt, src_mask, tgt_mask, ...): src is (S, N, d_model), tgt (T, N, d_model), with batch_first (N, S,
-    d_model) ..., or without N; y has tgt's shape. The masks work as in MultiheadAttention;
-    `generate_square_subsequent_mask` makes the one that hides later elements of tgt. Add the embedding, the positions
-    and a last Linear yourself. The parameters are those of encoder and decoder; matrices start by xavier_uniform_.
+    The call is model(src, tgt, src_mask, tgt_mask, ...). src is (S, N, d_model) and tgt is (T, N, d_model). With
+    batch_first=True N comes first; both may also lack N. y has tgt's shape. The masks work as in MultiheadAttention;
+    `generate_square_subsequent_mask` makes a tgt_mask that hides later elements of tgt. Add the embedding, the
+    positions and a last Linear yourself. encoder and decoder hold the parameters; matrices start with draws of
+    xavier_uniform_.
 
     Example:
         >>> model = nn.Transformer(8, nhead=2, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
@@ -280,7 +283,8 @@ class Transformer(Module):
         >>> model(mn.randn(4, 5, 8), mn.randn(4, 3, 8), tgt_mask=later).shape
         (4, 3, 8)
 
-    Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
+    Written to ONNX as MatMul (opset 13), Softmax (opset 13) and LayerNormalization (opset 17); Vaswani et al. 2017,
+    arXiv:1706.03762.
     """
 
     _made_by: ClassVar[MadeBy] = {
@@ -338,15 +342,15 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return y, of tgt's shape."""
+        """Return y, which has tgt's shape."""
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return a mask (sz, sz): 0 on and below the diagonal, -infinity above it, where a step would see later
-        ones.
+        """Return a mask (sz, sz): 0 on and below the diagonal, and -infinity above it, where a step would see later
+        steps.
         """
         mask = np.triu(np.full((sz, sz), -np.inf), 1).astype(dtypes.float32 if dtype is None else dtypes.check(dtype))
         return Tensor(mask) if device is None else Tensor(mask).to(device)

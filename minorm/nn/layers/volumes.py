@@ -1,4 +1,4 @@
-"""More pooling layers: adaptive, of Lp norms, and the inverse of max pooling; see minorm.functional.volumes."""
+"""More pooling layers: adaptive pooling, Lp norms, and the inverse of max pooling; see minorm.functional.volumes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
 
 
 class _AdaptiveMaxPool(OfRank, Options):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) for all lengths of x. With return_indices the
-    result is (y, indices); among equal elements the first one counts. ValueError for an axis of length 0.
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) whatever the lengths of x are. With
+    return_indices=True the result is the pair (y, indices); of equal maxima the first one counts. A call raises
+    ValueError for an axis of length 0.
 
     Example:
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    Written to ONNX as Gather 13 and ArgMax 13.
+    Written to ONNX as Gather (opset 13) and ArgMax (opset 13).
     """
 
     family = "adaptive_max_pool"
@@ -50,13 +51,13 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
 
 class _LPPool(OfRank, Options):
     """x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes floor((n - kernel_size) /
-    stride) + 1, or, with ceil_mode, the quotient rounded up. For an odd p a negative sum gives NaN.
+    stride) + 1; ceil_mode=True rounds the quotient up instead. For an odd p a negative sum gives NaN.
 
     Example:
         >>> nn.{name}(2, 2)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    Written to ONNX by its formula, AveragePool 22.
+    Written to ONNX by its formula, with AveragePool (opset 22).
     """
 
     family = "lp_pool"
@@ -82,8 +83,9 @@ class LPPool3d(_LPPool, rank=3):
 
 class _MaxUnpool(OfRank, Options):
     """layer(input, indices) takes the result of MaxPool{rank}d(return_indices=True): (N, {form}), or one sample
-    ({form}). y is (N, C, {new}), and a length n becomes (n - 1) * stride - 2 * padding + kernel_size; layer(input,
-    indices, output_size) chooses other lengths, less than a stride away. ValueError for indices of another shape.
+    ({form}). y is (N, C, {new}), and a length n becomes (n - 1) * stride - 2 * padding + kernel_size. layer(input,
+    indices, output_size) gives y other lengths, which differ from these by less than a stride. A call raises ValueError
+    for indices of another shape.
 
     Example:
         >>> x = mn.randn(2, 3, {full})
@@ -91,7 +93,7 @@ class _MaxUnpool(OfRank, Options):
         >>> nn.{name}(2)(y, indices).shape  # y at its places, zeros elsewhere
         (2, 3, {full})
 
-    Written to ONNX as ScatterElements 18; Zeiler and Fergus 2013, arXiv:1311.2901.
+    Written to ONNX as ScatterElements (opset 18); Zeiler and Fergus 2013, arXiv:1311.2901.
     """
 
     family = "max_unpool"
@@ -107,7 +109,7 @@ class _MaxUnpool(OfRank, Options):
         return value
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Any:
-        """Put the elements of a pooling back to their places, with zeros elsewhere."""
+        """Put the elements of a max pooling back into their places, with zeros elsewhere."""
         return type(self).function(input, indices, **self._arguments(), output_size=output_size)
 
 

@@ -12,10 +12,10 @@ from minorm.tensor.tensor import Tensor
 class FocalLoss(_Loss):
     """loss = -(1 - p)^gamma log p, p = softmax(input)[target]: cross entropy with little weight for easy examples.
 
-    input is (N, C, d1, ...) or (C), C the number of classes. target is (N, d1, ...), classes as integers from 0 to C -
-    1, or probabilities of input's shape and type. The loss is one number, or (N, d1, ...) without a reduction. The mean
-    divides by the sum of the targets' weights. weight is a buffer. See `F.focal_loss`; `F.sigmoid_focal_loss` is for
-    yes-or-no answers.
+    input is (N, C, d1, ...) or (C), where C is the number of classes. target is (N, d1, ...) and holds classes as
+    integers from 0 to C - 1; or it holds probabilities, and has input's shape and type. The loss is one number, or (N,
+    d1, ...) without a reduction. The mean divides by the sum of the targets' weights. weight is a buffer. See
+    `F.focal_loss`; `F.sigmoid_focal_loss` is for yes-or-no answers.
 
     Example:
         >>> nn.FocalLoss(reduction="none")(mn.tensor([[2.0, 0.0], [0.0, 0.0]]), mn.tensor([0, 1]))
@@ -45,9 +45,10 @@ class FocalLoss(_Loss):
 class DiceLoss(_Loss):
     """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth): for segmentation, how much areas overlap.
 
-    input is (N, C, d1, ...), p = softmax(input) along axis 1, or sigmoid(input) where C is 1. target is (N, d1, ...),
-    classes as integers, or probabilities of input's shape and type. The sums run over one sample and class. The loss is
-    one number, or (N, C) without a reduction. See `F.dice_loss`.
+    input is (N, C, d1, ...), and p is softmax(input) along axis 1, or sigmoid(input) if C is 1. target is (N, d1, ...)
+    and holds classes as integers; or it holds probabilities, and has input's shape and type. q is the target, as
+    probabilities. The sums run over the positions of one class in one sample. The loss is one number, or (N, C) without
+    a reduction. See `F.dice_loss`.
 
     Example:
         >>> nn.DiceLoss()(mn.tensor([[[30.0, 30.0, -30.0, -30.0]]]), mn.tensor([[1, 0, 0, 0]]))

@@ -13,9 +13,10 @@ from minorm.tensor.tensor import Tensor
 class BCELoss(Options):
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input; logarithms are at least -100.
 
-    input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
-    broadcast. The loss is one number, or of that shape without a reduction. ValueError for an input outside 0 to 1.
-    weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses no digits.
+    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
+    (otherwise TypeError). The loss is one number; without a reduction it has their shape. Raises ValueError for an
+    input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses fewer
+    digits.
 
     Example:
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
@@ -35,8 +36,9 @@ class BCELoss(Options):
 class KLDivLoss(Options):
     """loss = target * (log target - input): how far exp(input) is from the distribution target, 0 where target is 0.
 
-    input holds log-probabilities, target holds probabilities or their logarithms. They broadcast. The loss is one
-    number, or of their shape without a reduction. reduction="batchmean" gives the divergence.
+    input holds log-probabilities, target holds probabilities or their logarithms. The two broadcast to one shape. The
+    loss is one number; without a reduction it has that shape. reduction="batchmean" gives the divergence: the sum
+    divided by the size of the batch.
 
     Example:
         >>> input = mn.tensor([[0.5, 0.5]]).log()
@@ -57,8 +59,9 @@ class HuberLoss(Options):
     """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a parabola with straight
     ends.
 
-    input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
-    broadcast. The loss is one number, or of that shape without a reduction. A call raises ValueError unless delta > 0.
+    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
+    (otherwise TypeError). The loss is one number; without a reduction it has their shape. A call raises ValueError
+    unless delta > 0.
 
     Example:
         >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
@@ -77,9 +80,9 @@ class HuberLoss(Options):
 class PoissonNLLLoss(Options):
     """loss = exp(input) - target * input: -log of the probability of a count with mean exp(input).
 
-    input is the logarithm of the mean, or with log_input=False the mean itself: input - target * log(input + eps).
-    target holds the counts. They broadcast. The loss is one number, or of their shape without a reduction. See
-    `F.poisson_nll_loss`.
+    input is the logarithm of the mean. With log_input=False it is the mean itself, and the loss is
+    input - target * log(input + eps). target holds the counts. The two broadcast to one shape. The loss is one number;
+    without a reduction it has that shape. See `F.poisson_nll_loss`.
 
     Example:
         >>> nn.PoissonNLLLoss()(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]))
@@ -100,9 +103,9 @@ class PoissonNLLLoss(Options):
 class GaussianNLLLoss(Options):
     """loss = (log var + (input - target)^2 / var) / 2: -log of the density of target around input, with variance var.
 
-    loss(input, target, var): input and target have the same shape; var has it too, or lacks the last axis, or has axes
-    of length 1, or is a number. The loss is one number, or of that shape without a reduction. ValueError for other
-    shapes and for a var below 0.
+    The call is loss(input, target, var). input and target have the same shape. var has it too, or lacks the last axis,
+    or has axes of length 1, or is a number. The loss is one number; without a reduction it has input's shape. A call
+    raises ValueError for other shapes and for a var below 0.
 
     Example:
         >>> loss = nn.GaussianNLLLoss()
@@ -120,13 +123,13 @@ class GaussianNLLLoss(Options):
 
 @documented(arguments_of(ctc_loss))
 class CTCLoss(Options):
-    """loss = -log of the probability of a text, summed over all ways in which the steps of a sequence can spell it.
+    """loss = -log of the probability of a text: the sum over all ways in which the steps of a sequence can spell it.
 
-    loss(log_probs, targets, input_lengths, target_lengths): log_probs (T, N, C) or (T, C) holds log-probabilities of C
-    symbols at each step. targets holds integers, (N, S) or all texts one after the other. The lengths (N) say how much
-    of each sequence and text counts. A symbol may last several steps, and blanks between symbols vanish: "aab-b" spells
-    "abb" with - for the blank. The loss is one number, or (N) without a reduction; the mean first divides each loss by
-    the length of its text.
+    The call is loss(log_probs, targets, input_lengths, target_lengths). log_probs (T, N, C) or (T, C) holds the
+    log-probabilities of C symbols at each step. targets holds the texts as integers, (N, S) or all texts one after the
+    other. The lengths (N) say how many steps of each sequence and how many symbols of each text count. A symbol may
+    last several steps, and blanks between symbols vanish: with - for the blank, "aab-b" spells "abb". The loss is one
+    number, or (N) without a reduction; the mean first divides each loss by the length of its text.
 
     Example:
         >>> log_probs = nn.LogSoftmax(dim=-1)(mn.zeros(4, 1, 3))  # 4 steps, 3 symbols, all alike

@@ -25,11 +25,11 @@ class _Loss(Options):
 class CrossEntropyLoss(_Loss):
     """loss = -log softmax(input)[target]: for classification, with logits as input.
 
-    input is (N, C, d1, ...) or (C), C the number of classes. target is (N, d1, ...), classes as integers from 0 to
-    C - 1, or probabilities of input's shape and type: then the loss is -sum_c target_c log softmax(input)_c. The
-    loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the targets' weights.
-    weight is a buffer. TypeError for other types, ValueError for other shapes and for classes that do not exist.
-    See `F.cross_entropy`.
+    input is (N, C, d1, ...) or (C), where C is the number of classes. target is (N, d1, ...) and holds classes as
+    integers from 0 to C - 1; or it holds probabilities, has input's shape and type, and the loss is -sum_c target_c log
+    softmax(input)_c. The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the
+    targets' weights. weight is a buffer. A call raises TypeError for other types, and ValueError for other shapes and
+    for classes that do not exist. See `F.cross_entropy`.
 
     Example:
         >>> loss = nn.CrossEntropyLoss()
@@ -39,8 +39,8 @@ class CrossEntropyLoss(_Loss):
         tensor([[-1.,  1.,  1.],
                 [ 1., -1.,  1.]])
 
-    ONNX SoftmaxCrossEntropyLoss 13, or the formula with probabilities or label_smoothing. Label smoothing: Szegedy
-    et al. 2016, arXiv:1512.00567.
+    Written to ONNX as SoftmaxCrossEntropyLoss (opset 13), but by its formula with probabilities or label_smoothing.
+    Label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
     """
 
     function = staticmethod(F.cross_entropy)
@@ -59,18 +59,18 @@ class CrossEntropyLoss(_Loss):
 
 @documented(arguments_of(F.nll_loss))
 class NLLLoss(_Loss):
-    """loss = -weight[target] * input[target]: the part of CrossEntropyLoss behind its LogSoftmax.
+    """loss = -weight[target] * input[target]: the part of CrossEntropyLoss that follows its LogSoftmax.
 
-    input is (N, C, d1, ...) or (C), log-probabilities; target (N, d1, ...), classes as integers from 0 to C - 1.
-    The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the targets'
-    weights. weight is a buffer. TypeError for other types, ValueError for other shapes and for classes that do not
-    exist.
+    input is (N, C, d1, ...) or (C) and holds log-probabilities. target is (N, d1, ...) and holds classes as integers
+    from 0 to C - 1. The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the
+    targets' weights. weight is a buffer. A call raises TypeError for other types, and ValueError for other shapes and
+    for classes that do not exist.
 
     Example:
         >>> nn.NLLLoss()(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
         tensor(2.3)
 
-    ONNX NegativeLogLikelihoodLoss 22.
+    Written to ONNX as NegativeLogLikelihoodLoss (opset 22).
     """
 
     function = staticmethod(F.nll_loss)
@@ -81,8 +81,8 @@ class NLLLoss(_Loss):
 
 
 class _Difference(_Loss):
-    """input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
-    broadcast. The loss is one number, or of that shape without a reduction.
+    """input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
+    (otherwise TypeError). The loss is one number; without a reduction it has their shape.
 
     Example:
         >>> nn.{name}()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -117,8 +117,8 @@ class L1Loss(_Difference):
 class SmoothL1Loss(_Loss):
     """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target: L1 with a round bottom.
 
-    input and target must have the same shape and the same float type, else ValueError or TypeError: they do not
-    broadcast. The loss is one number, or of that shape without a reduction.
+    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
+    (otherwise TypeError). The loss is one number; without a reduction it has their shape.
 
     Example:
         >>> nn.SmoothL1Loss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
@@ -137,16 +137,16 @@ class SmoothL1Loss(_Loss):
 class BCEWithLogitsLoss(_Loss):
     """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
 
-    For yes-or-no answers, with logits as input: nothing overflows, however large they are. input and target must have
-    the same shape and the same float type, else ValueError or TypeError: they do not broadcast. The loss is one number,
-    or of that shape without a reduction. weight and pos_weight are buffers.
+    It is for yes-or-no answers. input holds logits, and nothing overflows, however large they are. input and target
+    must have the same shape (otherwise ValueError; they do not broadcast) and the same float type (otherwise
+    TypeError). The loss is one number; without a reduction it has their shape. weight and pos_weight are buffers.
 
     Example:
         >>> loss = nn.BCEWithLogitsLoss(reduction="none")
         >>> loss(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1269])
 
-    Written to ONNX by its formula, Softplus 22.
+    Written to ONNX by its formula, with Softplus (opset 22).
     """
 
     function = staticmethod(F.binary_cross_entropy_with_logits)

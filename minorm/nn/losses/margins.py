@@ -14,8 +14,8 @@ from minorm.tensor.tensor import Tensor
 class MarginRankingLoss(Options):
     """loss = max(0, margin - target * (input1 - input2)): target says which of two scores should be larger.
 
-    loss(input1, input2, target) takes three tensors of one shape; target is 1 where input1 should be larger, else -1.
-    The loss is one number, or of that shape without a reduction.
+    loss(input1, input2, target) takes three tensors of the same shape. target is 1 where input1 should be larger, else
+    -1. The loss is one number; without a reduction it has that shape.
 
     Example:
         >>> loss = nn.MarginRankingLoss(reduction="none")
@@ -33,9 +33,10 @@ class MarginRankingLoss(Options):
 
 @documented(arguments_of(F.hinge_embedding_loss))
 class HingeEmbeddingLoss(Options):
-    """loss = input where target is 1, max(0, margin - input) where it is -1: distances of like and unlike pairs.
+    """loss = input where target is 1, max(0, margin - input) where it is -1; input holds distances of like and unlike
+    pairs.
 
-    input and target have the same shape. The loss is one number, or of that shape without a reduction.
+    input and target have the same shape. The loss is one number; without a reduction it has that shape.
 
     Example:
         >>> loss = nn.HingeEmbeddingLoss(reduction="none")
@@ -55,8 +56,8 @@ class HingeEmbeddingLoss(Options):
 class CosineEmbeddingLoss(Options):
     """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
 
-    loss(input1, input2, target): the inputs are vectors (N, M) or (M), target (N) or one number. The loss is one
-    number, or (N) without a reduction. ValueError unless each pair has one target.
+    loss(input1, input2, target) takes vectors input1 and input2, (N, M) or (M), and a target (N) or one number. The
+    loss is one number, or (N) without a reduction. A call raises ValueError unless each pair has one target.
 
     Example:
         >>> loss = nn.CosineEmbeddingLoss(reduction="none")
@@ -75,9 +76,9 @@ class CosineEmbeddingLoss(Options):
 
 @documented(arguments_of(F.soft_margin_loss))
 class SoftMarginLoss(Options):
-    """loss = log(1 + exp(-target * input)), with target 1 or -1, for yes-or-no answers with logits as input.
+    """loss = log(1 + exp(-target * input)), with target 1 or -1: for yes-or-no answers. input holds logits.
 
-    input and target have the same shape. The loss is one number, or of that shape without a reduction.
+    input and target have the same shape. The loss is one number; without a reduction it has that shape.
 
     Example:
         >>> nn.SoftMarginLoss(reduction="none")(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
@@ -96,8 +97,8 @@ class SoftMarginLoss(Options):
 class MultiLabelMarginLoss(Options):
     """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C.
 
-    input holds scores, (N, C) or (C); target, of its shape, lists the right classes, then -1. The loss is one number,
-    or (N) without a reduction. ValueError unless target has input's shape.
+    input holds scores, (N, C) or (C). target has the same shape and lists the right classes; a -1 ends the list. The
+    loss is one number, or (N) without a reduction. A call raises ValueError for a target of another shape.
 
     Example:
         >>> nn.MultiLabelMarginLoss()(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([[2, -1, 0]]))  # (0.3 + 0.6) / 3
@@ -116,8 +117,8 @@ class MultiLabelMarginLoss(Options):
 class MultiLabelSoftMarginLoss(Options):
     """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
 
-    For samples that can have several classes. input holds logits, (N, C) or (C); target, of its shape, is 1 for each
-    class that is present, else 0. The loss is one number, or (N) without a reduction. weight is a buffer.
+    It is for samples that can have several classes. input holds logits, (N, C) or (C). target has the same shape, and
+    is 1 for each class that is present, else 0. The loss is one number, or (N) without a reduction. weight is a buffer.
 
     Example:
         >>> nn.MultiLabelSoftMarginLoss()(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
@@ -137,9 +138,9 @@ class MultiLabelSoftMarginLoss(Options):
 class MultiMarginLoss(Options):
     """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C.
 
-    The loss of a support vector machine for several classes. input holds scores, (N, C) or (C); target holds the right
-    classes as integers, (N) or one. The loss is one number, or (N) without a reduction. weight is a buffer. A call
-    raises ValueError for a p other than 1 and 2.
+    It is the loss of a support vector machine for several classes. input holds scores, (N, C) or (C). target holds the
+    right class of each sample as an integer, (N) or one number. The loss is one number, or (N) without a reduction.
+    weight is a buffer. A call raises ValueError unless p is 1 or 2.
 
     Example:
         >>> nn.MultiMarginLoss()(mn.tensor([[1.0, 0.5, 0.0]]), mn.tensor([0]))  # 0.5 / 3
@@ -161,8 +162,9 @@ class MultiMarginLoss(Options):
 class TripletMarginLoss(Options):
     """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
 
-    loss(anchor, positive, negative) takes vectors (..., M) of one shape. It brings like things nearer to each other
-    than to unlike ones. The loss is one number, or (...) without a reduction.
+    loss(anchor, positive, negative) takes vectors (..., M), all of the same shape. Training with it brings the vectors
+    of like things nearer to each other than to those of unlike things. The loss is one number, or (...) without a
+    reduction.
 
     Example:
         >>> anchor, near, far = mn.tensor([[0.0, 0.0]]), mn.tensor([[0.0, 1.0]]), mn.tensor([[0.0, 3.0]])
@@ -185,8 +187,8 @@ class TripletMarginLoss(Options):
 class TripletMarginWithDistanceLoss(Options):
     """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is a custom distance.
 
-    loss(anchor, positive, negative) takes tensors of one shape that fit distance_function. The loss is one number, or
-    of the distance's shape without a reduction.
+    loss(anchor, positive, negative) takes tensors of one shape that fit distance_function. The loss is one number;
+    without a reduction it has the shape of the distances.
 
     Example:
         >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().sum(-1))

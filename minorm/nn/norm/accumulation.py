@@ -1,8 +1,9 @@
-"""accumulate_stats: running statistics count all batches of a block as one.
+"""accumulate_stats: running statistics count all batches of a block as a single batch.
 
-Gradient accumulation adds up the gradients of k micro-batches and then takes one step. Meanwhile running statistics
-would take k steps, and never see that the means of the micro-batches differ. This module first merges the moments of
-all inputs (Chan, Golub and LeVeque 1979): with n = n_a + n_b, h = n_b / n and t = mean_b - mean_a,
+Gradient accumulation adds up the gradients of k micro-batches and then takes one step. Without this module the running
+statistics would take k steps meanwhile, and their variance would leave out how far the means of the micro-batches
+differ. This module first merges the moments of all inputs (Chan, Golub and LeVeque 1979): with n = n_a + n_b,
+h = n_b / n and t = mean_b - mean_a,
 
     mean = mean_a + t * h        var = var_a * (1 - h) + var_b * h + t^2 * h * (1 - h)
 """
@@ -26,16 +27,16 @@ Array = Any
 
 
 class Moments:
-    """Merges the parts passed to `add`: holds their mean, population variance and count.
+    """Merges the parts passed to `add` and holds the mean, population variance and count of all of them.
 
-    The mean is stored as the first part's mean plus an offset: the difference of two means is small, however far the
-    data lies from 0. `count` is one number, or one for each channel.
+    The mean is stored as the first part's mean plus an offset, which stays small however far the data is from 0.
+    `count` is one number, or one number for each channel.
     """
 
     def __init__(self, per_sample: bool) -> None:
-        self.per_sample = per_sample  # averages over samples: a variance leaves out the distance of their means
-        self.weight: Any = 0  # the number of elements; with per_sample, of samples
-        self.count: Any = 0  # the number of elements in a variance
+        self.per_sample = per_sample  # a bool: averages over samples; var leaves out how far their means differ
+        self.weight: Any = 0  # the number of elements, or of samples with per_sample
+        self.count: Any = 0  # the number of elements behind each variance
 
     @property
     def mean(self) -> Array:
@@ -48,7 +49,7 @@ class Moments:
         return (self.first - self.mean) + self.offset
 
     def add(self, mean: Array, var: Array, count: Any, samples: int | None, rest: Any) -> None:
-        """Merge in the moments of one part, all in float64; its mean is mean + rest."""
+        """Merge in the moments of one part, all in float64; the part's mean is mean + rest."""
         weight = count if samples is None else samples
         if type(self.weight) is int and not self.weight:
             self.first, self.offset, self.var = mean, np.zeros_like(mean) + rest, var
@@ -62,8 +63,8 @@ class Moments:
 
 
 class Entry:
-    """The running statistics of one layer: the Tensors, the blending options, and the moments still to be blended
-    in.
+    """The running statistics of one layer: the Tensors, the options of an update, and the moments that wait for the
+    update.
     """
 
     def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
@@ -116,8 +117,8 @@ class Collected:
     def __call__(
         self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None, rest: Any
     ) -> bool:
-        """Merge an update of the model's statistics; return False for other statistics."""
-        if self._tensor(running.mean) is None:  # a lazy layer may have made its buffers since
+        """Merge in an update and return True, if the statistics are the model's; otherwise return False."""
+        if self._tensor(running.mean) is None:  # a lazy layer may have made its buffers in the meantime
             self.buffers = list(self.model.buffers())
         tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
         if tensors[0] is None or tensors[1] is None:
@@ -135,7 +136,7 @@ class Collected:
         return self._tensor(array) is not None
 
     def expect_variance(self, operation: str) -> None:
-        """Raise ValueError if all parts of a layer's input together have one value per channel."""
+        """Raise ValueError if all parts of a layer's input together have only one value per channel."""
         for entry in self.entries.values():
             found = entry.moments
             alone = not found.per_sample and isinstance(found.count, int) and found.count == 1
@@ -156,19 +157,20 @@ class Collected:
 def accumulate_stats(model: Module) -> Iterator[None]:
     """running = running * momentum + merged * (1 - momentum), once, at the end of the block.
 
-    merged are the moments of all inputs that a layer saw inside, as if they were one batch: running statistics and
-    num_batches_tracked get the values of that batch, to 1e-6 in float32 and 1e-12 in float64. This holds for every
-    layer with running statistics, also with momentum=None, unbiased_running_var=True and for InstanceNorm; a layer that
-    is called twice, or sits in two places, takes all its inputs. Evaluation, frozen layers and `no_stats_update`
-    contribute nothing. After an error inside, nothing has changed. A block inside a block passes its moments to the
-    outer one. Each thread, and so each rank of a distributed run, has its own blocks.
+    merged are the moments of all inputs that a layer saw in the block, as if they were one batch. Running statistics
+    and num_batches_tracked get the values that this batch would give, to 1e-6 in float32 and 1e-12 in float64. This
+    holds for every layer with running statistics, also with momentum=None, with unbiased_running_var=True, and for
+    InstanceNorm. A layer that the model calls twice, or has in two places, merges all its inputs. Calls in evaluation,
+    in frozen layers and under `no_stats_update` contribute nothing. If the block raises an error, the statistics stay
+    unchanged. A block inside a block passes its moments to the outer block. Each thread, and so each rank of a
+    distributed run, has separate blocks.
 
-    A micro-batch may have one value per channel, such as a single sample (1, C): its output is bias. ValueError if all
-    micro-batches together have one value per channel.
+    A micro-batch may have only one value per channel, such as a single sample (1, C); its output is then the bias. The
+    end of the block raises ValueError if all micro-batches together have only one value per channel.
 
-    Outputs and gradients are those of the micro-batches: each is normalized with its own statistics, also in deeper
-    layers. `SyncBatchNorm` on several ranks of one process normalizes by the whole batch, see docs/distributed.md.
-    TypeError unless model is a Module.
+    Outputs and gradients do not change: each layer still normalizes each micro-batch with that micro-batch's
+    statistics. To normalize by the whole batch, use `SyncBatchNorm` on several ranks of one process; see
+    docs/distributed.md. Raises TypeError unless model is a Module.
 
     Example:
         >>> model = nn.BatchNorm1d(3)

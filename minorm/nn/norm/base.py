@@ -1,13 +1,13 @@
 """Base classes of the normalization layers: weight and bias, and running statistics.
 
-Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
-kept, 0.9 by default; PyTorch's 0.1 is the share of the new one. Running variances are population variances unless
-`unbiased_running_var=True`. Unless `update_nonfinite=True`, a batch whose statistics are not finite is left out of the
-running ones, and `skipped_batches`, which is not in the state_dict, counts it. `compute_dtype=` is the type to compute
-in, forward and backward (see `F.layer_norm`); `backend=` takes an object with the functions of
-minorm/kernels/protocol.py; `variance=` names a formula (see `F.batch_norm`). BatchNorm, InstanceNorm, GroupNorm,
-LayerNorm, RMSNorm and MeanVarianceNorm also take layer(x, mask): True where an element counts. layer(x,
-activation="relu", residual=r) is relu(layer(x) + r) in one pass: the end of a residual block.
+Constructors take PyTorch's arguments, with one difference in meaning: `momentum`, 0.9 by default, is the share of the
+*old* running value; PyTorch's 0.1 is the share of the new value. Running variances are population variances unless
+`unbiased_running_var=True`. Unless `update_nonfinite=True`, the running statistics skip a batch whose statistics are
+not finite, and `skipped_batches`, which is not in the state_dict, counts it. `compute_dtype=` is the type of the
+computation, forward and backward (see `F.layer_norm`). `backend=` takes an object with the functions of
+minorm/kernels/protocol.py. `variance=` names a formula (see `F.batch_norm`). BatchNorm, InstanceNorm, GroupNorm,
+LayerNorm, RMSNorm and MeanVarianceNorm also take layer(x, mask): the mask is True where an element counts. layer(x,
+activation="relu", residual=r) computes relu(layer(x) + r), the end of a residual block, in one pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Affine(Module):
-    """Base of layers with weight and bias of one shape; each may be absent. They start as 1 and 0."""
+    """Base of layers with a weight and a bias of the same shape, which start as 1 and 0. Each of them may be absent."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -51,7 +51,7 @@ class Affine(Module):
 class RunningNorm(Affine):
     """Base of BatchNorm and InstanceNorm: a normalization per channel with running statistics."""
 
-    ranks: ClassVar[tuple[int, ...]] = ()  # of x
+    ranks: ClassVar[tuple[int, ...]] = ()  # the numbers of axes that x may have
     form: ClassVar[str] = ""
     normalize: ClassVar[Any]  # the function of minorm.functional
     _optional_keys = ("num_batches_tracked",)
@@ -59,7 +59,7 @@ class RunningNorm(Affine):
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
     update_nonfinite: bool = False
-    _skipped: Tensor | None  # the number of batches left out; not a buffer: it belongs to the run, not the model
+    _skipped: Tensor | None  # the number of skipped batches; not a buffer, since it describes the run, not the model
 
     def __init__(
         self,
@@ -98,12 +98,12 @@ class RunningNorm(Affine):
         self.reset_running_stats()
 
     def _shape(self) -> tuple[int, ...]:
-        """Return the shape of parameters and statistics; raise if num_features is not a valid size."""
+        """Return the shape of parameters and statistics; raise an error if num_features is not a valid size."""
         check_sizes(type(self).__name__, num_features=self.num_features)
         return (int(self.num_features),)  # type: ignore[arg-type]
 
     def reset_running_stats(self) -> None:
-        """Forget all batches: set mean 0, variance 1."""
+        """Set the running mean to 0, the running variance to 1, and both counts of batches to 0."""
         for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
             if buffer is not None:
                 buffer.fill_(value)
@@ -112,14 +112,14 @@ class RunningNorm(Affine):
 
     @property
     def skipped_batches(self) -> int:
-        """The number of batches left out since the layer was made, because their statistics were not finite.
+        """The number of batches that the running statistics skipped, because the batch's statistics were not finite.
 
-        On a GPU this waits for the device.
+        On a GPU, reading it waits for the device.
         """
         return 0 if self._skipped is None else int(self._skipped.item())
 
     def _counter(self) -> Tensor | None:
-        """Return the Tensor that counts those batches, on the device of the running statistics."""
+        """Return the Tensor that counts the skipped batches, on the device of the running statistics."""
         mean, counter = self.running_mean, self._skipped
         if mean is not None and (counter is None or type(counter.array) is not type(mean.array)):
             counter = self._skipped = self._new_counter()
@@ -145,7 +145,9 @@ class RunningNorm(Affine):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """Raise ValueError for True if there are no running statistics; False stops updating them in training."""
+        """Raise ValueError if track is True and the layer has no running statistics. False stops their updates in
+        training.
+        """
         if track and self.__dict__.get("running_mean") is None:
             name = type(self).__name__
             raise ValueError(
@@ -193,7 +195,7 @@ class RunningNorm(Affine):
         )
 
     def _from_batch(self) -> bool:
-        """Normalize with the statistics of x? Yes in training, and always if none are tracked."""
+        """Normalize with the statistics of x? Yes in training, and always if the layer has no running statistics."""
         return self.running_mean is None or (self.training and not self.frozen)
 
     def _check(self, x: Tensor) -> None:
@@ -227,7 +229,9 @@ def _check_momentum(layer: str, momentum: float | None) -> None:
 
 
 def checked_shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the lengths of a shape, or one length, as a tuple; raise unless each is an int of at least 1."""
+    """Return a shape, given as its lengths or as one int, as a tuple; raise unless each length is an int of
+    at least 1.
+    """
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not sizes:
         raise ValueError(f"{layer}: {name} is empty; expected at least one length")

@@ -1,4 +1,4 @@
-"""BatchNorm: normalizes each channel with its mean and variance over the batch, or with running ones in evaluation."""
+"""BatchNorm: normalizes each channel with its mean and variance over the batch, in evaluation with the running ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minorm.tensor.tensor import Tensor
 
 
 class _BatchNorm(RunningNorm):
-    """In training mean and var come from the batch, and are blended into running_mean and running_var (C):
+    """In training mean and var come from the batch, and update running_mean and running_var (C):
 
         running = running * momentum + batch * (1 - momentum)
 
-    In evaluation, and when frozen, they are the running ones. layer(x, mask) uses only the elements where mask is True.
-    y has x's shape and type. See `F.batch_norm`.
+    In evaluation, and in a frozen layer, mean and var are running_mean and running_var. layer(x, mask) uses only the
+    elements where mask is True. y has x's shape and type. See `F.batch_norm`.
 
     Example:
         >>> layer = nn.{name}(3)
@@ -27,7 +27,7 @@ class _BatchNorm(RunningNorm):
         >>> layer.eval()(mn.randn({shape})).shape  # with running_mean and running_var
         ({shape})
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Written to ONNX as BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     normalize: ClassVar[Any] = staticmethod(F.batch_norm)
@@ -59,16 +59,18 @@ class _BatchNorm(RunningNorm):
 
 
 class _Variant(_BatchNorm):
-    """A BatchNorm with other arithmetic in training: it refuses options that this lacks, and ranks cannot share it."""
+    """A BatchNorm with other arithmetic in training. It refuses the options that this arithmetic lacks, and its
+    statistics cannot span the ranks of a distributed run.
+    """
 
     takes_group: ClassVar[bool] = False
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]  # takes less
-        """Normalize as every BatchNorm does, but without an activation or residual in the same pass."""
+        """Normalize as every BatchNorm does; an activation or a residual cannot join in the same pass."""
         return super().forward(x, mask)
 
     def _without(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options that F.batch_norm shares with all functions like it."""
+        """Return the options without those that only F.batch_norm takes; raise ValueError if one of these is given."""
         for name in ("variance", "mask", "activation", "residual"):
             if options.pop(name, None) is not None:
                 raise ValueError(

@@ -19,15 +19,15 @@ from minorm.tensor.tensor import Tensor
 class FilterResponseNorm2d(Affine):
     """y = x / sqrt(mean(x^2) + eps) * weight + bias over x (N, C, H, W), with the mean over H and W.
 
-    weight and bias (C) start as 1 and 0. y is not centred, so put `TLU` with its learned threshold behind it, not ReLU.
-    y has x's shape and type. See `F.filter_response_norm`.
+    weight and bias (C) start as 1 and 0. y is not centred, so follow the layer with `TLU`, whose threshold is learned,
+    and not with ReLU. y has x's shape and type. See `F.filter_response_norm`.
 
     Example:
         >>> layer = nn.Sequential(nn.FilterResponseNorm2d(3), nn.TLU(3))
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    ONNX has no operator for it, so export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    Written to ONNX by its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     weight: Parameter
@@ -70,7 +70,7 @@ class TLU(Module):
         tensor([[0.],
                 [2.]])
 
-    ONNX Max 13; Singh and Krishnan 2019, arXiv:1911.09737.
+    Written to ONNX as Max (opset 13); Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     tau: Parameter

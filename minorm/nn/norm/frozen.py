@@ -20,9 +20,9 @@ from minorm.tensor.tensor import Tensor
 class FrozenBatchNorm2d(Module):
     """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in both modes.
 
-    The four are buffers (C): they are saved and loaded, and no optimizer sees them. As in torchvision, the layer loads
-    the state of a BatchNorm2d and ignores its num_batches_tracked. Only x gets a gradient. To freeze the layers of an
-    existing model, see `nn.utils.freeze_norm`. y has x's shape and type.
+    running_mean, running_var, weight and bias are buffers (C): they are saved and loaded, and no optimizer sees them.
+    As in torchvision, the layer loads the state of a BatchNorm2d and ignores its num_batches_tracked. Only x gets a
+    gradient. To freeze the layers of an existing model, see `nn.utils.freeze_norm`. y has x's shape and type.
 
     Example:
         >>> layer = nn.FrozenBatchNorm2d(3)
@@ -31,7 +31,7 @@ class FrozenBatchNorm2d(Module):
         >>> list(layer.parameters())
         []
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Written to ONNX as BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     ignored_keys: ClassVar[tuple[str, ...]] = ("num_batches_tracked",)
@@ -57,10 +57,10 @@ class FrozenBatchNorm2d(Module):
             array = np.zeros(num_features, dtype or dtypes.get_default_dtype())
             self.register_buffer(name, Tensor(array).to(device=device))
         self.reset_parameters()
-        self.frozen = True  # for readers of an exported file too: the layer is not trained there either
+        self.frozen = True  # an exported file says so too, so that its readers do not train the layer
 
     def reset_parameters(self) -> None:
-        """Set weight and running_var = 1, bias and running_mean = 0: nearly the identity."""
+        """Set weight and running_var to 1, bias and running_mean to 0; the layer is then nearly the identity."""
         for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
             getattr(self, name).fill_(value)
 

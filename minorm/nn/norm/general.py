@@ -26,7 +26,7 @@ class MeanVarianceNorm(Module):
         >>> layer(mn.tensor([[1.0, 3.0]]))
         tensor([[-1.,  1.]])
 
-    ONNX MeanVarianceNormalization 13.
+    Written to ONNX as MeanVarianceNormalization (opset 13).
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Normalization(Affine):
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes an operator that computes the same,
-    or the formula.
+    Known as INormalizationLayer in TensorRT. Written to ONNX as an operator that computes the same, or by
+    its formula.
     """
 
     _made_by: ClassVar[MadeBy] = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}
@@ -125,5 +125,5 @@ class Normalization(Affine):
 
 
 def _axes(axes: Any) -> Any:
-    """Return an int (a bit mask) unchanged, and axes as a tuple; the function checks them."""
+    """Return an int (a bit mask) unchanged, and other axes as a tuple; the function checks both."""
     return tuple(axes) if isinstance(axes, Iterable) else axes

@@ -16,9 +16,10 @@ from minorm.tensor.tensor import Tensor
 class GhostBatchNorm(_Variant):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of the batch.
 
-    x (N, C) or (N, C, *positions) is cut along N into groups of virtual_batch_size. In training one call does the same
-    as a call of BatchNorm for each group in turn, running statistics included. In evaluation it is BatchNorm, and has
-    the same parameters and state. y has x's shape and type. See `F.ghost_batch_norm`.
+    x (N, C) or (N, C, *positions) is cut along N into groups of virtual_batch_size. In training one call gives the same
+    result as one call of BatchNorm for each group in turn, and updates the running statistics the same way. In
+    evaluation the layer computes the same as BatchNorm. Its parameters and its state are BatchNorm's. y has x's shape
+    and type. See `F.ghost_batch_norm`.
 
     Example:
         >>> layer = nn.GhostBatchNorm(3, virtual_batch_size=4)
@@ -27,8 +28,8 @@ class GhostBatchNorm(_Variant):
         >>> layer.num_batches_tracked.item()
         2
 
-    ONNX BatchNormalization 15, one for each group, so their number is fixed in a file; Hoffer, Hubara and Soudry 2017,
-    arXiv:1705.08741.
+    Written to ONNX as one BatchNormalization (opset 15) for each group, so a file fixes the number of groups; Hoffer,
+    Hubara and Soudry 2017, arXiv:1705.08741.
     """
 
     ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"

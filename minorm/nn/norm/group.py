@@ -31,7 +31,7 @@ class GroupNorm(Affine):
         >>> layer(mn.randn(8, 6, 5, 5)).shape
         (8, 6, 5, 5)
 
-    ONNX GroupNormalization 21, and 18 with per_group=True; Wu and He 2018, arXiv:1803.08494.
+    Written to ONNX as GroupNormalization (opset 21; opset 18 with per_group=True); Wu and He 2018, arXiv:1803.08494.
     """
 
     _made_by: ClassVar[MadeBy] = {**Affine._made_by, "per_group": lambda layer: vars(layer)["per_group"]}

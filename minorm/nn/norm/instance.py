@@ -13,16 +13,18 @@ from minorm.tensor.tensor import Tensor
 
 
 class _InstanceNorm(RunningNorm):
-    """mean and var are those of each channel in each sample, over its positions. Without a batch axis x is one sample.
-    With track_running_stats=True evaluation uses running statistics instead, which training updates as BatchNorm does.
-    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.instance_norm`.
+    """mean and var are taken over the positions of each channel in each sample. An x without a batch axis is one
+    sample. With track_running_stats=True evaluation uses running statistics instead, and training updates them as
+    BatchNorm does. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
+    `F.instance_norm`.
 
     Example:
         >>> layer = nn.{name}(3, affine=True)
         >>> layer(mn.randn({shape})).shape
         ({shape})
 
-    ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
+    Without running statistics written to ONNX as InstanceNormalization (opset 22); Ulyanov et al. 2016,
+    arXiv:1607.08022.
     """
 
     process_group: Any = None  # of a distributed run: see sync.py
@@ -76,7 +78,7 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """Yes also if running statistics are not tracked any more, as in PyTorch."""
+        """Normalize with the statistics of x? Yes also if the layer stopped tracking statistics, as in PyTorch."""
         return super()._from_batch() or not self.track_running_stats
 
 

@@ -24,7 +24,7 @@ class LayerNorm(Affine):
         >>> layer(mn.randn(8, 10, 16)).shape
         (8, 10, 16)
 
-    ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    Written to ONNX as LayerNormalization (opset 17); Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RMSNorm(Affine):
         >>> layer(mn.randn(8, 10, 16)).shape
         (8, 10, 16)
 
-    ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
+    Written to ONNX as RMSNormalization (opset 23); Zhang and Sennrich 2019, arXiv:1910.07467.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""BatchRenorm: BatchNorm for small batches; wider clamps bring its training closer to evaluation."""
+"""BatchRenorm: a BatchNorm for small batches. The wider its clamps, the closer its training is to its evaluation."""
 
 from __future__ import annotations
 
@@ -42,16 +42,17 @@ class _BatchRenorm(_Variant):
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
     turn the batch's statistics into those that evaluation will use; no gradient flows through them. The default clamps
-    are the paper's: rmax = 1 and dmax = 0, which is BatchNorm, until step 5,000, then linearly to 3 at 40,000 and to 5
-    at 25,000. Evaluation, parameters and state_dict are the same as BatchNorm's. It takes no mask. y has x's shape
-    and type. See `F.batch_renorm`.
+    are the paper's. Until step 5,000 they are rmax = 1 and dmax = 0, which gives BatchNorm. Then rmax rises linearly to
+    3 at step 40,000, and dmax to 5 at step 25,000. Evaluation, parameters and state_dict are the same as BatchNorm's.
+    The layer takes no mask. y has x's shape and type. See `F.batch_renorm`.
 
     Example:
         >>> layer = nn.{name}(3, rmax=3.0, dmax=5.0)
         >>> layer(mn.randn({shape})).shape
         ({shape})
 
-    ONNX BatchNormalization 15 in evaluation; no ONNX form for training. Ioffe 2017, arXiv:1702.03275.
+    Written to ONNX as BatchNormalization (opset 15) in evaluation; training has no ONNX form. Ioffe 2017,
+    arXiv:1702.03275.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class _BatchRenorm(_Variant):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """Raise unless track is True: without running statistics there is no step."""
+        """Raise ValueError unless track is True: r and d need running statistics."""
         if not track:
             raise ValueError(
                 f"{type(self).__name__}: track_running_stats is {track}; expected True: r and d need running statistics"
@@ -120,7 +121,7 @@ class _BatchRenorm(_Variant):
         return rmax, dmax
 
     def extra_repr(self) -> str:
-        """Return the options, with a schedule by its name."""
+        """Return the options; a schedule appears by its name."""
         rmax, dmax = (getattr(found, "__name__", found) for found in (self.rmax, self.dmax))
         return f"{super().extra_repr()}, rmax={rmax}, dmax={dmax}"
 

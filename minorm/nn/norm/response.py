@@ -20,7 +20,7 @@ class LocalResponseNorm(Module):
         >>> layer(mn.ones(1, 3))
         tensor([[0.3333, 0.25  , 0.3333]])
 
-    ONNX LRN 13; Krizhevsky, Sutskever and Hinton 2012, section 3.3.
+    Written to ONNX as LRN (opset 13); Krizhevsky, Sutskever and Hinton 2012, section 3.3.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:

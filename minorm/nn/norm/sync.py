@@ -1,6 +1,6 @@
 """SyncBatchNorm: a BatchNorm with statistics over all ranks of a distributed run.
 
-The layers talk to the other ranks through a `minorm.distributed.Group`, and know it only by its methods.
+The layers talk to the other ranks through a `minorm.distributed.Group`, of which they use only the methods.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 class SyncBatchNorm(_BatchNorm):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over the x of all ranks.
 
-    x is (N, C) or (N, C, *positions), with any N on each rank, even 0. In training all ranks must call the layer the
-    same number of times; each call sends one message forward and one backward. A single rank computes the same bits as
-    BatchNorm; so do evaluation, frozen layers and export, which send nothing. The parameters and the state are
-    BatchNorm's. y has x's shape and type. See `F.batch_norm`.
+    x is (N, C) or (N, C, *positions), and N may differ from rank to rank, and may be 0. In training all ranks must call
+    the layer the same number of times; each call sends one message forward and one backward. On a single rank the
+    result is BatchNorm's to the bit. Evaluation and frozen layers send nothing and compute the same as BatchNorm, and
+    export writes a BatchNorm. The parameters and the state are BatchNorm's. y has x's shape and type. See
+    `F.batch_norm`.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3))
         >>> nn.SyncBatchNorm.convert_sync_batchnorm(model)[1]
         SyncBatchNorm(3, eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)
 
-    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    Written to ONNX as BatchNormalization (opset 15); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"
@@ -75,10 +76,10 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
         """Replace every BatchNorm layer of `module` by a SyncBatchNorm with the same parameters, buffers and options.
 
-        InstanceNorm layers normalize single samples and stay; their running statistics, if any, now come from the
-        samples of all ranks. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or its replacement if
-        it is a BatchNorm. The layers of a loaded ONNX graph are other classes and still use the statistics of one rank
-        each.
+        InstanceNorm layers normalize single samples, so they stay; their running statistics, if they have any, now come
+        from the samples of all ranks. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or its
+        replacement if it is a BatchNorm. The layers of a loaded ONNX graph have other classes; each rank still uses its
+        own statistics for them.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):
@@ -94,7 +95,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def _from(cls, layer: _BatchNorm, process_group: Any) -> SyncBatchNorm:
-        """Return a layer with the state of another one, and the same Parameter objects."""
+        """Return a SyncBatchNorm with the attributes of `layer`, and with the same Parameter objects."""
         made = cls.__new__(cls)
         made.__dict__.update(layer.__dict__, _kinds=dict(layer._kinds))
         made.process_group = process_group

@@ -55,7 +55,7 @@ KINDS = {
 
 @documented(ARGUMENTS)
 class RNNBase(Module):
-    """h' = f(x, h): the base of RNN, GRU and LSTM, with a state that each step changes. A subclass defines f.
+    """h' = f(x, h): the base of RNN, GRU and LSTM. Each step changes the state h, and a subclass defines f.
 
     Example:
         >>> isinstance(nn.GRU(3, 5), nn.RNNBase)
@@ -152,7 +152,7 @@ class RNNBase(Module):
         return PackedSequence(pack_padded(y, packed.batch_sizes), *packed[1:]), self._joined(last)
 
     def _first(self, hx: Any) -> list[Tensor]:
-        """Return the states before the first step; TypeError for a wrong number of states."""
+        """Return the states before the first step; raise TypeError for a wrong number of states."""
         states = parts(hx)
         if len(states) not in (0, self._count):
             expected = "a Tensor, h_0" if self._count == 1 else "a pair of Tensors, (h_0, c_0)"
@@ -180,16 +180,17 @@ class RNNBase(Module):
         return x, [cat(parts) for parts in zip(*found, strict=True)]
 
     def _layer(self, x: Tensor, states: list[Tensor], *weights: Any, **options: Any) -> tuple[Tensor, ...]:
-        """layer(input, hx) returns (output, {last}). I is input_size, H hidden_size, D = 2 if bidirectional, else 1:
+        """layer(input, hx) returns (output, {last}). I is input_size, H is hidden_size, and D is 2 if bidirectional,
+        else 1:
 
             input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
-            hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None is 0
-            output   (steps, batch, D * H) ..., as input: the last layer's h after each step
+            hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None means zeros
+            output   (steps, batch, D * H), or in the form of input: the last layer's h after each step
 
-        and {last}, the state after the last step, of hx's shape. Each layer k has the parameters weight_ih_lk
-        ({gates}H, I), from the second layer on ({gates}H, D * H), weight_hh_lk ({gates}H, H), bias_ih_lk and bias_hh_lk
-        ({gates}H){rows}; names for the other direction end in _reverse. All start uniform on +-1 / sqrt(H). ValueError
-        for shapes that do not fit.
+        {last} is the state after the last step and has hx's shape. The parameters of each layer k are weight_ih_lk
+        ({gates}H, I), or ({gates}H, D * H) from the second layer on, weight_hh_lk ({gates}H, H), and bias_ih_lk and
+        bias_hh_lk ({gates}H){rows}; names for the other direction end in _reverse. All start uniform on +-1 / sqrt(H).
+        A call raises ValueError for shapes that do not fit.
 
         Example:
             >>> layer = nn.{name}(3, 5, num_layers=2)
@@ -197,7 +198,7 @@ class RNNBase(Module):
             >>> output.shape, h_n.shape
             ((7, 4, 5), (2, 4, 5))
 
-        ONNX {name} 22; {source}.
+        Written to ONNX as {name} (opset 22); {source}.
         """
         raise NotImplementedError(f"{type(self).__name__} has no _layer")
 
@@ -277,5 +278,5 @@ class LSTM(RNNBase):
 
 
 def parts(hx: Any) -> list[Tensor]:
-    """Return the states before the first step as a list, empty for zeros."""
+    """Return the states before the first step as a list, which is empty if the states are zeros."""
     return [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)

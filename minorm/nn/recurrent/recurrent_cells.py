@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(ARGUMENTS)
 class RNNCellBase(Module):
-    """h' = f(x, h): the base of RNNCell, GRUCell and LSTMCell, one step of a recurrent layer. A subclass defines f.
+    """h' = f(x, h): one step of a recurrent layer, the base of RNNCell, GRUCell and LSTMCell. A subclass defines f.
 
     Example:
         >>> isinstance(nn.GRUCell(3, 5), nn.RNNCellBase)
@@ -53,7 +53,9 @@ class RNNCellBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """Take the input (batch, in) or (in) and the state before (None is zeros); return the state after."""
+        """Take the input (batch, in) or (in) and the state before the step (None means zeros); return the state after
+        it.
+        """
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
@@ -68,10 +70,10 @@ class RNNCellBase(Module):
         return found if len(found) > 1 else found[0]
 
     def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        """cell(input, hx) returns the state after the step. input is (batch, I) or (I), I = input_size; hx, the state
-        before, is {hx}, {each}(batch, H) or (H), H = hidden_size, and None is 0; the result has hx's shape. The
-        parameters are weight_ih ({gates}H, I), weight_hh ({gates}H, H), bias_ih and bias_hh ({gates}H){rows}; all start
-        uniform on +-1 / sqrt(H). ValueError for shapes that do not fit.
+        """cell(input, hx) returns the state after the step. input is (batch, I) or (I), with I = input_size. hx is
+        {hx}, the state before the step: {each}(batch, H) or (H), with H = hidden_size; None means zeros. The result has
+        hx's shape. The parameters are weight_ih ({gates}H, I), weight_hh ({gates}H, H), and bias_ih and bias_hh
+        ({gates}H){rows}. All start uniform on +-1 / sqrt(H). A call raises ValueError for shapes that do not fit.
 
         Example:
             >>> cell = nn.{name}(3, 5)
@@ -80,7 +82,7 @@ class RNNCellBase(Module):
             >>> h.shape
             (4, 5)
 
-        ONNX {operator} 22; {source}.
+        Written to ONNX as {operator} (opset 22); {source}.
         """
         raise NotImplementedError(f"{type(self).__name__} has no _step")
 

@@ -1,4 +1,4 @@
-"""Tools beside the layers: clip gradients, turn parameters into a vector, measure running statistics, pack sequences.
+"""Tools for layers: clip gradients, turn parameters into a vector, measure running statistics, pack sequences.
 
 spectral_norm and weight_norm come from `parametrizations`.
 """

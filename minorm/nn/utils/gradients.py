@@ -31,11 +31,11 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: bool | None = None,  # noqa: ARG001  all tensors always change together
 ) -> Tensor:  # fmt: skip
-    """gradient *= max_norm / (norm + 1e-6) for all gradients, if the norm of all gradients together is above max_norm.
+    """gradient *= max_norm / (norm + 1e-6) for all gradients, if their common norm is above max_norm.
 
     It works in place and skips parameters without a gradient. Returns the norm before clipping, a Tensor without axes.
-    The norm is computed in float64, in a fixed order. ValueError for max_norm < 0 or norm_type <= 0, RuntimeError for a
-    norm that is not finite if error_if_nonfinite=True.
+    The norm is computed in float64, in a fixed order. Raises ValueError for max_norm < 0 or norm_type <= 0; with
+    error_if_nonfinite=True also RuntimeError for a norm that is not finite.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)
@@ -67,7 +67,7 @@ def clip_grad_norm_(
 
 
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
-    """Clip without waiting for the GPU, unless `finite` asks whether the norm is finite: the factor stays an array."""
+    """Clip without waiting for the GPU, since the factor stays an array; only finite=True waits, to check the norm."""
     first = arrays[0]
     parts = [devices.scalar(0.0, np.float64, first)]
     for array in arrays:
@@ -106,7 +106,7 @@ def clip_grad_value_(
 ) -> None:
     """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place.
 
-    It skips parameters without a gradient. ValueError for clip_value < 0.
+    It skips parameters without a gradient. Raises ValueError for clip_value < 0.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)
@@ -128,9 +128,9 @@ def clip_grad_value_(
 @documented(GRADIENTS)
 @checked
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Returns all parameters, one after the other, as one new vector: a copy without a gradient.
+    """Returns all parameters, one after the other, as a new vector, which is a copy and does not require grad.
 
-    ValueError without parameters.
+    Raises ValueError if there are no parameters.
 
     Example:
         >>> nn.utils.parameters_to_vector(nn.Linear(4, 2).parameters()).shape
@@ -148,7 +148,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copies a vector back into the parameters, in the order of `parameters_to_vector`, in place.
 
-    ValueError for a vector of another length.
+    Raises ValueError for a vector of another length.
 
     Example:
         >>> layer = nn.Linear(4, 2)

@@ -1,7 +1,7 @@
 """weight_norm, spectral_norm, weight_standardization: compute a weight from other parameters at every call.
 
-The layer then has a child `parametrizations.weight`, which holds the originals, and no parameter `weight`: reading that
-attribute computes it again. Keys are PyTorch's: `parametrizations.weight.original0` ...
+The layer then has a child `parametrizations.weight`, which holds the original parameters, and no parameter `weight`:
+reading `layer.weight` computes the weight again. Keys are PyTorch's: `parametrizations.weight.original0` ...
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ NAMED = {"module": "the layer to change", "name": "the name of the parameter"}
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """weight = g * v / |v|: the layer learns the size g and the direction v separately. Returns the changed module.
 
-    The parameter becomes parametrizations.<name>.original0 (g) and original1 (v), and reading it computes it.
-    AttributeError if the module has no such attribute, ValueError if it is not a parameter.
+    The parameter becomes two parameters, parametrizations.<name>.original0 (g) and original1 (v); reading module.<name>
+    computes the weight from them. Raises AttributeError if the module has no such attribute, and ValueError if the
+    attribute is not a parameter.
 
     Example:
         >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
@@ -132,9 +133,9 @@ def spectral_norm(
     """weight = w / s, with s the largest singular value of w: the layer makes no vector longer. Returns the changed
     module.
 
-    s = u^T w v comes from power iteration, with v and u as buffers; a call in training takes some steps first. The
-    parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError if the module has no such
-    parameter.
+    s = u^T w v comes from power iteration, with v and u as buffers; a call in training first takes n_power_iterations
+    steps. The parameter becomes parametrizations.<name>.original; reading module.<name> computes the weight from it.
+    Raises ValueError if the module has no such parameter.
 
     Example:
         >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
@@ -154,9 +155,9 @@ def weight_standardization(module: Module, name: str = "weight", eps: float = 1e
     """weight = (w - mean) / sqrt(var + eps) for each output channel, so it has mean 0 and variance 1. Returns the
     module.
 
-    Use it for layers before a GroupNorm, or before a BatchNorm with small batches. The channels of a ConvTranspose are
-    on axis 1. The parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError if a
-    channel has only one weight.
+    Use it for layers before a GroupNorm, or before a BatchNorm with small batches. The output channels of a
+    ConvTranspose are on axis 1. The parameter becomes parametrizations.<name>.original; reading module.<name> computes
+    the weight from it. Raises ValueError if a channel has only one weight.
 
     Example:
         >>> conv = nn.utils.parametrizations.weight_standardization(nn.Conv2d(3, 4, 3))
@@ -192,12 +193,12 @@ def _parametrized(module: Module, name: str, parametrization: Parametrization) -
 
 
 def _computing(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
-    """Return a subclass of `kind`, of the same name, that computes these attributes."""
+    """Return a subclass of `kind`, of the same name, which computes the attributes `names`."""
     if (kind, names) not in _made:
         members: dict[str, Any] = {name: property(functools.partial(_compute, name=name)) for name in names}
         members |= {"parametrized": (kind, names), "__module__": kind.__module__, "__doc__": kind.__doc__}
         members["__reduce__"] = _reduce
-        _made.setdefault((kind, names), type(kind.__name__, (kind,), members))  # two threads get one class
+        _made.setdefault((kind, names), type(kind.__name__, (kind,), members))  # two threads get the same class
     return _made[kind, names]
 
 
@@ -213,7 +214,7 @@ def _reduce(module: Any) -> tuple[Any, ...]:
 
 
 def _empty(kind: type[Module], names: tuple[str, ...]) -> Module:
-    """Return an object without attributes, for copying and pickling to fill."""
+    """Return an object without attributes; copying or unpickling fills it."""
     made = _computing(kind, names)
     return made.__new__(made)
 

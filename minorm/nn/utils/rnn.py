@@ -1,4 +1,6 @@
-"""Puts sequences of several lengths into one Tensor: padded to the longest, or packed step by step without padding."""
+"""Puts sequences of several lengths into one Tensor: pads them to the longest, or packs them step by step without
+padding.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def pack_padded_sequence(
 ) -> PackedSequence:
     """Packs sequences that were padded to one length into a PackedSequence, step by step without the padding.
 
-    The input is (steps, batch, *). ValueError for lengths that do not fit, or do not fall with enforce_sorted.
+    The input is (steps, batch, *). Raises ValueError if the lengths do not fit the input, or, with enforce_sorted=True,
+    if they are not in falling order.
 
     Example:
         >>> x = mn.tensor([[1, 2, 3], [4, 0, 0]])
@@ -84,8 +87,8 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """Returns (padded, lengths): the sequences of a PackedSequence, padded to one length, and the length of each.
 
-    padded is (steps, batch, *), in the original order of the sequences. ValueError for a total_length below the
-    longest.
+    padded is (steps, batch, *), in the original order of the sequences. Raises ValueError for a total_length below the
+    longest length.
 
     Example:
         >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
@@ -107,7 +110,7 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Pads Tensors (steps, *) of several lengths to one Tensor (longest, batch, *).
+    """Pads Tensors (steps, *) of several lengths and joins them to one Tensor (longest, batch, *).
 
     Example:
         >>> nn.utils.rnn.pad_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])], batch_first=True)
@@ -140,7 +143,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs Tensors (steps, *) of several lengths into one PackedSequence, step by step.
 
-    With enforce_sorted, ValueError for lengths that do not fall.
+    With enforce_sorted=True it raises ValueError if the lengths are not in falling order.
 
     Example:
         >>> nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])]).batch_sizes  # of steps 1, 2, 3
@@ -163,7 +166,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
 
 def pack_padded(x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return x (steps, batch, *), whose lengths fall, without its padding."""
+    """Return x (steps, batch, *), whose sequences get shorter along the batch axis, without its padding."""
     return cat([x[t, :n] for t, n in enumerate(batch_sizes.tolist())])
 
 

@@ -21,7 +21,7 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 
 
 def norms_of(model: Module) -> list[Any]:
-    """Return the layers whose running statistics change in training: layers that have them and are not frozen."""
+    """Return the layers that have running statistics and are not frozen, so that training changes the statistics."""
     return [m for m in model.modules() if getattr(m, "has_running_stats", False) and not m.frozen]
 
 
@@ -30,9 +30,9 @@ def norms_of(model: Module) -> list[Any]:
 def freeze_norm(model: AnyModule) -> AnyModule:
     """Freezes every layer with running statistics, whatever `train()` says later: for fine-tuning with small batches.
 
-    Such a layer normalizes with its running statistics and never changes them, and its weight and bias get no gradient;
-    gradients still flow to its input. It calls `layer.freeze()`, and `layer.unfreeze()` undoes it. Norms without
-    running statistics (GroupNorm, LayerNorm) work the same in both modes and keep training. Returns the model.
+    A frozen layer normalizes with its running statistics and never changes them. Its weight and bias get no gradient,
+    but gradients still flow to its input. The function calls `layer.freeze()`; `layer.unfreeze()` undoes it. Norms
+    without running statistics (GroupNorm, LayerNorm) work the same in both modes and keep training. Returns the model.
 
     Example:
         >>> model = nn.utils.freeze_norm(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
@@ -62,9 +62,10 @@ def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = Non
 
     Moments of batches are merged, not averaged, so a smaller last batch has less weight. All other layers are in
     evaluation mode (dropout would change the variance). Training mode, momentum, parameters and num_batches_tracked
-    stay; so do frozen layers, and layers that no data reaches. In a distributed run every rank calls it with its own
-    data, and layers that share statistics (SyncBatchNorm) get the statistics over all ranks. After an error the
-    statistics are unchanged. ValueError for a model without such layers and a loader without batches.
+    stay the same. Frozen layers, and layers that no data reaches, keep their statistics. In a distributed run every
+    rank calls it with its own data, and layers that share statistics (SyncBatchNorm) get the statistics over all ranks.
+    After an error the statistics are unchanged. Raises ValueError for a model without running statistics, and for a
+    loader without batches.
 
     Example:
         >>> model = nn.Sequential(nn.BatchNorm1d(1))
@@ -113,7 +114,7 @@ def _in_order(model: Module, norms: list[Any], loader: Iterable[Any]) -> list[li
 
 
 def _measure(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> None:
-    """Give these norms the statistics of the data, with all other layers in evaluation mode."""
+    """Set the running statistics of these norms to those of the data, while all other layers are in evaluation mode."""
     for entry in _collected(model, norms, loader, num_iters).entries.values():
         entry.set()
 

@@ -1,4 +1,4 @@
-"""PyTorch's further methods of a Tensor, one file for each family; most are one line that calls other methods.
+"""More of PyTorch's methods of a Tensor, one file for each family; most need one line, which calls other methods.
 
 pointwise.py          functions of each element, arithmetic by name
 comparisons.py        comparisons and logic by name
@@ -44,6 +44,8 @@ class Methods(
     Assigning[TensorT],
     Generic[TensorT],
 ):
-    """All families of methods; `dim` and `keepdim` may be called `axis` and `keepdims`, as in NumPy and in PyTorch."""
+    """All families of methods. Instead of `dim` and `keepdim`, callers may write `axis` and `keepdims`, as in NumPy and
+    PyTorch.
+    """
 
     __slots__ = ()

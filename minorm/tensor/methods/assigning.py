@@ -33,7 +33,7 @@ SelfT = TypeVar("SelfT")
 
 
 def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[SelfT, P], SelfT]:
-    """Return the in-place form of a method whose result has x's shape, and a type that x can hold."""
+    """Return the in-place form of a method; the method's result must have x's shape and a type that x can hold."""
     name = method.__name__.strip("_") + "_"
 
     @functools.wraps(method)
@@ -89,7 +89,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Assigning(InPlace, Generic[TensorT]):
-    """The in-place methods that the other files lack."""
+    """The in-place methods that have no counterpart in the other files."""
 
     __slots__ = ()
 
@@ -174,7 +174,7 @@ class Assigning(InPlace, Generic[TensorT]):
     _clip = in_place(Operators.clip)
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
-        """x /= other; rounding_mode "floor" rounds it down, "trunc" towards 0.
+        """x /= other; rounding_mode "floor" rounds the quotient down, "trunc" rounds it towards 0.
 
         Example:
             >>> mn.tensor([7.0]).div_(2, rounding_mode="floor")
@@ -233,8 +233,8 @@ class Assigning(InPlace, Generic[TensorT]):
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
         """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
-        random_() draws from 0 to the largest number of an integer type, or to the end of the whole numbers that a float
-        type holds without a gap. ValueError for numbers that x's type cannot hold.
+        random_() draws from 0 to the largest number of an integer type; for a float type, to the largest number up to
+        which it holds all whole numbers. Raises ValueError for numbers that x's type cannot hold.
 
         Example:
             >>> mn.zeros(2).random_(7, 8)
@@ -256,7 +256,7 @@ class Assigning(InPlace, Generic[TensorT]):
 
 
 def _whole_numbers(kind: Any) -> int:
-    """Return the count of whole numbers from 0 on that a type holds without a gap, within int64."""
+    """Return how many whole numbers, from 0 on, a type holds without a gap, at most 2^63."""
     if not dtypes.is_float(kind):
         return min(_limits(kind)[1] + 1, 2**63)
     return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]

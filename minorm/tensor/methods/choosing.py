@@ -79,7 +79,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def movedim(self, source: Any, destination: Any) -> TensorT:
         """Move axis source[i] to position destination[i]; the other axes keep their order.
 
-        ValueError unless both have the same number of axes, without repeats.
+        Raises ValueError unless both have the same number of axes, without repeats.
 
         Example:
             >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
@@ -103,7 +103,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
         """Split axis `dim` into several axes of these sizes; one of them may be -1.
 
-        ValueError if the product of the sizes is not the length of the axis.
+        Raises ValueError if the product of the sizes is not the length of the axis.
 
         Example:
             >>> mn.zeros(2, 6).unflatten(1, (3, -1)).shape
@@ -138,7 +138,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.reshape(-1)
 
     def tile(self, *dims: Any) -> TensorT:
-        """Repeat x dims[i] times along axis i, counted from the last axis; missing axes are not repeated."""
+        """Repeat x dims[i] times along axis i. If dims is shorter than the shape, it applies to the last axes."""
         counts = sizes_of("tile", dims)
         return self.repeat((1,) * (self.ndim - len(counts)) + counts)
 
@@ -151,9 +151,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of these sizes: views.
+        """Split x along `dim` into pieces of these sizes, which are views.
 
-        ValueError for sizes that do not add up to the axis.
+        Raises ValueError for sizes that do not add up to the axis.
 
         Example:
             >>> mn.arange(5).split_with_sizes((2, 3))
@@ -164,9 +164,10 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def tensor_split(
         self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
     ) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of nearly equal length, the longer ones first, or at the given places: views.
+        """Split x along `dim` into pieces of nearly equal length, the longer ones first, or at the given places. They
+        are views.
 
-        ValueError for fewer than 1 piece.
+        Raises ValueError for fewer than 1 piece.
 
         Example:
             >>> mn.arange(5).tensor_split(2)
@@ -194,7 +195,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis, with their elements along the last
         axis.
 
-        The result is a copy; in PyTorch it is a view. ValueError for a window longer than the axis.
+        The result is a copy; in PyTorch it is a view. Raises ValueError for a window longer than the axis.
 
         Example:
             >>> mn.arange(5).unfold(0, size=3, step=2)
@@ -219,7 +220,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
         """x[start : start + length] along `dim`: a view.
 
-        ValueError for places outside the axis.
+        Raises ValueError for places outside the axis.
 
         Example:
             >>> mn.arange(5).narrow(0, 1, 3)
@@ -259,7 +260,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
 
     def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
-        """Like gather(), with an index that broadcasts to x on the other axes; without `dim`, in the flattened tensor.
+        """gather(), but indices broadcast to x along the other axes; without `dim`, it takes from the flattened tensor.
 
         Example:
             >>> x = mn.tensor([[3, 1], [2, 4]])
@@ -302,7 +303,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:  # fmt: skip
         """Repeat each element `repeats` times along `dim`; without `dim`, in the flattened tensor.
 
-        Without `repeats`, x has the counts: the number i comes x[i] times.
+        Without `repeats`, x holds the counts, and the result has each number i x[i] times.
 
         Example:
             >>> mn.tensor([7, 8]).repeat_interleave(2)
@@ -323,14 +324,16 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By a mask
 
     def masked_select(self, mask: Any) -> TensorT:
-        """Return a vector of the elements where the mask is True; both broadcast."""
+        """Return a vector of the elements where the mask is True; x and the mask broadcast."""
         if mask.dtype != dtypes.bool:
             raise TypeError(f"masked_select: mask is {mask.dtype}; expected bool; compare first, as in x > 0")
         shape = np.broadcast_shapes(self.shape, mask.shape)
         return self.expand(shape)[mask.expand(shape)]
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """Return the places of the elements that are not 0: one row each, or with as_tuple one vector for each axis."""
+        """Return the indices of the elements that are not 0: a row for each element, or with as_tuple=True a vector for
+        each axis.
+        """
         with devices.on_device_of(self.array):
             places = self.array.nonzero() if self.ndim else (np.zeros(int(bool(self.array)), np.int64),)
             if as_tuple:
@@ -340,7 +343,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             return self.from_array(devices.namespace(self.array).stack(places, 1))
 
     def argwhere(self) -> TensorT:
-        """Return the places of the elements that are not 0, one row each."""
+        """Return the indices of the elements that are not 0, a row for each element."""
         return self.nonzero()
 
     def count_nonzero(self, dim: Any = None) -> TensorT:

@@ -75,21 +75,21 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return self == 0
 
     def logical_and(self, other: Any) -> TensorT:
-        """True where both are nonzero."""
+        """True where both elements are nonzero."""
         return _true(self) & _true(other)
 
     def logical_or(self, other: Any) -> TensorT:
-        """True where at least one is nonzero."""
+        """True where at least one element is nonzero."""
         return _true(self) | _true(other)
 
     def logical_xor(self, other: Any) -> TensorT:
-        """True where exactly one is nonzero."""
+        """True where exactly one element is nonzero."""
         return _true(self) ^ _true(other)
 
     def masked_fill(self, mask: Any, value: Any) -> TensorT:
         """`value` where the mask is True, and x elsewhere.
 
-        TypeError for a mask that is not bool, and for a value that x's type cannot hold.
+        Raises TypeError for a mask that is not bool, and for a value that x's type cannot hold.
 
         Example:
             >>> x = mn.tensor([1.0, -2.0])
@@ -112,7 +112,7 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
 
     def where(self, condition: Any, other: Any) -> TensorT:
-        """Elements of x where the condition holds, `other` elsewhere; all three broadcast.
+        """Elements of x where the condition is True, `other` elsewhere; all three broadcast.
 
         Example:
             >>> x = mn.tensor([1.0, -2.0])

@@ -37,7 +37,7 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a view, so changes of it change x.
+        """x[i, i + offset] along the axes dim1 and dim2, as the last axis. It is a view, so changing it changes x.
 
         Example:
             >>> x = mn.tensor([[1, 2], [3, 4]])
@@ -59,7 +59,7 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return diagonal.sum()
 
     def diag(self, diagonal: int = 0) -> TensorT:
-        """Return the diagonal of a matrix; for a vector, the matrix with it on the diagonal and 0 elsewhere."""
+        """Return the diagonal of a matrix; for a vector, a matrix with the vector on its diagonal and 0 elsewhere."""
         if self.ndim == 2:
             taken: Any = self.diagonal(diagonal)
             return taken.clone()
@@ -68,9 +68,10 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return self.diag_embed(diagonal)
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
-        """Make matrices along the axes dim1 and dim2, with the rows of x's last axis on a diagonal and 0 elsewhere.
+        """Make matrices along the axes dim1 and dim2, with each row of x (along its last axis) on a diagonal and 0
+        elsewhere.
 
-        ValueError if the two axes are the same.
+        Raises ValueError if the two axes are the same.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).diag_embed().tolist()

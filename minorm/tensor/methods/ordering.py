@@ -1,4 +1,4 @@
-"""Methods that depend on the order of elements: sorting, the largest, medians, quantiles, counts."""
+"""Methods that depend on the order of elements: sorting, the largest elements, medians, quantiles, counts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Ordered[TensorT]:  # noqa: ARG002
         """Return (values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
 
-        ValueError for a k larger than the axis.
+        Raises ValueError for a k larger than the axis.
 
         Example:
             >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).topk(2)
@@ -100,10 +100,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """Return the middle element, the lower one of two, or NaN if x has a NaN; with `dim`, the pair (values,
-        indices).
+        """Return the middle element, or the lower of two middle ones, or NaN if x has a NaN. With `dim`, return
+        (values, indices).
 
-        ValueError without elements.
+        Raises ValueError if there are no elements.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
@@ -131,9 +131,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> TensorT:
-        """Return the value below which the share q of the elements along `dim` lies, or of all elements for None.
+        """Return the value that is larger than a share q of the elements along `dim`, or of all elements if dim is
+        None.
 
-        The result is NaN if an element is NaN. ValueError for a q outside of 0 to 1, and for integers.
+        The result is NaN if an element is NaN. Raises ValueError for a q outside of 0 to 1, and for integers.
 
         Example:
             >>> mn.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.25)
@@ -171,8 +172,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """Return the distinct elements in order; on request also the place of each element among them, and their
-        counts.
+        """Return the distinct elements in order. return_inverse adds the place of each element among them,
+        return_counts their counts.
 
         Example:
             >>> mn.tensor([3, 1, 3]).unique(return_counts=True)
@@ -206,9 +207,9 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.Histogram.apply(self, bins=bins, low=low, high=high)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
-        """y[n] = the count of n in a vector of integers, n = 0, 1, 2 ...; or the sum of its weights.
+        """y[n] = the count of n in a vector of integers, for n = 0, 1, 2 ...; with weights, the sum of their weights.
 
-        ValueError for negative numbers.
+        Raises ValueError for negative numbers.
 
         Example:
             >>> mn.tensor([0, 2, 2]).bincount(minlength=4)

@@ -40,7 +40,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Generic[TensorT]):
-    """Methods that compute each element from the elements at its place."""
+    """Methods that compute each element of the result from the elements at the same place."""
 
     __slots__ = ()
 
@@ -69,9 +69,9 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self * other
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
-        """x / other; rounding_mode "floor" rounds the quotient down, "trunc" towards 0.
+        """x / other; rounding_mode "floor" rounds the quotient down, "trunc" rounds it towards 0.
 
-        ValueError for another mode, ZeroDivisionError for a rounded division by an integer 0.
+        Raises ValueError for another mode, and ZeroDivisionError for a rounded division by an integer 0.
 
         Example:
             >>> mn.tensor([-7, 7]).div(2, rounding_mode="trunc")
@@ -90,7 +90,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         quotient = (a / b).trunc()
         if not quotient.requires_grad:
             return quotient
-        zero = b == 0  # the gradients are 0; the gradient of a / 0 would make them NaN
+        zero = b == 0  # the gradients are 0, which the gradient of a / 0 would turn into NaN
         return elementwise.Where.apply(zero, quotient.detach(), (a / b.masked_fill(zero, 1)).trunc())
 
     def remainder(self, other: Any) -> TensorT:
@@ -166,11 +166,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self + tensor1 / tensor2 * value
 
     def maximum(self, other: Any) -> TensorT:
-        """The larger of each pair; NaN if either is."""
+        """The larger element of each pair; NaN if either element is NaN."""
         return elementwise.Maximum.apply(*operands("maximum", self, other))
 
     def minimum(self, other: Any) -> TensorT:
-        """The smaller of each pair; NaN if either is."""
+        """The smaller element of each pair; NaN if either element is NaN."""
         return elementwise.Minimum.apply(*operands("minimum", self, other))
 
     # Functions of one number
@@ -187,11 +187,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
     arctan = atan
 
     def log1p(self) -> TensorT:
-        """log(1 + x), exact for small x too."""
+        """log(1 + x), which keeps its digits for small x too."""
         return elementary.Log1p.apply(as_float(self))
 
     def expm1(self) -> TensorT:
-        """e^x - 1, exact for small x too."""
+        """e^x - 1, which keeps its digits for small x too."""
         return elementary.Expm1.apply(as_float(self))
 
     def tanh(self) -> TensorT:
@@ -203,7 +203,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Sigmoid.apply(as_float(self))
 
     def relu(self) -> TensorT:
-        """max(x, 0); the slope at 0 is 0, NaN stays NaN."""
+        """max(x, 0); the slope at 0 is 0, and NaN stays NaN."""
         if not dtypes.is_float(self.array.dtype):
             return self.clip(0)
         return activation.Relu.apply(self)
@@ -243,7 +243,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return 2 ** as_float(self)
 
     def sinh(self) -> TensorT:
-        """The hyperbolic sine, (e^x - e^-x) / 2, computed with expm1, so it is exact for small x too."""
+        """The hyperbolic sine, (e^x - e^-x) / 2, computed with expm1, so it keeps its digits for small x too."""
         x = as_float(self)
         return (elementary.Expm1.apply(x) - elementary.Expm1.apply(-x)) / 2
 
@@ -276,7 +276,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return _rounded(self * scale, "rint") / scale
 
     def sign(self) -> TensorT:
-        """1 above 0, -1 below, 0 at 0 and at NaN."""
+        """1 where x > 0, -1 where x < 0, and 0 where x is 0 or NaN."""
         if not dtypes.is_float(self.array.dtype):
             return self.clone() if self.array.dtype == dtypes.bool else stepwise.Stepwise.apply(self, step="sign")
         zero, x = operands("sign", 0, stepwise.Rounded.apply(self, step="sign"))
@@ -291,7 +291,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return stepwise.Stepwise.apply(self, step="isinf")
 
     def isfinite(self) -> TensorT:
-        """True where x is a number and finite."""
+        """True where x is neither infinite nor NaN."""
         outside: Any = self.isnan()
         return (outside | self.isinf()).logical_not()
 

@@ -86,12 +86,12 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.ndim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return the steps in memory, in elements, along each axis, or along `dim`."""
+        """Return the distance in memory between neighbours, in elements, along each axis, or along `dim`."""
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Do the elements lie in row-major order without gaps, or in the order of memory_format?"""
+        """Are the elements in memory without gaps, in row-major order or in the order of memory_format?"""
         if memory_format is None:
             return bool(self.array.flags.c_contiguous)
         return lies_in(self.array, memory_format)
@@ -157,15 +157,15 @@ class Queries(Operators[TensorT], Generic[TensorT]):
             return close | ((x != x) & (y != y)) if equal_nan else close
 
     def __contains__(self, value: Any) -> bool:
-        """value in x: does any element equal it?"""
+        """value in x: does any element equal the value?"""
         found: Any = compare("equal", self, value).any()
         return bool(found)
 
     # Conversions
 
     def type(self, dtype: Any = None, non_blocking: Any = False) -> Any:  # noqa: ARG002
-        """Convert x to another type, or to that of a constructor such as minorm.LongTensor; without one, return the
-        name of x's type.
+        """Convert x to another type, or to the type of a constructor such as minorm.LongTensor. Without an argument,
+        return the name of x's type.
 
         Example:
             >>> mn.tensor([1.5]).type(), mn.tensor([1.5]).type(mn.int64)
@@ -178,14 +178,16 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.to(other.dtype)
 
     def clone(self, *, memory_format: Any = None) -> TensorT:
-        """Return a copy with separate memory, channels-last if self is; gradients pass through."""
+        """Return a copy with separate memory; gradients pass through. The copy is channels-last if self is."""
         ordered: Any = self if memory_format is None else self.contiguous(memory_format)
         if ordered is not self:
             return ordered
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        """Return self, or a copy in row-major order or channels-last; ValueError for a wrong number of axes."""
+        """Return self, or a copy in row-major order or in memory_format; raise ValueError for a wrong
+        number of axes.
+        """
         order = order_of("contiguous", memory_format, self.shape)
         if named(memory_format) == dtypes.preserve_format or lies_in(self.array, memory_format):
             return self
@@ -290,7 +292,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     # Gradients
 
     def requires_grad_(self, requires_grad: Any = True) -> TensorT:
-        """Set requires_grad on a leaf; returns self."""
+        """Set requires_grad of a leaf; returns self."""
         self._set_requires_grad("requires_grad_", requires_grad)
         return self  # type: ignore[return-value]
 
@@ -307,7 +309,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         self._requires_grad = bool(requires_grad)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this intermediate result in `.grad` when backward passes through."""
+        """Let backward store the gradient of this intermediate result in `.grad`."""
         if not self.requires_grad:
             raise RuntimeError("retain_grad: the tensor does not require grad")
         if self.creator is not None:
@@ -321,5 +323,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call hook(gradient) when backward has x's gradient; its result, if any, replaces the gradient."""
+        """Call hook(gradient) when backward has x's gradient; if the hook returns a Tensor, it replaces the
+        gradient.
+        """
         return hooks.register(self, hook)

@@ -59,10 +59,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def scatter(
         self, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
     ) -> TensorT:
-        """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on.
+        """y = x, but y[index[i, j], j] = src[i, j] for dim=0; other axes likewise.
 
-        If several go to one place, the last one counts, unless they are combined. ValueError for an index longer than
-        src, and for places outside x.
+        If several elements go to one place, the last one counts, unless `reduce` combines them. Raises ValueError for
+        an index longer than src, and for places outside x.
 
         Example:
             >>> mn.zeros(3).scatter(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
@@ -79,10 +79,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return put_along("scatter", self, dim, index, given, reduce or "none")
 
     def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
-        """y = x, with y[index[i, j], j] combined with src[i, j] for dim 0, and so on.
+        """y = x, but y[index[i, j], j] is combined with src[i, j] for dim=0; other axes likewise.
 
-        Means of integers are rounded down. Equal extremes at a place share the gradient. ValueError for places outside
-        x.
+        Means of integers are rounded down. Equal extremes that go to the same place share the gradient. Raises
+        ValueError for places outside x.
 
         Example:
             >>> x, index = mn.tensor([10.0, 20.0]), mn.tensor([0, 0])
@@ -91,7 +91,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             >>> x.scatter_reduce(0, index, mn.tensor([1.0, 4.0]), "amax", include_self=False)
             tensor([ 4., 20.])
 
-        ONNX ScatterElements 18.
+        Its ONNX operator is ScatterElements (opset 18).
         """
         if reduce not in REDUCES:
             raise ValueError(f"scatter_reduce: reduce is {reduce!r}; expected one of {', '.join(REDUCES)}")
@@ -99,7 +99,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         x: Any = self
         if x.dtype == dtypes.bool and reduce != "mean":
             return x.long().scatter_reduce(dim, index, src.long(), reduce, include_self=include_self).bool()
-        if x.dtype in dtypes.HALVES and reduce == "mean":  # which is rounded once
+        if x.dtype in dtypes.HALVES and reduce == "mean":  # the mean is rounded once
             wide = x.float().scatter_reduce(dim, index, src.float(), reduce, include_self=include_self)
             return wide.to(x.dtype)
         start = x
@@ -110,7 +110,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return total if reduce != "mean" else _mean(total, x, dim, index, include_self)
 
     def scatter_add(self, dim: int, index: Any, src: Any) -> TensorT:
-        """y = x, and then y[index[i, j], j] += src[i, j] for dim 0, and so on.
+        """y = x, and then y[index[i, j], j] += src[i, j] for dim=0; other axes likewise.
 
         Example:
             >>> mn.zeros(3).scatter_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
@@ -119,7 +119,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return put_along("scatter_add", self, dim, index, src, "add")
 
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: float = 1) -> TensorT:
-        """y = x, and then y[index[i]] += alpha * source[i] for dim 0, and so on.
+        """y = x, and then y[index[i]] += alpha * source[i] for dim=0; other axes likewise.
 
         Example:
             >>> mn.zeros(3).index_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
@@ -128,7 +128,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return _slices("index_add", self, dim, index, source, "add", alpha)
 
     def index_copy(self, dim: int, index: Any, source: Any) -> TensorT:
-        """y = x, but y[index[i]] = source[i] for dim 0, and so on.
+        """y = x, but y[index[i]] = source[i] for dim=0; other axes likewise.
 
         Example:
             >>> mn.zeros(3).index_copy(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
@@ -137,7 +137,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return _slices("index_copy", self, dim, index, source, "none")
 
     def index_fill(self, dim: int, index: Any, value: Any) -> TensorT:
-        """y = x, but y[index[i]] = value for dim 0, and so on.
+        """y = x, but y[index[i]] = value for dim=0; other axes likewise.
 
         Example:
             >>> mn.zeros(3).index_fill(0, mn.tensor([2, 0]), 1.0)
@@ -159,7 +159,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def masked_scatter(self, mask: Any, source: Any) -> TensorT:
         """y = x, but with the elements of source, in order, where the mask is True.
 
-        ValueError for fewer elements than places; not checked on a GPU.
+        Raises ValueError for fewer elements than places; this is not checked on a GPU.
 
         Example:
             >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
@@ -185,9 +185,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
-        """y = x, but y[indices] = values; if several go to one place, the last one counts, or accumulate adds all.
+        """y = x, but y[indices] = values. If several values go to one place, the last one counts; accumulate=True adds
+        all.
 
-        ValueError for values that do not broadcast to x[indices], IndexError for places outside x.
+        Raises ValueError for values that do not broadcast to x[indices], and IndexError for places outside x.
 
         Example:
             >>> rows, columns = mn.tensor([0, 0]), mn.tensor([1, 1])
@@ -195,13 +196,13 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             tensor([[ 0., 11.],
                     [ 0.,  0.]])
 
-        ONNX ScatterND 16.
+        Its ONNX operator is ScatterND (opset 16).
         """
         return put_at("index_put", self, indices, values, "add" if accumulate else "none")
 
 
 def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
-    """Return x with src[i, j] written to, or combined with, y[index[i, j], j] for dim 0, and so on."""
+    """Return x with src[i, j] written to, or combined with, y[index[i, j], j] for dim=0; other axes likewise."""
     kind = put_by(operation, x, index, src, reduction)
     if x.ndim == 0 and dim in (0, -1):
         flat = put_along(operation, x.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduction)
@@ -238,7 +239,7 @@ def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) ->
     shape = _together(operation, *places.values(), error=IndexError)
     rest = [i for i in range(x.ndim) if i not in places]
     apart = list(places) != list(range(min(places), max(places) + 1))
-    first, count = 0 if apart else min(places), len(shape)  # where the axes of the places stand in x[indices]
+    first, count = 0 if apart else min(places), len(shape)  # the position of the places' axes in x[indices]
     lengths = [x.shape[i] for i in rest]
     updates = expanded(operation, values, (*lengths[:first], *shape, *lengths[first:]), x)
     updates = updates.movedim(tuple(range(first, first + count)), tuple(range(count)))
@@ -263,7 +264,7 @@ def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _neutral(reduce: str, kind: Any) -> Any:
-    """Return the neutral element of a sum, product or extreme."""
+    """Return the neutral element of a sum, product or extreme in type `kind`."""
     if reduce not in ("amax", "amin"):
         return int(reduce == "prod")
     if dtypes.is_float(kind):
@@ -272,7 +273,7 @@ def _neutral(reduce: str, kind: Any) -> Any:
 
 
 def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
-    """Divide the total by the count of elements at each place, with x's element if it was included."""
+    """Divide the total by the number of elements at each place; include_self=True counts x's element too."""
     ones = _repeated(1, x, x.shape)
     start = ones if include_self else ones.scatter(dim, index, value=0)
     count = put_along("scatter_reduce", start, dim, index, _repeated(1, x, index.shape), "add")

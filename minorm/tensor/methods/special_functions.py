@@ -33,7 +33,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return 1 - Erf.apply(as_float(self))
 
     def erfinv(self) -> TensorT:
-        """The number whose erf is x; infinite at -1 and 1, NaN beyond."""
+        """The number whose erf is x; infinite where x is -1 or 1, and NaN beyond."""
         return ErfInv.apply(as_float(self))
 
     def logit(self, eps: float | None = None) -> TensorT:
@@ -46,7 +46,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.Logit.apply(as_float(self), eps=eps)
 
     def atan2(self, other: Any) -> TensorT:
-        """The angle in radians, -pi to pi, of the point that lies `other` to the right and x upwards.
+        """The angle in radians, -pi to pi, of the point (other, x), which is `other` to the right and x upwards.
 
         Example:
             >>> mn.tensor([1.0, -1.0]).atan2(mn.tensor([-1.0, -1.0]))
@@ -66,7 +66,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.LogAddExp.apply(*operands("logaddexp", self, other, real=True))
 
     def xlogy(self, other: Any) -> TensorT:
-        """x * log(other), and 0 where x is 0, as in p * log(p). NaN where other is NaN.
+        """x * log(other), but 0 where x is 0, as in p * log(p), and NaN where other is NaN.
 
         Example:
             >>> mn.tensor([0.0, 2.0]).xlogy(mn.tensor([0.0, 1.0]))

@@ -1,4 +1,4 @@
-"""Products, norms and logarithms of sums over axes; running sums and products along one."""
+"""Products, norms and logarithms of sums over axes; running sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def prod(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the product over `dim`, or of all elements for None; integers give int64.
+        """Return the product over `dim`, or of all elements if dim is None; integers give int64.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).prod(dim=1)
@@ -50,7 +50,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.Prod.apply(x, axes=reduced_axes("prod", dim, self), keepdims=keepdim)
 
     def nansum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the sum over `dim` without NaN; 0 if no element is left.
+        """Return the sum over `dim` without elements that are NaN; 0 if no element is left.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nansum()
@@ -59,7 +59,8 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return _without_nan(self).sum(dim, keepdim, dtype=dtype)
 
     def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim` without NaN; NaN if no element is left. TypeError for integers.
+        """Return the mean over `dim` without elements that are NaN; NaN if no element is left. Raises TypeError for
+        integers.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nanmean()
@@ -68,7 +69,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         x: Any = self if dtype is None else self.to(dtype)  # type: ignore[attr-defined]
         if not dtypes.is_float(x.dtype):
             raise TypeError(f"nanmean: x is {x.dtype}; expected a float type; use x.float()")
-        if x.dtype in dtypes.HALVES:  # they cannot count far
+        if x.dtype in dtypes.HALVES:  # 16 bits cannot count far
             return x.float().nanmean(dim, keepdim).to(x.dtype)
         count = (x == x).sum(dim, keepdim)
         mean: Any = _without_nan(x).sum(dim, keepdim) / count.clip(1)
@@ -108,7 +109,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.CumProd.apply(x, axis=axis_of("cumprod", dim, self))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> TensorT:
-        """y[i] = x[i + 1] - x[i] along `dim`, n times; for bools, True where the two differ.
+        """y[i] = x[i + 1] - x[i] along `dim`, applied n times; for bools, y is True where the two differ.
 
         Example:
             >>> mn.tensor([1, 4, 9, 16]).diff()
@@ -130,9 +131,9 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return x
 
     def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TensorT:
-        """(sum |x|^p)^(1/p) over `dim`, or over all elements for None; its gradient is 0 where the norm is 0.
+        """(sum |x|^p)^(1/p) over `dim`, or over all elements if dim is None. The gradient is 0 where the norm is 0.
 
-        16-bit floats are summed in float32. TypeError for integers.
+        Sums of 16-bit floats are computed in float32. Raises TypeError for integers.
 
         Example:
             >>> mn.tensor([[3.0, 4.0], [0.0, 1.0]]).norm(dim=1)
@@ -156,10 +157,10 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
             return (x != 0).to(x.dtype).sum(axes, keepdim)
         if p == 1:
             return x.abs().sum(axes, keepdim)
-        # Where all are 0 the slope of the root is infinite and that of the powers 0, so 1 replaces such a sum for a
-        # while.
+        # Where all elements are 0, the slope of the root is infinite and the slope of the powers is 0, so 1 replaces
+        # such a sum until the root is taken.
         size = x.abs()
-        if 0 < p < 1:  # the slope of 0^p is infinite and its direction unknown: the element gets no gradient
+        if 0 < p < 1:  # at 0 the slope of x^p is infinite, without a direction: no gradient
             zero = size == 0
             size = size.masked_fill(zero, 1.0)
             total = size.pow(p).masked_fill(zero, 0.0).sum(axes, keepdim)
@@ -185,7 +186,7 @@ def _without_nan(x: Any) -> Any:
 
 
 def _joined(operation: str, parts: list[Any], axis: int) -> Any:
-    """Join the parts along the axis; ValueError if other axes differ."""
+    """Join the parts along the axis; raise ValueError if other axes differ."""
     shapes = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
     if len(shapes) > 1 or any(part.ndim != parts[0].ndim for part in parts):
         given = ", ".join(str(part.shape) for part in parts)

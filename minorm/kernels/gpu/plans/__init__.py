@@ -1,1 +1,1 @@
-"""Plans of launches: the choice of kernels, their grids and their arguments."""
+"""Plans of launches: they choose kernels, their grids and their arguments."""

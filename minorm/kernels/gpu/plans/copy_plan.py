@@ -1,11 +1,11 @@
-"""Plans the copy of elements between arrays: merges the loops over both, and chooses a launch for them.
+"""Plans the copy of elements between two arrays: merges the loops over both arrays, and chooses a launch for them.
 
     x (2, 64, 56, 56) in rows, y with the channels last
     loops      2 times: 200704 apart in y, 200704 apart in x
             3136 times:     64 apart in y,      1 apart in x        the columns of a tile
               64 times:      1 apart in y,   3136 apart in x        its rows
 
-This is arithmetic on shapes and steps, both in elements, without a device or an array.
+This is arithmetic on shapes and steps, both in elements, and needs neither a device nor an array.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 
-BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}  # by size: types of unchanged bits
+BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}  # itemsize -> a type with the same bits
 THREADS = 256
-MOST = 6  # loops, at most, in a launch
-SHORT = 8  # rows and columns, at least, for which a transposition through shared memory pays
-NARROW = 32  # rows or columns, at most, for a tile that is long in the other direction
+MOST = 6  # the most loops in a launch
+SHORT = 8  # the fewest rows and columns for a transposition through shared memory
+NARROW = 32  # the most rows or columns for a tile that is long in the other direction
 
 Ints = tuple[int, ...]
 
@@ -38,19 +38,19 @@ class Loop(NamedTuple):
 class Plan(NamedTuple):
     """One launch."""
 
-    turned: bool  # kernel turn, else move
-    widths: Ints  # of an access: in both arrays for `turn`, in the written array for `move`
-    rows: int  # of a tile of `turn`
-    integer: np.dtype[Any]  # of indices
+    turned: bool  # True: the kernel `turn`, else `move`
+    widths: Ints  # elements of an access: in both arrays for `turn`, in the written array for `move`
+    rows: int  # the rows of a tile of `turn`
+    integer: np.dtype[Any]  # the type of indices
     axes: Any  # the struct Axes: counts, steps in the written array, steps in the read array
     sizes: Ints  # the kernel's arguments after the struct
-    whole: bool  # `move`: an access of the written array is also one access of the read array
+    whole: bool  # True for `move`: an access of the written array is also one access of the read array
     grid: tuple[int]
 
 
 @functools.lru_cache(maxsize=4096)
 def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
-    """Return the loops, outermost first in the written array; neighbours that one step can walk are merged."""
+    """Return the loops, outermost first in the written array. Neighbours merge if a single step leads through both."""
     axes = [Loop(n, a, b) for n, a, b in zip(shape, to, source, strict=True) if n != 1]
     found: list[Loop] = []
     for loop in sorted(axes, key=lambda loop: (-loop.to, -loop.source)):
@@ -63,10 +63,10 @@ def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], alignment: int) -> Plan | None:
-    """Return the launch, or None for too many loops. sizes: bytes of a written and of a read element.
+    """Return the launch, or None for too many loops. `sizes` are the bytes of a written and of a read element.
 
-    alignment: both arrays begin at a multiple of this number of bytes. There is at least one element, and no step is
-    below 0.
+    Both arrays begin at a multiple of `alignment` bytes. There must be at least one element, and no
+    negative step.
     """
     found = loops(shape, to, source)
     if len(found) > MOST:
@@ -122,6 +122,6 @@ def _turn(found: tuple[Loop, ...], columns: Loop, sizes: tuple[int, int], aligne
 
 
 def _struct(found: list[Loop], most: int, integer: Any) -> Any:
-    """Return the struct Axes, filled up with loops of one turn."""
+    """Return the struct Axes, with loops of one turn in front to fill it."""
     filled = [Loop(1, 0, 0)] * (most - len(found)) + found
     return np.array(filled, integer).T.copy()

@@ -1,4 +1,6 @@
-"""Builds the arguments of the normalization kernels besides data arrays: types, structs, scalars of the exact type."""
+"""Builds the arguments of the normalization kernels that are not data arrays: types, structs, scalars of the exact
+type.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ RUNNING = np.dtype([*[(name, "u8") for name in ADDRESSES], ("rates", "f8", 3)]) 
 
 
 def types_of(compute: Type, s: Array | None, b: Array | None) -> tuple[Array | None, Array | None, Type]:
-    """Return scale, bias and their common type; they are cast to the type computed in only if their types differ."""
+    """Return scale, bias and their common type. If their types differ, cast both to the type of the computation."""
     if s is None or b is None or s.dtype == b.dtype:
         one = b if s is None else s
         return s, b, compute if one is None else one.dtype
@@ -66,5 +68,7 @@ def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
 
 @functools.cache
 def _ticket(mean: int) -> Array:  # noqa: ARG001  one for each address, kept because graphs may hold it
-    """Return the counter by which the blocks of statistics find the last block; it is 0 between launches."""
+    """Return the counter with which the blocks of statistics find out which of them is last. It is 0
+    between launches.
+    """
     return cupy.zeros((), np.uint32)

@@ -1,11 +1,13 @@
-"""Plans of the backward pass: functions of arrays alone, made once for a nest and its types; BoundKernels keeps them.
+"""Plans of the backward pass. A plan is a function of arrays, made once for a nest and its types; BoundKernels keeps
+it.
 
-    rows      in registers: dx in one kernel, with the sums for scale and bias if their places allow it
+    rows      rows fit into registers: one kernel for dx, and for the sums for scale and bias if their places allow it
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
-    runs      scale and bias constant along some reduced loop: one pass for all sums, then dx; 5 passes
-    separate  all other nests: sums for dx, dx, sums for scale and bias; 7 passes
+    runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
+    separate  all other nests: sums for dx, then dx, then sums for scale and bias; 7 passes
 
-Behind a ReLU dy is 0 where y <= 0. `rows` and `runs` do that in the same kernels; the others need a separate pass.
+After a ReLU, dy counts as 0 where y <= 0. `rows` and `runs` do that in the same kernels; the others need a separate
+pass.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from minorm.normalization.nest import Nest
 
 grads_program = Program("norm_grads.cu")
 
-THREADS, PACKS = 512, 4  # at most: threads of a row, and accesses of x and of dy that a thread keeps
-KEPT = 128  # bytes of x, and of dy, in registers, widened; half as many with y, or with sums for scale and bias
+THREADS, PACKS = 512, 4  # the most threads of a row, and the most accesses of x and of dy that a thread keeps
+KEPT = 128  # widened bytes of x, and of dy, in registers; half as many with y, or with sums for scale and bias
 NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
 
 
@@ -68,7 +70,7 @@ def backward(
 
 
 def _after_relu(plain: Run, relu: bool) -> Run:
-    """Return the plan behind a ReLU, for a plan without one."""
+    """Return the plan for a normalization with a ReLU, made from a plan without it."""
     if not relu:
         return plain
 
@@ -202,7 +204,7 @@ def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligne
 
 
 def row_sums(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
-    """Return the plan for sum_g and sum_gx of each row, without the factors for dx."""
+    """Return the plan for sum_g and sum_gx of each row, which are not yet multiplied by the factors for dx."""
     loops = norm_plan.of_statistics(nest)
     return sums_of(loops, nest, storage, compute, parameter, aligned, None, dtypes.float64)
 
@@ -264,7 +266,7 @@ def _merge_runs(
     equation: Equation | None = None,
     of_parameters: bool = True,
 ) -> Run:
-    """Return the plan that adds up runs to the sums of parameters and, with an `equation`, of statistics."""
+    """Return the plan that adds up runs to the sums for parameters and, if there is an `equation`, for statistics."""
     of_rows, of_params = runs.to_rows, runs.to_parameters
     terms = max(of_rows.terms if equation else 1, of_params.terms if of_parameters else 1)
     threads = norm_plan.team(terms, index)

@@ -1,7 +1,8 @@
-"""Plans of the forward pass: functions of arrays alone, made once for a nest and its types; BoundKernels keeps them.
+"""Plans of the forward pass. A plan is a function of arrays, made once for a nest and its types; BoundKernels keeps it.
 
-Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). Others take moments by chunks,
-merged in a fixed order, and a pass over the elements. The kernel that writes y also adds a residual and applies a ReLU.
+Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). For longer rows, kernels compute
+moments of chunks, merge them in a fixed order, and then make a pass over the elements. The kernel that writes y also
+adds a residual and applies a ReLU.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ Run = Callable[..., Any]
 
 rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
 
-THREADS = {4: 1024, 8: 512}  # threads of a row, at most, by the bytes of a number in registers
-PACKS = 8  # accesses of a thread, at most
-KEPT = 128  # bytes of x that a thread keeps, widened; half as many with a residual, and with wide indices
-GIVEN = 128  # threads of a block for given statistics
+THREADS = {4: 1024, 8: 512}  # the most threads of a row, by the bytes of a number in registers
+PACKS = 8  # the most accesses of a thread
+KEPT = 128  # widened bytes of x that a thread keeps; half as many with a residual, and with wide indices
+GIVEN = 128  # threads of a block that makes given statistics
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
 
@@ -107,7 +108,7 @@ def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Wal
 
 
 def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001
-    """Return the plan that makes statistics of a mean and a variance of this type."""
+    """Return the plan that makes statistics from a given mean and variance of type `kind`."""
     index, rule = index_type(4 * nest.rows), scalars(equation)
     kernel = moments_program.kernel("given_moments", compute, index, kind)
     grid = (blocks(nest.rows, GIVEN),)

@@ -1,12 +1,12 @@
-"""Plans a normalization on a GPU: its kernels, blocks and loops, without a device or an array.
+"""Plans a normalization on a GPU: its kernels, blocks and loops. This needs neither a device nor an array.
 
-    rows(of_statistics(nest), ...)    rows in registers: the grid, or None if they are too long
-    walk(of_statistics(nest), ...)    the grid that goes through them by chunks
+    rows(of_statistics(nest), ...)    the grid for rows in registers, or None if rows are too long
+    walk(of_statistics(nest), ...)    the grid that goes through rows in chunks
 
 A nest becomes the `Loops` of a kernel (loops.cuh). If the loop of unit step is reduced, the threads of a *team* (a warp
-or a block) walk along one row; if it is kept, they lie side by side on `lanes` of different rows. Rows that fit into
-the registers of a team take one kernel. Others are cut into chunks, enough to keep a large device busy; their number
-depends on shapes alone.
+or a block) go along one row. If it is kept, neighbouring threads work on different rows, the `lanes`. Rows that fit
+into the registers of a team take one kernel. Longer rows are cut into chunks, as many as keep a large device busy;
+their number depends only on shapes.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import numpy as np
 from minorm.kernels.gpu.launch import WARP, blocks, index_type, width
 from minorm.normalization.nest import Nest
 
-BLOCK = 256  # threads of the kernels that walk through chunks
-LANES, FEWEST_LANES = 32, 4  # threads side by side
-BATCH, ELEMENTS_BATCH = 8, 4  # packs in flight for each thread, with sums and without
-LANE_WIDTH = 4  # elements of a thread whose lanes have separate statistics, which take registers
-FEWEST_TERMS = 16  # of a column, at least, to write its sums to memory
+BLOCK = 256  # threads in a block of the kernels that go through chunks
+LANES, FEWEST_LANES = 32, 4  # the most and the fewest threads side by side
+BATCH, ELEMENTS_BATCH = 8, 4  # packs that each thread loads together, with sums and without
+LANE_WIDTH = 4  # elements of a thread whose lanes have separate statistics; these need registers
+FEWEST_TERMS = 16  # the fewest terms of a column whose sums are written to memory
 LINE = 128  # bytes of one memory transaction
-USUAL_PACKS = 4  # of a row, if a larger team can take it
-IN_FLOAT = 128  # terms of a lane that a thread adds up in float
-BUSY = 4096  # blocks that keep a large device busy
-FEW, FEWEST = 1024, 512  # the same if lanes need a setup, or if each block writes a part of most results
-SHORT = 1024  # accesses, at most, for which a warp and not a block walks along a row
-TEAM_THREADS = 1 << 16  # of all teams that take rows in turn: as many as the registers of a large device allow
+USUAL_PACKS = 4  # packs of a row, if a larger team can take it
+IN_FLOAT = 128  # the terms of a lane that a thread adds up in float
+BUSY = 4096  # the number of blocks that keeps a large device busy
+FEW, FEWEST = 1024, 512  # the same if lanes need a setup, or if each block writes parts of most results
+SHORT = 1024  # the most accesses of a row for a warp; longer rows take a block
+TEAM_THREADS = 1 << 16  # threads of all teams that take rows in turn, as the registers of a large device allow
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
-SERIAL = 16  # parts that one of them adds up, if that is enough
-LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index: wide indices take more of a block's 65,536 registers
+SERIAL = 16  # parts that each of these threads adds up, if that is enough
+LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index, since wide indices take more of a block's 65,536 registers
 
 
 class Loop(NamedTuple):
@@ -47,7 +47,7 @@ class Loop(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Loops in two groups, outer first, without those of one turn."""
+    """Loops in two groups, kept and reduced, outer loops first, without loops of one turn."""
 
     kept: tuple[Loop, ...]
     reduced: tuple[Loop, ...]
@@ -62,22 +62,22 @@ class Loops(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The results of one row of the statistics: see `side_by_side`."""
+        """The number of results for one row of the statistics; see `side_by_side`."""
         return prod(loop.count for loop in self.kept if not loop.row) if any(loop.row for loop in self.kept) else 1
 
     @property
     def is_lanes(self) -> bool:
-        """Is the loop of unit step a kept one?"""
+        """Is the loop of unit step a kept loop?"""
         return bool(self.kept) and self.kept[-1].data == 1
 
     @property
     def one_row(self) -> bool:
-        """Do all terms of a result share their statistics?"""
+        """Do all terms of a result have the same statistics?"""
         return all(not loop.row for loop in self.reduced)
 
     @property
     def one_param(self) -> bool:
-        """Do all terms of a result share scale and bias?"""
+        """Do all terms of a result have the same scale and bias?"""
         return all(not loop.param for loop in self.reduced)
 
     @property
@@ -86,10 +86,11 @@ class Loops(NamedTuple):
         return next(n for n in (1, 2, 4) if len(self.reduced) <= n)
 
     def width(self, itemsize: int) -> int:
-        """Return the elements of one access: along a row they, and their scales, belong to one turn of the innermost
-        loop.
+        """Return the number of elements in one access. Along a row, these elements and their scales belong to one turn
+        of the innermost loop.
 
-        Side by side they may continue through kept loops without a gap, and each finds its own scale.
+        Side by side, they may continue through kept loops without a gap, and each element finds its scale
+        separately.
         """
         group = self.kept if self.is_lanes else self.reduced
         loop = group[-1] if group else None
@@ -107,8 +108,8 @@ class Loops(NamedTuple):
     def side_by_side(self, itemsize: int) -> Loops:
         """Return the loops with a separate result for each turn of the innermost loop, if that makes accesses longer.
 
-        So the columns of one row become separate results, beside the columns of the next row: the pixels of 7 x 7
-        images, or the channels of a group if channels come last.
+        Then the columns of one row become separate results, beside the columns of the next row. Examples are the pixels
+        of 7 x 7 images, or the channels of a group if channels come last.
         """
         *outer, loop = self.reduced or (None,)
         if self.is_lanes or loop is None or loop.data != 1 or not self.kept or not all(each.row for each in self.kept):
@@ -120,7 +121,7 @@ class Loops(NamedTuple):
         return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
-        """Return the struct Loops of loops.cuh, to pass by value; with 0 results unless `wanted`."""
+        """Return the struct Loops of loops.cuh, to pass by value. With wanted=False it has 0 results."""
         numbers = [(name, index) for name in ("results", "terms", "statistics")]
         fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), *numbers, ("part", np.float64)]
         struct = np.zeros((), np.dtype(fields, align=True))
@@ -133,13 +134,15 @@ class Loops(NamedTuple):
 
 
 def loops_of(nest: Nest) -> list[Loop]:
-    """Return the nest's loops of more than one turn, kept before reduced, with their steps among the statistics."""
+    """Return the nest's loops of more than one turn, kept ones before reduced ones, with their steps in the
+    statistics.
+    """
     steps = (nest.two_by_two[1].count, 1, 0, 0)
     return [Loop(*loop, row) for loop, row in zip(nest.two_by_two, steps, strict=True) if loop.count > 1]
 
 
 def grouped(loops: Iterable[Loop], kept: Any) -> Loops:
-    """Return the Loops: kept are those for which `kept` is true, reduced the others."""
+    """Return the Loops: those for which kept(loop) is true are kept, the others reduced."""
     loops = list(loops)
     return Loops(tuple(loop for loop in loops if kept(loop)), tuple(loop for loop in loops if not kept(loop)))
 
@@ -149,7 +152,7 @@ def in_memory_order(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def size_of(nest: Nest) -> int:
-    """Return the upper bound of all indices: of elements, and of the four rows of the statistics."""
+    """Return an upper bound of all indices, both of elements and of the four rows of the statistics."""
     return max(nest.columns, 4) * nest.rows
 
 
@@ -171,16 +174,16 @@ def of_parameters(nest: Nest) -> Loops:
 class Walk(NamedTuple):
     """A grid of teams over results and chunks of terms."""
 
-    loops: Any  # packed
+    loops: Any  # the packed struct
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
     width: int
     form: str  # "rows" or "lanes", the end of the kernels' names
-    team: bool | int  # WARP for rows, threads side by side for lanes
-    turns: int  # reduced loops that a cursor keeps count of: 1, 2 or 4
-    ragged: bool  # lanes of an access belong to several turns of the loops outside the innermost kept one
+    team: bool | int  # WARP for rows, the number of threads side by side for lanes
+    turns: int  # the number of reduced loops that a cursor counts: 1, 2 or 4
+    ragged: bool  # True: lanes of an access belong to several turns of the loops outside the innermost kept loop
     grid: tuple[int, int]
     block: tuple[int]
-    chunk: Any  # terms of one chunk, in the index type
+    chunk: Any  # the number of terms of one chunk, in the index type
     results: int
 
     @property
@@ -189,14 +192,14 @@ class Walk(NamedTuple):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The first template arguments of all kernels of a form."""
+        """The template arguments with which all kernels of a form begin."""
         return self.index, self.width, self.team, self.turns
 
 
 def walk(
     loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
 ) -> Walk:
-    """Return the grid that walks through all terms of all results; `elementwise`: without sums."""
+    """Return the grid that goes through all terms of all results. elementwise=True is for a kernel without sums."""
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
@@ -226,15 +229,15 @@ def walk(
 
 
 class Rows(NamedTuple):
-    """A grid of teams with whole rows in their registers."""
+    """A grid of teams that keep whole rows in their registers."""
 
     loops: Any
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
     width: int
-    packs: int  # E of the kernels: accesses of a thread to a row
-    lanes: int  # threads of a team that is a part of a warp, or all of it; 0: a block
-    turns: int  # as of a Walk
-    same: bool  # a whole row has one scale and one bias
+    packs: int  # E of the kernels: the accesses of a thread to a row
+    lanes: int  # the threads of a team that is part of a warp or a warp; 0 for a block
+    turns: int  # as in Walk
+    same: bool  # True: a whole row has one scale and one bias
     grid: tuple[int]
     block: tuple[int]
 
@@ -242,10 +245,12 @@ class Rows(NamedTuple):
 def rows(
     loops: Loops, size: int, itemsize: int, aligned: bool, most_packs: int, most_threads: int, together: bool = False
 ) -> Rows | None:
-    """Return the grid, or None if a row does not fit, or the loops are lanes; `together`: a team adds up over its rows.
+    """Return the grid, or None if a row does not fit, or if the loops are lanes. With together=True a team adds up over
+    its rows.
 
-    A team is the smallest that holds the row in USUAL_PACKS accesses for each thread; the largest team may need
-    `most_packs`. Teams that add up begin at `most_packs`: threads with more columns hide more of the time for sums.
+    The team is the smallest one that holds the row with USUAL_PACKS accesses for each thread; the largest team may need
+    `most_packs`. For teams that add up, `most_packs` is tried first, since threads with more columns hide more of the
+    time for sums.
     """
     if loops.is_lanes:
         return None
@@ -270,14 +275,16 @@ def rows(
 
 
 class Columns(NamedTuple):
-    """A grid of threads that each keep some columns and walk over the rows, for rows too long for registers."""
+    """A grid of threads, each of which keeps some columns and goes through the rows, for rows too long for
+    registers.
+    """
 
     loops: Any
     index: np.dtype[Any]  # type: ignore[assignment]
     width: int
     grid: tuple[int, int]
     block: tuple[int]
-    chunk: Any  # rows of one chunk, in the index type
+    chunk: Any  # the number of rows of one chunk, in the index type
 
     @property
     def chunks(self) -> int:
@@ -285,7 +292,7 @@ class Columns(NamedTuple):
 
 
 def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
-    """Return the grid; None unless each column has a separate scale and the rows are one loop."""
+    """Return the grid, or None unless each column has a separate scale and the rows are one loop."""
     loops = of_statistics(nest)
     if not fits_param_columns(nest) or loops.is_lanes or len(loops.kept) > 1:
         return None
@@ -301,13 +308,15 @@ def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
 class Merge(NamedTuple):
     """A grid that adds up the parts of results: merge.cuh."""
 
-    splits: int  # threads for each result
+    splits: int  # the number of threads for each result
     grid: tuple[int]
     block: tuple[int]
 
 
 def merge(results: int, parts: int) -> Merge:
-    """Return a grid with few threads for each result, 128 at most, with SERIAL parts each; they add up pairwise."""
+    """Return a grid with few threads for each result, at most 128. Each adds up SERIAL parts if that is enough; their
+    sums are added pairwise.
+    """
     splits = next((n for n in SPLITS if parts <= SERIAL * n), SPLITS[-1])
     side = 256 // splits if splits < 32 else 8 if splits < 128 else 4
     return Merge(splits, (blocks(results, side),), (splits * side,))
@@ -319,7 +328,7 @@ def team(terms: int, index: np.dtype[Any]) -> int:
 
 
 def fits_param_columns(nest: Nest) -> bool:
-    """Is there one scale for each column, and the same for every row?"""
+    """Does each column have a separate scale, which is the same for every row?"""
     kept, reduced = of_statistics(nest)
     return all(not loop.param for loop in kept) and all(loop.param for loop in reduced) and nest.param_size > 1
 
@@ -331,14 +340,16 @@ def has_runs(nest: Nest) -> bool:
 
 
 class Runs(NamedTuple):
-    """One pass over the data for two sums: the loops of runs, then the loops that add up runs to both sums."""
+    """The loops for two sums in one pass over the data: the loops of runs, and then the loops that add up runs to both
+    sums.
+    """
 
     runs: Loops
     to_rows: Loops
     to_parameters: Loops
 
     def in_chunks(self, chunks: int) -> Runs:
-        """Return the same for partial sums of runs, (chunks, runs), in place of runs."""
+        """Return the same loops for partial sums of runs, (chunks, runs), instead of runs."""
         if chunks == 1:
             return self
         chunk = Loop(chunks, self.runs.results, 0, 0)
@@ -349,9 +360,11 @@ class Runs(NamedTuple):
 
 
 def runs(nest: Nest, itemsize: int = 0) -> Runs:
-    """Return the loops of runs: all turns of the reduced loops with constant scale and bias, at one turn of the others.
+    """Return the loops of runs. A run is all turns of the reduced loops with constant scale and bias, at one turn of
+    the other loops.
 
-    With an itemsize a run may be one turn of the innermost of them, side by side with the next run: see `side_by_side`.
+    If an itemsize is given, a run may be one turn of the innermost such loop, side by side with the next run; see
+    `side_by_side`.
     """
     loops = of_statistics(nest)
     inner = tuple(loop for loop in loops.reduced if not loop.param)

@@ -1,7 +1,8 @@
-"""Distributes pooling over threads, and packs the struct Pool of pool.cu, without a device or an array.
+"""Distributes pooling over threads, and packs the struct Pool of pool.cu. This needs neither a device nor an array.
 
-A thread computes one access of neighbouring results. With channels last these are channels. In C order they are
-columns, if the sizes of the windows are KNOWN to the compiler and whole accesses fit; else a thread has one element.
+A thread computes one access of neighbouring results. With channels last, the neighbours are channels. In C order they
+are columns, if the compiler knows the sizes of the windows (KNOWN) and whole accesses fit; otherwise a thread computes
+one element.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Windows = tuple[Ints, Ints, Pairs, Ints]  # kernel, stride, padding, dilation
 
 DIVIDER = np.dtype([("by", "u4"), ("factor", "u4"), ("shift", "u4")])
 STRUCT = np.dtype([("windows", window_struct.STRUCT), ("inner", "i4"), ("dividers", DIVIDER, (4,))])
-KNOWN = {(2, 2, 0), (3, 2, 1), (3, 1, 1)}  # taps, stride and padding before, of both axes
+KNOWN = {(2, 2, 0), (3, 2, 1), (3, 1, 1)}  # (taps, stride, padding before), equal for both axes
 ANY: Ints = (0, 0, 0)
 
 
@@ -29,9 +30,9 @@ class Plan(NamedTuple):
     """The kernel and the number of its threads."""
 
     kernel: str
-    options: Ints  # its template arguments: the width of an access, and the sizes of windows that it knows
-    images: int  # threads of an image
-    fields: Any  # of the struct
+    options: Ints  # the kernel's template arguments: the width of an access, and the sizes of windows that it knows
+    images: int  # the number of threads for an image
+    fields: Any  # the fields of the struct
 
 
 def divider(by: int) -> tuple[int, int, int]:
@@ -42,7 +43,8 @@ def divider(by: int) -> tuple[int, int, int]:
 
 @functools.lru_cache(maxsize=1024)
 def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, aligned: bool, backward: bool) -> Plan:
-    """Plan threads over the windows `out` (forward) or the places `size` (backward), with `inner` channels last.
+    """Plan threads over the windows `out` (forward) or over the places `size` (backward); `inner` is the number of
+    channels last.
 
     If `how` is None, every window may cover every place.
     """
@@ -52,7 +54,7 @@ def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, 
     else:
         struct, known = window_struct.packed(size, out, *how), _known(len(size), *how)
     lengths = (1,) * (3 - len(size)) + (size if backward else out)
-    step = known[1] if backward and known != ANY else 1  # a thread takes as many places as a window moves
+    step = known[1] if backward and known != ANY else 1  # a thread takes as many places as the stride of a window
     rows = -(-lengths[1] // step)
     columns = launch.width(itemsize, size[-1], out[-1] * step) if aligned and inner == 1 and known != ANY else 1
     if columns > 1 and columns % step == 0:
@@ -76,7 +78,9 @@ def spread(plane: int, inner: int) -> Any:
 
 
 def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool, divisor: int | None) -> int:
-    """Return the divisor of all windows; 0 if it differs because some reach past the end or into the padding."""
+    """Return the divisor of all windows, or 0 if it differs because some windows reach beyond the end or into the
+    padding.
+    """
     if divisor is not None:
         return divisor
     for n, o, k, s, (low, high), d in zip(size, out, *how, strict=True):
@@ -87,6 +91,6 @@ def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool,
 
 
 def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return (taps, stride, padding before) if both axes of images share them and they are KNOWN; else ANY."""
+    """Return (taps, stride, padding before) if both axes of images have the same and they are KNOWN; else ANY."""
     axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
     return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

@@ -1,7 +1,8 @@
-"""Distributes the rows of a softmax over teams of threads, without a device or an array.
+"""Distributes the rows of a softmax over teams of threads. This needs neither a device nor an array.
 
 A team is a warp if its registers hold a row, else a block. `packs` is the number of accesses that a thread keeps in
-registers, 0 if the row is too long for any block. Four accesses for each thread keep enough bytes in flight.
+registers, or 0 if the row is too long for any block. With four accesses for each thread, enough bytes are loaded at the
+same time.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 
-WARPS = 4  # rows of a block whose teams are warps
-LONGEST = 512  # threads, at most, of a block with one row
-REGISTERS = 128  # bytes of a row that a thread keeps, at most
+WARPS = 4  # the rows of a block whose teams are warps
+LONGEST = 512  # the most threads of a block with one row
+REGISTERS = 128  # the most bytes of a row that a thread keeps
 USUAL_PACKS = 4
 
 
 class Plan(NamedTuple):
     """A grid of teams over rows."""
 
-    integer: np.dtype[Any]  # of indices
+    integer: np.dtype[Any]  # the type of indices
     width: int
     packs: int
     warp: bool
@@ -32,13 +33,17 @@ class Plan(NamedTuple):
 
 
 def columns_index(outer: int, n: int, inner: int) -> np.dtype[Any]:
-    """Return the index type if each thread has a row with steps of `inner`: it goes one step beyond the last row."""
+    """Return the index type if each thread has a row with steps of `inner`, since an index goes one step beyond the
+    last row.
+    """
     return launch.index_type((outer * n + 1) * inner)
 
 
 @functools.lru_cache(maxsize=4096)
 def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
-    """Plan `count` rows of n elements from `inputs` arrays in registers; with 0 inputs, rows are read once."""
+    """Plan `count` rows of n elements. Registers hold the rows of `inputs` arrays; with 0 inputs, rows are read only
+    once.
+    """
     width = launch.width(storage.itemsize, n) if aligned else 1
     integer = launch.index_type(count * n)
     accesses = -(-n // width)

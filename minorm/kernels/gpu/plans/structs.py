@@ -1,7 +1,7 @@
 """Structs that kernels take by value; each is made once.
 
-For a structured array, CuPy would read the description at every launch, which takes the host 5 to 8 microseconds. For a
-Struct it reads only the address.
+For a structured array, CuPy would read the array's description at every launch, which takes the host 5 to 8
+microseconds. For a Struct it reads only the address.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class Struct(cupy.cuda.function.CPointer):  # type: ignore[misc]  # CuPy has no 
 
 @functools.lru_cache(maxsize=1024)
 def windows_of(*how: Any) -> Struct:
-    """Return the struct Windows; arguments as for `window_struct.packed`."""
+    """Return the struct Windows; the arguments are those of `window_struct.packed`."""
     return Struct(window_struct.packed(*how))

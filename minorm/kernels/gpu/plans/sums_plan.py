@@ -1,7 +1,7 @@
 """Plans the launch for a stage of axis_sums.py, which sums the middle axis of (batches, rows, columns).
 
-A few long sums are cut into chunks, and one more stage adds up the chunks. The plan, and so the bits of the result,
-depend on the shape alone. The module needs no device and no array.
+If there are only a few long sums, they are cut into chunks, and one more stage adds up the chunks. The plan, and so the
+bits of the result, depends only on the shape. The module needs neither a device nor an array.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from minorm.kernels.axis_sums import Stage
 from minorm.kernels.gpu import launch
 
 BLOCK = 256
-WARPS = 4  # sums of a block whose teams are warps
-SHORT = 1024  # accesses, at most, for which a warp and not a block walks along a sum
-BUSY = 1024  # blocks that keep a large device busy
-LEAST = 8  # accesses of a thread, at least, in a chunk
+WARPS = 4  # the sums of a block whose teams are warps
+SHORT = 1024  # the most accesses of a sum for a warp; longer sums take a block
+BUSY = 1024  # the number of blocks that keeps a large device busy
+LEAST = 8  # the fewest accesses of a thread in a chunk
 
 
 class Plan(NamedTuple):
     """One launch."""
 
-    name: str  # of the kernel
-    integer: np.dtype[Any]  # of indices
+    name: str  # the name of the kernel
+    integer: np.dtype[Any]  # the type of indices
     width: int
-    team: bool | int  # WARP of sum_rows, LANES of sum_columns
+    team: bool | int  # WARP for sum_rows, LANES for sum_columns
     sizes: tuple[int, ...]  # the kernel's arguments before the arrays
     grid: tuple[int, int]
     block: tuple[int]
@@ -62,7 +62,9 @@ def plan(stage: Stage, itemsize: int, aligned: bool) -> Plan:
 
 
 def _chunks(rows: int, step: int, across: int) -> tuple[int, int]:
-    """Return the rows of a chunk, a multiple of `step`, and the number of chunks, enough to keep a device busy."""
+    """Return the number of rows in a chunk, a multiple of `step`, and the number of chunks, which is enough to keep a
+    device busy.
+    """
     wanted = max(1, min(-(-rows // (step * LEAST)), -(-BUSY // across), 65535))
     chunk = -(-rows // (wanted * step)) * step
     return chunk, -(-rows // chunk)

@@ -1,4 +1,4 @@
-"""Packs lists of arrays into the struct Parts of update.cu, with the grid for them; needs no device."""
+"""Packs lists of arrays into the struct Parts of update.cu, and computes the grid for them. It needs no device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ STRUCT = np.dtype(
 
 
 def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
-    """Yield (struct, grid) of each launch for arrays of these sizes; `columns` are the entries of the struct."""
+    """Yield (struct, grid) for each launch for arrays of these sizes. `columns` has lists of entries for the struct, by
+    field.
+    """
     for start in range(0, len(sizes), MOST):
         part = slice(start, start + MOST)
         empty, blocks = _empty(tuple(sizes[part]))

@@ -1,4 +1,4 @@
-"""Packs the windows of a pooling or a convolution into the struct of windows.cuh; needs no device."""
+"""Packs the windows of a pooling or a convolution into the struct of windows.cuh. It needs no device."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 STRUCT = np.dtype([("axis", "i4", (3, 7)), ("plane", "i4"), ("results", "i4"), ("taps", "i4")])
-LARGEST = 2**31 - 2**24  # elements of a plane: places in it are of type int
+LARGEST = 2**31 - 2**24  # the most elements of a plane, whose places have type int
 
 
 @functools.lru_cache(maxsize=1024)
 def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """Return the struct Windows; fewer than three axes are the last of three."""
+    """Return the struct Windows, which has three axes; if there are fewer, they are the last ones."""
     axes = [(1, 1, 1, 1, 0, 0, 1)] * (3 - len(size))
     axes += [
         (n, o, k, s, low, high, d)
@@ -30,5 +30,5 @@ def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, di
 
 @functools.lru_cache(maxsize=1024)
 def unknown(plane: int, results: int) -> Any:
-    """Return unknown Windows: each may cover every place."""
+    """Return Windows for unknown options: each window may cover every place."""
     return packed((plane,), (results,), (plane + results + 1,), (1,), ((results, 0),), (1,))
