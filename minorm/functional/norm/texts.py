@@ -85,7 +85,7 @@ LAYER = {
     **PLACE,
     "num_features": (
         "C, the length of axis 1 of x; or a shape (C, *positions), for statistics and parameters of every position, "
-        "taken over N alone (spatial=0 of ONNX BatchNormalization 7)"
+        "taken over N alone (spatial=0 of BatchNormalization in ONNX opset 7)"
     ),
     "momentum": (
         "the share of the old running value that is kept, 0 to 1, as in ONNX, Keras and Flax: PyTorch's momentum=0.1 "

@@ -66,7 +66,7 @@ class _Pad(OfRank):
         return str(self.padding)
 
 
-class _Constant(_Pad, given="1, 7.0", shown="[7., 1., 2., 3., 7.]", onnx="ONNX Pad 25."):
+class _Constant(_Pad, given="1, 7.0", shown="[7., 1., 2., 3., 7.]", onnx="Written to ONNX as Pad (opset 25)."):
     mode, arguments = "constant", ARGUMENTS | {"value": "the value of the new elements"}
 
     def __init__(self, padding: Sides, value: float) -> None:
@@ -90,7 +90,7 @@ class ConstantPad3d(_Constant, rank=3):
     """y = x with `value` around the last three axes."""
 
 
-class _Zero(_Pad, given="1", shown="[0., 1., 2., 3., 0.]", onnx="ONNX Pad 25."):
+class _Zero(_Pad, given="1", shown="[0., 1., 2., 3., 0.]", onnx="Written to ONNX as Pad (opset 25)."):
     mode = "constant"
 
 
@@ -106,7 +106,7 @@ class ZeroPad3d(_Zero, rank=3):
     """y = x with zeros around the last three axes."""
 
 
-class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="ONNX Gather 13."):
+class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="Written to ONNX as Gather (opset 13)."):
     mode = "reflect"
 
 
@@ -122,7 +122,7 @@ class ReflectionPad3d(_Reflection, rank=3):
     """y = x with its elements mirrored at both ends around the last three axes."""
 
 
-class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="ONNX Gather 13."):
+class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="Written to ONNX as Gather (opset 13)."):
     mode = "replicate"
 
 
@@ -138,7 +138,7 @@ class ReplicationPad3d(_Replication, rank=3):
     """y = x with its outermost elements repeated around the last three axes."""
 
 
-class _Circular(_Pad, given="1", shown="[3., 1., 2., 3., 1.]", onnx="ONNX Gather 13."):
+class _Circular(_Pad, given="1", shown="[3., 1., 2., 3., 1.]", onnx="Written to ONNX as Gather (opset 13)."):
     mode = "circular"
 
 

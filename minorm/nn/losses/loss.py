@@ -96,7 +96,9 @@ class _Difference(_Loss):
 
 
 @documented(
-    arguments_of(F.mse_loss), base=_Difference, words={"mean": "2.", "onnx": "ONNX Sub 14, Mul 14 and ReduceMean 18."}
+    arguments_of(F.mse_loss),
+    base=_Difference,
+    words={"mean": "2.", "onnx": "Written to ONNX as Sub, Mul (opset 14) and ReduceMean (opset 18)."},
 )
 class MSELoss(_Difference):
     """loss = (input - target)^2: for regression."""
@@ -105,7 +107,9 @@ class MSELoss(_Difference):
 
 
 @documented(
-    arguments_of(F.l1_loss), base=_Difference, words={"mean": "1.", "onnx": "ONNX Sub 14, Abs 13 and ReduceMean 18."}
+    arguments_of(F.l1_loss),
+    base=_Difference,
+    words={"mean": "1.", "onnx": "Written to ONNX as Sub (opset 14), Abs (opset 13) and ReduceMean (opset 18)."},
 )
 class L1Loss(_Difference):
     """loss = |input - target|: for regression with outliers, which count less than in MSELoss."""
