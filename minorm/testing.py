@@ -73,7 +73,9 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
     tensors = tuple(Tensor(x.copy(), True) if isinstance(x, np.ndarray) else x for x in inputs)
     for i, x in enumerate(tensors):
         if isinstance(x, Tensor) and x.requires_grad and x.dtype != np.float64:
-            raise TypeError(f"gradcheck: input {i} is {x.dtype}; expected float64, finite differences need its digits")
+            raise TypeError(
+                f"gradcheck: input {i} is {x.dtype}; expected float64, because finite differences need that precision"
+            )
     rng = np.random.default_rng(seed)
 
     def outputs(*arguments: Any) -> tuple[Tensor, ...]:

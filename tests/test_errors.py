@@ -160,7 +160,7 @@ LAYERS = [
         lambda: nn.Linear(192, 10)(images()),
         ValueError,
         "linear: x has 8 features in its last axis, weight takes 192; expected x.shape[-1] == weight.shape[1]; "
-        "x.shape is (2, 3, 8, 8), weight.shape is (10, 192); flatten the axes before: x.flatten(1)",
+        "x.shape is (2, 3, 8, 8), weight.shape is (10, 192); to join all axes after the first, pass x.flatten(1)",
     ),
     Case(
         "softmax without an axis",

@@ -132,7 +132,7 @@ def on(device: Any) -> Iterator[Any]:
 
 
 def on_device_of(array: Any) -> AbstractContextManager[Any]:
-    """Return a context manager that makes the array's device the current one, as CuPy requires to compute with it."""
+    """Return a context manager that makes the array's device current; CuPy needs this to compute with the array."""
     return _ANYWHERE if is_host(array) else array.device
 
 

@@ -31,7 +31,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise ValueError(
             f"linear: x has {given} features in its last axis, weight takes {weight.shape[1]}; expected x.shape[-1] == "
             f"weight.shape[1]; x.shape is {x.shape}, weight.shape is {weight.shape}"
-            + ("; flatten the axes before: x.flatten(1)" if x.ndim > 2 else "")
+            + ("; to join all axes after the first, pass x.flatten(1)" if x.ndim > 2 else "")
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"linear: bias has shape {bias.shape}; expected {weight.shape[:1]}, one number an output")

@@ -104,7 +104,9 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias:
             f"mode {mode!r}, with at least one element along each of the last"
         )
     if align_corners is not None and mode in EVERY_RANK:
-        raise ValueError(f"interpolate: align_corners is {align_corners} for mode {mode!r}; expected none")
+        raise ValueError(
+            f"interpolate: align_corners is {align_corners}, but mode {mode!r} does not take it; expected None"
+        )
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(f"interpolate: antialias is for modes 'bilinear' and 'bicubic'; got {mode!r}")
 

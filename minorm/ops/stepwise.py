@@ -24,7 +24,7 @@ class Stepwise(Function):
 
 
 def expect_divisor(operation: str, b: Any) -> None:
-    """Raise ZeroDivisionError if an integer in b is 0, since no integer is infinite. On a GPU nothing is checked."""
+    """Raise ZeroDivisionError if an integer in b is 0, as integers have no infinity. On a GPU nothing is checked."""
     if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
         raise ZeroDivisionError(
             f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "

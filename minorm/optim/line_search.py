@@ -30,7 +30,7 @@ def strong_wolfe(
     at: Callable[[float], Point], start: Point, t: float, *, most: int, reach: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[Point, int]:  # fmt: skip
-    """Return the point found, and how often it called `at`: at most `most` + 1 times. t is the first guess.
+    """Return the point found and the number of calls of `at`, which is at most `most` + 1. t is the first guess.
 
     The search stops when the ends of the interval are closer than tolerance / reach, where `reach` is the direction's
     largest number.

@@ -284,7 +284,7 @@ class Shapes(Generic[TensorT]):
         if dtypes.is_float(where.dtype) or where.ndim != self.ndim:
             raise ValueError(
                 f"gather: index is {where.dtype} of shape {where.shape}; "
-                f"expected integers with the {self.ndim} axes of x, {self.shape}"
+                f"expected integers with {self.ndim} axes, as many as x of shape {self.shape}"
             )
         if any(m > n for i, (m, n) in enumerate(zip(where.shape, self.shape, strict=True)) if i != axis):
             raise ValueError(

@@ -364,7 +364,7 @@ class Tensor(Methods["Tensor"]):
     ) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or only of `inputs`.
 
-        Raises RuntimeError if nothing requires grad, and without `gradient` if x has more than one element.
+        Raises RuntimeError if nothing requires grad, or if `gradient` is missing and x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)

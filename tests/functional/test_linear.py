@@ -18,7 +18,10 @@ def test_mistakes():
     x, w = mn.ones(4, 3), mn.ones(2, 3)
     with fails(ValueError, "linear: x has 5 features in its last axis, weight takes 3; expected x.shape[-1] == "):
         F.linear(mn.ones(4, 5), w)
-    with fails(ValueError, "x.shape is (4, 3, 2, 2), weight.shape is (2, 3); flatten the axes before: x.flatten(1)"):
+    with fails(
+        ValueError,
+        "x.shape is (4, 3, 2, 2), weight.shape is (2, 3); to join all axes after the first, pass x.flatten(1)",
+    ):
         F.linear(mn.ones(4, 3, 2, 2), w)
     with fails(ValueError, "linear: x has no features in its last axis"):
         F.linear(mn.tensor(1.0), w)

@@ -81,7 +81,7 @@ def fill(args: argparse.Namespace, found: Pretrained, data: str) -> None:
 def check_same_scaling(args: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Raise ValueError if --mean, --std and --pixel-range scale pixels in another way than the run in --out.
 
-    found  the checkpoint of the run; its numbers and those of the options may be written differently
+    found  the checkpoint of the run; equal numbers count as the same even if the options write them differently
     """
     scale(args)
     for name in ("mean", "std"):

@@ -35,7 +35,8 @@ def image(name: str, picture: Any) -> Any:
     if array.dtype.kind not in "iub" and not dtypes.is_float(array.dtype):
         came = array.dtype if isinstance(picture, np.ndarray) else type(picture).__name__
         raise TypeError(
-            f"{name}: the picture is {came}; expected numbers, (H, W) or (H, W, C), or a batch (N, C, H, W)"
+            f"{name}: the picture is {came}; expected an array of numbers of shape (H, W) or (H, W, C), or a batch "
+            "(N, C, H, W)"
         )
     if array.ndim == 4:
         return array

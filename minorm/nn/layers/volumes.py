@@ -15,7 +15,7 @@ Size = int | tuple[int, ...]
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
-    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; rows, columns likewise."""
+    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; H and W are split like D."""
 
 
 class _AdaptiveMaxPool(OfRank, Options):
@@ -46,7 +46,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool, rank=2):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
-    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; rows, columns likewise."""
+    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; H and W are split like D."""
 
 
 class _LPPool(OfRank, Options):

@@ -148,8 +148,8 @@ class Restorer:
             draft, new = self._apply(placed, node, holder)
             if new and holder is not self.graph:
                 raise ExportError(
-                    f"export: {draft.label!r} stands in a branch, where no new running statistics come out; freeze "
-                    "it, or export its inference form"
+                    f"export: {draft.label!r} is inside a branch, which cannot return new running statistics; freeze "
+                    "the layer, or export its inference form"
                 )
             for index, buffer in enumerate(placed.statistics[:2]):
                 if buffer in current:

@@ -80,7 +80,7 @@ class Weights:
         return True
 
     def write(self, file: Any) -> None:
-        """Write the contents of the other file; at most one array is copied at a time."""
+        """Write the weights file, which holds all arrays, to `file`; at most one array is copied at a time."""
         end = 0
         for offset, array in self.arrays:
             file.write(b"\0" * (offset - end))

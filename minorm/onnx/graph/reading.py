@@ -130,7 +130,7 @@ def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
 
 @functools.cache
 def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
-    """Return every attribute of this version of an operator -> its default, or None without a default."""
+    """Map each attribute of this version of an operator to its default, or to None if it has no default."""
     schema = onnx.defs.get_schema(operator, since, "")
     return {
         name: attribute_value(a.default_value, f"the default of {name}", None, Budget())

@@ -240,5 +240,5 @@ def exists(operator: str, opset: int) -> bool:
 
 
 def ir_version(opset: int) -> int:
-    """Return the ir_version to write for `opset`: at least 4, and as in the onnx release that introduced the opset."""
+    """Return the ir_version to write for `opset`: that of the onnx release that introduced it, but at least 4."""
     return next((ir for since, ir in _IR_VERSIONS if opset >= since), 4)

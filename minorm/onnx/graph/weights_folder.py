@@ -22,10 +22,10 @@ class Folder(str):
 
     @classmethod
     def of(cls, model: Any, external_root: Any = None) -> Folder:
-        """Return the folder of a model's path. If the model itself is a link, as in a hub's cache, links may also lead
-        to its real folder.
+        """Return the folder of a model's path. If the model is itself a link, as in a hub's cache, links in the folder
+        may also lead to the folder of the real model file.
 
-        external_root    another folder in which targets of links may be
+        external_root    another folder to which links may lead
         """
         path = os.path.abspath(os.fsdecode(model))
         folder = cls(os.path.dirname(path))

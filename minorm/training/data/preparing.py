@@ -65,13 +65,13 @@ class Preprocessing:
 def load_data(
     settings: Settings, path: Any, found: Preprocessing | None = None, max_bytes: int | None = None
 ) -> tuple[Any, Any]:
-    """Return the (train, validation) datasets. The digits need no path; they and a folder are split 80/20 by the seed.
+    """Return the (train, validation) datasets. The digits need no path; the seed splits digits and folders 80/20.
 
     With `settings.fold` these images are split into folds instead. If a set has separate validation images, only its
     training images are split into folds, and the validation images are not used.
 
-    found      the Preprocessing of an existing model, or None: a folder's pictures are read in its size and channels,
-               and labelled by the names of its classes
+    found      the Preprocessing of an existing model, which then sets the size, channels and class names with which a
+               folder is read; or None
     max_bytes  the most memory that reading a file may take; None is the reader's own limit (limits.py)
     """
     part = fold_of(settings.fold)

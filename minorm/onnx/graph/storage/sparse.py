@@ -71,7 +71,10 @@ def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> Tensor
         )
     ends = np.array([math.prod(shape)] if flat else shape, np.int64)
     if count and not ((places >= 0) & (places < ends)).all():
-        raise LoadError(f"load: {what} has shape {shape}, and places from {places.min()} to {places.max()}")
+        raise LoadError(
+            f"load: {what} has shape {shape}, but places from {places.min()} to {places.max()}; expected places "
+            "inside the shape"
+        )
     dense = np.zeros(shape, values.dtype)
     dense[np.unravel_index(places, shape) if flat else tuple(places.T)] = values
     return numpy_helper.from_array(dense, sparse.values.name)

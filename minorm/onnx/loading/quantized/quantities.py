@@ -17,7 +17,7 @@ MOST = 8  # the most of these nodes between a DequantizeLinear and the node that
 
 @dataclass(frozen=True)
 class Quantity:
-    """Describes a value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
+    """Describes the inputs of a DequantizeLinear: their names in the file, and the arrays of scale and zero point."""
 
     name: str
     scale_name: str

@@ -28,7 +28,9 @@ def read_split(node: Node) -> Callable[..., Sequence]:
         axis = axis_of("SplitToSequence", node["axis"], x)
         size = 1 if lengths is None else int(lengths.item()) if lengths.ndim == 0 else x.shape[axis]
         if x.shape[axis] > MAX_PIECES * max(1, size):
-            raise ValueError(f"axis {axis} has {x.shape[axis]} elements; expected at most {MAX_PIECES} pieces")
+            raise ValueError(
+                f"axis {axis} of {x.shape[axis]} elements gives too many pieces; expected at most {MAX_PIECES}"
+            )
         if lengths is None:
             return list(x.split(1, axis) if node["keepdims"] else x.unbind(axis))
         given = integers(lengths, "split", MAX_PIECES)

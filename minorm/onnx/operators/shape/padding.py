@@ -43,9 +43,9 @@ def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value:
 
 @writes(F.pad, "Pad", since=2)
 def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
-    """Write padding with copies of x's elements around free axes; around axes of fixed length a Gather picks them.
+    """Write padding with copied elements if a padded axis is free; if all have fixed lengths, a Gather is used.
 
-    Negative numbers cut elements off: before the copies are made for wrap, and afterwards for the other modes.
+    Negative numbers cut elements off. In mode wrap this happens before the copies are made, in other modes after.
     """
     if mode not in COPIES:
         raise RuleNotApplicable(f"mode {mode} pads with a value")

@@ -64,7 +64,7 @@ def test_it_is_the_dense_tensor_and_trains(places: Any, constant: bool) -> None:
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        (sparse([1, 6]), r"sparse initializer 'f.weight' has shape \(2, 3\), and places from 1 to 6"),
+        (sparse([1, 6]), r"sparse initializer 'f.weight' has shape \(2, 3\), but places from 1 to 6"),
         (sparse([[0, 1], [1, 3]]), "places from 0 to 3"),
         (sparse([1, -2]), "places from -2 to 1"),
         (sparse([1]), "expected int64 places, one for each of 2 values"),
