@@ -188,7 +188,7 @@ def batched_gradients() -> None:
         mn.autograd.grad(y * y, y, mn.eye(2), is_grads_batched=True)
 
 
-@differs("Tensor.unfold", "a copy: what is written into it does not reach x; PyTorch's is a view")
+@differs("Tensor.unfold", "a copy: writing into it does not change x; PyTorch's is a view")
 def windows() -> None:
     for library, reached in ((mn, False), (torch, True)):
         x = library.zeros(4)
