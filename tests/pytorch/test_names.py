@@ -44,26 +44,32 @@ def asks_for_shares(dtype: Any, sample: Any) -> bool:
 
 # Where the two differ on purpose: the samples left out of the comparison, and why. docs/names.md says the same.
 DEVIATIONS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "arange": (of_integers, "numbers with a fraction count as they are, also for integers; PyTorch cuts them first"),
-    "argsort": (of_bools, "of equals the first comes first; PyTorch's order of equals is any unless stable=True"),
+    "arange": (of_integers, "a fraction in an argument counts, also for integers; PyTorch drops it first"),
+    "argsort": (of_bools, "equal elements keep their order; PyTorch keeps it only with stable=True"),
     "baddbmm": (
         of_integers,
-        "integers times a beta or an alpha with a fraction are floats; PyTorch cuts the fraction",
+        "integers times a beta or an alpha with a fraction are floats; PyTorch drops the fraction",
     ),
-    "cat": (lambda dtype, sample: any(x.shape == (0,) for x in sample.input), "an empty tensor has axes, too"),
+    "cat": (
+        lambda dtype, sample: any(x.shape == (0,) for x in sample.input),
+        "an empty tensor must have the axes of the others",
+    ),
     "gather": (
         lambda dtype, sample: sample.input.ndim != sample.args[1].ndim,
-        "the index has as many axes as x, also where it is empty or x has none",
+        "the index has as many axes as x, even if the index is empty or x has no axes",
     ),
     "index_add": (of_bools, "bools are not added"),
     "linspace": (of_integers, "as arange"),
-    "linspace/tensor_overload": (always, "start and end are numbers; of a float32 Tensor PyTorch computes in float32"),
-    "norm/nuc": (always, "the nuclear norm needs singular values, which are not there"),
+    "linspace/tensor_overload": (
+        always,
+        "start and end are numbers; PyTorch computes float32 Tensors in float32",
+    ),
+    "norm/nuc": (always, "the nuclear norm needs singular values, which minorm does not compute"),
     "quantile": (asks_for_shares, "no gradient reaches q"),
     "scatter": (of_bools, "bools are not added"),
     "scatter_add": (of_bools, "bools are not added"),
     "sort": (of_bools, "as argsort"),
-    "topk": (of_integers, "of equals the first comes first; PyTorch's order of equals is any"),
+    "topk": (of_integers, "equal elements keep their order; PyTorch's order is not defined"),
     "__rpow__": (of_integers, "an integer to a negative power is an error, as in NumPy; PyTorch gives 0"),
 }
 

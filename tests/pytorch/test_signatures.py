@@ -79,17 +79,17 @@ def signature(function: Any) -> list[Argument] | None:
 # Arguments that PyTorch has in many places, and their counterpart here: docs/names.md says the same.
 GENERAL: dict[str, str] = {
     "out": "results are new tensors; y.copy_(result) writes one into another",
-    "size_average": "PyTorch's old words for reduction, as `reduce`; what stands behind them is given by name",
+    "size_average": "PyTorch's old name for reduction, as is `reduce`; give the later arguments by name",
     "reduce": "as above",
-    "_stacklevel": "PyTorch's own; what stands behind it is given by name",
-    "input": "the first argument may be called `x` here; both names are taken",
-    "pin_memory": "taken where Tensors are made, as is `layout`, and `memory_format` but of `zeros_like` and its kin: "
-    "numbers do not depend on them",
+    "_stacklevel": "internal to PyTorch; give the later arguments by name",
+    "input": "the first argument may be named `x` in minorm; both names work",
+    "pin_memory": "accepted where Tensors are made, as are `layout` and `memory_format` (but not of `zeros_like` and "
+    "similar functions): numbers do not depend on them",
     "sparse_grad": "gradients are dense",
-    "out_dtype": "of the type of the operands",
-    "foreach": "how PyTorch's optimizers loop, as `fused`, `capturable` and `differentiable`; no number depends on it",
-    "decoupled_weight_decay": "AdamW is Adam with it",
-    "min_value": "Hardtanh's old words, as is `max_value`: min_val and max_val",
+    "out_dtype": "the result has the operands' type",
+    "foreach": "PyTorch's way to loop, as are `fused`, `capturable` and `differentiable`; no number depends on it",
+    "decoupled_weight_decay": "AdamW is Adam with decoupled weight decay",
+    "min_value": "Hardtanh's old name, as is `max_value`; the names are min_val and max_val",
 }
 PASSED_OVER = {*GENERAL, *MEMORY, "fused", "capturable", "differentiable", "max_value", "implicit", "names", "inplace"}
 TENSOR = {"self", "input", "x"}
@@ -98,39 +98,39 @@ TENSOR = {"self", "input", "x"}
 MOMENTUM = "the share of the old running value that is kept, as in ONNX: 0.9 is PyTorch's 0.1"
 AXIS = "the axis is never guessed"
 DIFFER: dict[str, tuple[str, str]] = {
-    "mn.from_dlpack ext_tensor": ("absent", "by position"),
-    "mn.from_dlpack device": ("absent", "memory is shared where it is; x.to(device) moves it"),
+    "mn.from_dlpack ext_tensor": ("absent", "give it by position"),
+    "mn.from_dlpack device": ("absent", "the result shares the memory on its device; x.to(device) copies it"),
     "mn.from_dlpack copy": ("absent", "x.clone() copies"),
     "mn.linspace steps": ("has no default", "PyTorch's default is deprecated"),
     "mn.load f": ("absent", "`path`: a file is opened by its name"),
     "mn.load pickle_module": ("absent", "nothing is unpickled"),
-    "mn.load weights_only": ("default True", "nothing else is ever read"),
+    "mn.load weights_only": ("default True", "load never reads anything but weights"),
     "mn.load mmap": ("absent", "a file is read whole, and closed"),
     "mn.save obj": ("absent", "`state_dict`, a nest of Tensors, numbers and texts"),
     "mn.save f": ("absent", "as load"),
     "mn.save pickle_module": ("absent", "as load"),
     "mn.save pickle_protocol": ("absent", "as load"),
-    "mn.set_num_threads num": ("absent", "by position"),
-    "x.to other": ("absent", "by position"),
+    "mn.set_num_threads num": ("absent", "give it by position"),
+    "x.to other": ("absent", "give it by position"),
     "x.view dtype": ("absent", "x.to(dtype) converts; bits are not read as another type"),
     **{f"F.{name} momentum": ("default 0.9", MOMENTUM) for name in ("batch_norm", "instance_norm")},
     **{f"nn.{name}{n}d momentum": ("default 0.9", MOMENTUM)
        for name in ("BatchNorm", "InstanceNorm") for n in (1, 2, 3)},
     "nn.SyncBatchNorm momentum": ("default 0.9", MOMENTUM),
-    **{f"F.{name} weight": ("absent", "weigh what reduction='none' gives") for name in ("l1_loss", "mse_loss")},
+    **{f"F.{name} weight": ("absent", "weigh the losses of reduction='none'") for name in ("l1_loss", "mse_loss")},
     **{f"F.{name} dim": ("has no default", AXIS) for name in ("log_softmax", "softmax", "softmin")},
     **{f"nn.{name} dim": ("has no default", AXIS) for name in ("LogSoftmax", "Softmax", "Softmin")},
     "nn.Buffer data": ("has no default", "a buffer holds a Tensor"),
     "nn.Parameter data": ("has no default", "a parameter holds a Tensor"),
     "nn.RNNBase mode": ("absent", "LSTM, GRU and RNN are the modes"),
     "nn.RNNCellBase num_chunks": ("absent", "as RNNBase"),
-    "Module.modules remove_duplicate": ("absent", "a shared one comes once"),
+    "Module.modules remove_duplicate": ("absent", "a shared object comes once"),
     "Module.named_buffers remove_duplicate": ("absent", "as above"),
     "Module.named_modules memo": ("absent", "PyTorch's own"),
     "Module.named_modules remove_duplicate": ("absent", "as above"),
     "Module.named_parameters remove_duplicate": ("absent", "as above"),
-    "Module.register_forward_hook always_call": ("absent", "a hook runs after a forward that went well"),
-    "nn.utils.rnn.PackedSequence batch_sizes": ("has no default", "packed data has no meaning without"),
+    "Module.register_forward_hook always_call": ("absent", "a hook runs only after a forward without an error"),
+    "nn.utils.rnn.PackedSequence batch_sizes": ("has no default", "packed data has no meaning without batch sizes"),
 }  # fmt: skip
 
 
