@@ -64,8 +64,8 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
     """Return inputs on which the model runs; raise ValueError if no usual lengths of its free axes fit.
 
     Floats come from a normal distribution; they are the same numbers in each call. Integers are 0, which is a valid
-    index and class everywhere, or 1 if 0 fails. If guessing fails, pass `shapes`: the lengths of inputs, or of free axes
-    by name.
+    index and class everywhere, or 1 if 0 fails. If guessing fails, pass `shapes`: the lengths of inputs, or of free
+    axes by name.
     """
     first: Exception | None = None
     dtype = model.converted_to()
