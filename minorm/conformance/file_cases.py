@@ -29,7 +29,7 @@ from minorm.serialization import limits
 from minorm.support.argument_errors import kind_of
 
 PLAIN = int, float, str  # types of normalizations' attributes, or of lists in them
-FAR = 10.0  # standard deviations; the offset of data closer to 0 counts as 0
+MIN_OFFSET = 10.0  # standard deviations; the offset of data closer to 0 counts as 0
 
 
 @dataclass(frozen=True)
@@ -174,4 +174,4 @@ def _offset(case: Case) -> float:
         return 0.0
     mean, std = np.abs(x.mean(over)), x.std(over)
     far = float(np.divide(mean, std, out=np.zeros_like(mean), where=std > 0).max())
-    return far if far > FAR else 0.0
+    return far if far > MIN_OFFSET else 0.0

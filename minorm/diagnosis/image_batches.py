@@ -21,7 +21,7 @@ LOOKED_AT = 4096  # images of a loader in a fixed order, from which MOST are dra
 BATCH = 128
 NUMBERS = 1 << 22  # in the inputs of a batch, at most: large images come in smaller batches
 SEED = 0
-RANDOM, FREE = 64, 32  # for noise: the number of images, and the length of an axis that a file leaves free
+RANDOM, FREE_AXIS_LENGTH = 64, 32  # for noise: the number of images, and the length of an axis that a file leaves free
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def drawn(loader: Any) -> Images:
 def random(inputs: Sequence[Any]) -> Images:
     """Return noise for an ONNX file that declares one input of floats; ValueError for other inputs.
 
-    The first axis is the batch; any other free axis gets the length FREE.
+    The first axis is the batch; any other free axis gets the length FREE_AXIS_LENGTH.
     """
     fits = len(inputs) == 1 and inputs[0].form == "tensor" and dtypes.is_float(inputs[0].dtype)
     if not fits or not inputs[0].shape:
@@ -80,7 +80,7 @@ def random(inputs: Sequence[Any]) -> Images:
             f"diagnose: loader is None and the graph takes {said}; expected batches: noise can replace them only for "
             "one input of floats"
         )
-    shape = [length if isinstance(length, int) else FREE for length in inputs[0].shape[1:]]
+    shape = [length if isinstance(length, int) else FREE_AXIS_LENGTH for length in inputs[0].shape[1:]]
     noise = np.random.default_rng(SEED).standard_normal((RANDOM, *shape))
     return Images(noise.astype(inputs[0].dtype), None, None, True)
 

@@ -98,9 +98,9 @@ class Node:
         """Raise unless an array of this shape may be allocated; for results that a small file can make huge."""
         self.budget.fits(shape, dtype)
 
-    def works(self, *steps: int) -> None:
+    def check_work(self, *steps: int) -> None:
         """Raise unless this many multiplications (the product of `steps`) are allowed; like `fits`, but for time."""
-        self.budget.works(math.prod(steps))
+        self.budget.check_work(math.prod(steps))
 
     @property
     def scope(self) -> str:

@@ -68,16 +68,16 @@ class Budget:
         current = memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
 
-    def works(self, steps: int) -> None:
+    def check_work(self, steps: int) -> None:
         """Raise unless a node may take this many multiplications."""
-        (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).works(steps)
+        (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).check_work(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
         """Limit the constants computed while the file is loaded, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
-    def leave(self, needed: int, what: str) -> None:
+    def check_left_to_run(self, needed: int, what: str) -> None:
         """Raise LoadError if a run may not compute it either; a node that reads it asks for ROOM times as much."""
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(

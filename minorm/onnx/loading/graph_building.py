@@ -298,7 +298,7 @@ class Builder:
         except ValueError as error:
             excess = error.__cause__
             if isinstance(excess, Excess) and excess.needed <= self.budget.limit:
-                self.budget.leave(excess.needed, str(node))
+                self.budget.check_left_to_run(excess.needed, str(node))
                 return False
             raise LoadError(f"load: {error}") from error
         if any(isinstance(value, list) for value in values[first:]):

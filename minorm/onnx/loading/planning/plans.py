@@ -7,11 +7,11 @@ Plan. Later runs apply these Functions in the same order to the same arrays, and
 
 A plan is made only if that is certain. If a rule itself reads elements of its arguments, instead of passing them to a
 Function, these must follow from shapes; watched.py notices such reads. The shapes of results must follow from shapes
-too, which some operators cannot promise (UNSTEADY). The indices of a Take are the only array among options that may
-come from a run. A run records gradients, has an open trace or a watcher of its nodes, trains a layer, calls hooks, or
-uses arrays on a GPU: then it neither makes nor uses a plan. A graph without a plan runs node by node. So does a run
-that fails by plan, so that the error names the node. A graph that was converted to another type has plans of that type;
-they contain the conversions of the values that a node reads.
+too, which some operators cannot promise (OPERATORS_WITHOUT_PLAN). The indices of a Take are the only array among
+options that may come from a run. A run records gradients, has an open trace or a watcher of its nodes, trains a layer,
+calls hooks, or uses arrays on a GPU: then it neither makes nor uses a plan. A graph without a plan runs node by node.
+So does a run that fails by plan, so that the error names the node. A graph that was converted to another type has plans
+of that type; they contain the conversions of the values that a node reads.
 """
 
 from __future__ import annotations
