@@ -42,7 +42,7 @@ def sgd(
     for group, left in _groups(parameters, gradients, states):
         if left:
             reference.sgd(
-                *_chosen(group, parameters, gradients, buffers),
+                *_entries_at(group, parameters, gradients, buffers),
                 lr=lr,
                 momentum=momentum,
                 dampening=dampening,
@@ -51,7 +51,7 @@ def sgd(
                 maximize=maximize,
             )
             continue
-        p, g, *state = _chosen(group, parameters, gradients, *states)
+        p, g, *state = _entries_at(group, parameters, gradients, *states)
         numbers = (lr, momentum, 1 - dampening, weight_decay, -1.0 if maximize else 1.0)
         roles = dict(zip(("p", "g", "m"), (p, g, *state), strict=False))
         _run("sgd", (bool(momentum), bool(momentum and nesterov)), roles, {}, numbers)
@@ -77,7 +77,7 @@ def adam(
     for group, left in _groups(parameters, gradients, states):
         if left:
             reference.adam(
-                *_chosen(group, parameters, gradients, means, squares, peaks, steps),
+                *_entries_at(group, parameters, gradients, means, squares, peaks, steps),
                 lr=lr,
                 beta1=beta1,
                 beta2=beta2,
@@ -87,7 +87,7 @@ def adam(
                 maximize=maximize,
             )
             continue
-        p, g, t, *state = _chosen(group, parameters, gradients, steps, *states)
+        p, g, t, *state = _entries_at(group, parameters, gradients, steps, *states)
         decay, shrink = (0.0, 1 - lr * weight_decay) if decoupled else (weight_decay, 1.0)
         numbers = (beta2, 1 - beta1, 1 - beta2, eps, decay, shrink, -1.0 if maximize else 1.0)
         roles = dict(zip(("p", "g", "m", "v", "peak"), (p, g, *state), strict=False))
@@ -181,6 +181,6 @@ def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[s
         kept["step"] = step
 
 
-def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
+def _entries_at(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
     """Return the entries at `indices` of every list; an empty list, for state that is not kept, stays empty."""
     return [[values[i] for i in indices] if values else values for values in lists]
