@@ -200,7 +200,7 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
     )
     if length != nbytes:
         raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {nbytes} bytes; the file says {length}")
-    path = _inside(folder, location, what)
+    path = _external_path(folder, location, what)
     try:
         with regular(path, "load", follow=False) as file:
             status = os.fstat(file.fileno())
@@ -227,7 +227,7 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
     return int(text)
 
 
-def _inside(folder: str, location: str, what: str) -> str:
+def _external_path(folder: str, location: str, what: str) -> str:
     """Return the path of an external file below `folder`; a link must lead where the folder allows it."""
     if len(location) > LONGEST:
         raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "

@@ -198,7 +198,7 @@ class Spots:
 
     def _unknown(self, name: str, line: str) -> str:
         modules = self.modules()
-        near = _near(name, [*modules, *(spot.name for spot in self.spots), *self.makers, *self.tensors])
+        near = _similar_names(name, [*modules, *(spot.name for spot in self.spots), *self.makers, *self.tensors])
         start = f"no node, value, tensor or module of the graph is called {name[:LONGEST]!r}"
         if near:
             return f"{start}; did you mean {' or '.join(map(repr, near))}? {line.format(repr(near[0]))}"
@@ -221,7 +221,7 @@ def _is_below(path: str, above: str) -> bool:
     return path == above or path.startswith(f"{above}.")
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
+def _similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Return similar names, from the end of a long list, where the heads are."""
     names = [other for other in dict.fromkeys(known) if 0 < len(other) < LONGEST and other.isprintable()]
     path = name.replace("/", ".").strip(".")
