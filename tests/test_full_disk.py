@@ -105,7 +105,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
         "external data": lambda folder, v: mo.export(net(v), x, folder / "m.onnx", external_data=True),
         "convert": lambda folder, v: mo.convert(sources[v], folder / "m.onnx", opset_version=17),
         "train": train,
-        "demo: checkpoint": lambda folder, v: demo._saved(trained[v].run, str(folder / "model.safetensors")),
+        "demo: checkpoint": lambda folder, v: demo._save_and_check(trained[v].run, str(folder / "model.safetensors")),
         "demo: picture": picture,
         "report": report,
         "grades": grades,

@@ -124,7 +124,7 @@ def _show(report: Report) -> None:
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     console.print(_by_version(report.cells, names) if len(names) <= 4 else _by_runtime(report.cells, names))
     console.print("\ncells right/wrong/unsupported, and the fewest digits that are right in float32")
-    for (runtime, said), operators in _told(report.cells).items():
+    for (runtime, said), operators in _wrong_opsets_by_case(report.cells).items():
         console.print(f"\n{runtime} is wrong: {printable(said)}")
         for operator, cases in operators.items():
             console.print(f"  {operator}: {'; '.join(f'{case} ({opsets})' for case, opsets in cases.items())}")
@@ -169,7 +169,7 @@ def _count(cells: list[Cell]) -> str:
     return f"{right}/{wrong}/{unsupported}" + ("" if digits is None else f"  {digits:.1f}")
 
 
-def _told(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
+def _wrong_opsets_by_case(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
     """Return opsets of wrong cells by (runtime, defect or else the observation), operator and case."""
     told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for cell in cells:

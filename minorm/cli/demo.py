@@ -89,9 +89,9 @@ def _run(args: argparse.Namespace, console: Any) -> int:
         "picture": os.path.join(args.out, "training.png"),
     }
     checks = [_accuracy([r.run.history[-1]["val_accuracy"] for r in runs])]
-    checks += _guarded("checkpoint", lambda: _saved(first.run, paths["checkpoint"]))
-    checks += _guarded("ONNX", lambda: _exported(first.run, paths["ONNX model"]))
-    checks += _guarded("picture", lambda: _drawn(first, paths["picture"]))
+    checks += _checks_or_failure("checkpoint", lambda: _save_and_check(first.run, paths["checkpoint"]))
+    checks += _checks_or_failure("ONNX", lambda: _export_and_check(first.run, paths["ONNX model"]))
+    checks += _checks_or_failure("picture", lambda: _drawn(first, paths["picture"]))
     _print(console, runs, checks, paths)
     return 0 if all(check.passed for check in checks) else 1
 
@@ -120,7 +120,7 @@ def _accuracy(accuracies: list[float]) -> Check:
     return Check(name, f"{mean:.4f}", f"at least {ACCURACY}", mean >= ACCURACY)
 
 
-def _saved(run: Any, path: str) -> list[Check]:
+def _save_and_check(run: Any, path: str) -> list[Check]:
     """Save the model, and load the weights into a new model, which must compute the same bits."""
     from minorm.training import predict
 
@@ -132,7 +132,7 @@ def _saved(run: Any, path: str) -> list[Check]:
     return [Check("checkpoint, loaded again", "same bits" if same else "other logits", "same bits", same)]
 
 
-def _exported(run: Any, path: str) -> list[Check]:
+def _export_and_check(run: Any, path: str) -> list[Check]:
     """Export the model; the checker must accept the file, and onnxruntime must agree on every test image."""
     import onnx
     import onnxruntime
@@ -197,7 +197,7 @@ def _population(run: Any) -> Any:
     return watch
 
 
-def _guarded(name: str, step: Callable[[], list[Check]]) -> list[Check]:
+def _checks_or_failure(name: str, step: Callable[[], list[Check]]) -> list[Check]:
     """Return the step's checks; if the step raises, return one failed check."""
     try:
         return step()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from minorm.diagnosis import Diagnosis
     from minorm.quantization import QATModel
 
-MEASURED = 16_384  # the most images on which precise_bn measures statistics
-FOLDED = 8  # number of batches on which the gap of folding is measured
+MAX_STATISTICS_IMAGES = 16_384  # the most images on which precise_bn measures statistics
+FOLDING_BATCHES = 8  # number of batches on which the gap of folding is measured
 FIXES = ("precise_bn", "freeze")
 
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from minorm.diagnosis import diagnose
 
     _check(args)
-    patient = _built(args) if is_file(args.model) else _opened(args)
+    patient = _built(args) if is_file(args.model) else _open_model_and_images(args)
     if args.plot:
         extras.need("matplotlib")
     found = diagnose(patient.model, patient.batches, **patient.batch_size)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         _draw(found, args.model, args.plot)
     if args.fix:
         assert patient.source is not None
-        said = _fixed(patient.source, patient.batches, args.fix, args.out)
+        said = _correct_and_write(patient.source, patient.batches, args.fix, args.out)
         if not args.json:
             output.say("")
             output.say(said)
@@ -131,7 +131,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"{option} needs FILE.py:FUNCTION, and MODEL is {args.model}")
 
 
-def _opened(args: argparse.Namespace) -> _Patient:
+def _open_model_and_images(args: argparse.Namespace) -> _Patient:
     """Return the model in a file, with its training images."""
     source = sources.opened(args)
     output_files.check("doctor", source.path, args.plot, args.out)
@@ -181,18 +181,18 @@ def _fill(model: Any, path: str) -> None:
 
 def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
     """Return for each folded BatchNorm how far its result is from that of training before statistics are frozen."""
-    batches = [x for x, _ in itertools.islice(loader, FOLDED)]
+    batches = [x for x, _ in itertools.islice(loader, FOLDING_BATCHES)]
     return quantization.folding_gap(model, batches)
 
 
-def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
+def _correct_and_write(source: Source, loader: DataLoader, fix: str, out: str) -> str:
     """Correct and write the model; return a sentence that says what was done."""
     if fix == "freeze":
         nn.utils.freeze_norm(source.model)
         source.write(out)
         return f"{out}: every layer with running statistics is frozen"
     size = loader.batch_size or 1
-    batches = min(len(loader), -(-MEASURED // size))
+    batches = min(len(loader), -(-MAX_STATISTICS_IMAGES // size))
     nn.utils.precise_bn(source.model, loader, num_iters=batches)
     source.write(out)
     return f"{out}: running statistics measured anew, on {batches * size:,} images"

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = sources.choose(source, args)
     split = args.split or _usual_split(source, chosen, args)
     output.note(f"minorm evaluate: {_where(split, chosen.path)}")
-    scored, remarks = _scored(chosen, split, args.path)
+    scored, remarks = _images_and_remarks(chosen, split, args.path)
     for line in [*words.left_out([scored]), *remarks]:
         output.note(f"minorm evaluate: {line}")
     loader = chosen.loaders(scored, scored)[1]
@@ -121,14 +121,14 @@ def _where(split: str, path: str | None) -> str:
     return what if path is None else f"{what} of {path}"
 
 
-def _scored(chosen: Chosen, split: str, given: str | None) -> tuple[Any, list[str]]:
+def _images_and_remarks(chosen: Chosen, split: str, given: str | None) -> tuple[Any, list[str]]:
     """Return the images of the split, and remarks on how they differ from the run's; `given` is the --path."""
     name, found = chosen.settings.data, chosen.found
     if name == "folder" and split in (TEST, ALL) and chosen.path is not None:
         form = (chosen.settings.image_size, 3) if found is None else (found.size, found.channels)
         classes = found.classes if found is not None and found.classes else None
         scored = load_part(chosen.path, split, *form, True, classes, chosen.max_bytes)
-        return scored, _seen(chosen, given) if split == ALL else []
+        return scored, _remark_on_training_images(chosen, given) if split == ALL else []
     if split == ALL:
         raise UsageError(f"--split all needs a folder of pictures, and this is {name}; expected validation or train")
     if split == TEST and chosen.known is not None:
@@ -144,7 +144,7 @@ def _scored(chosen: Chosen, split: str, given: str | None) -> tuple[Any, list[st
     return sets[0 if split == TRAIN else 1], [f"since the run began: {line}" for line in said]
 
 
-def _seen(chosen: Chosen, given: str | None) -> list[str]:
+def _remark_on_training_images(chosen: Chosen, given: str | None) -> list[str]:
     """Return a list with a remark if the run was trained on these images, else an empty list."""
     there = (chosen.known or {}).get(PATH)
     if given is None or there is None or os.path.realpath(given) != os.path.realpath(there):

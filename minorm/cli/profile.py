@@ -25,7 +25,8 @@ from minorm.nn import Module
 from minorm.profiler.averages import SORTS, duration, size
 from minorm.tensor.tensor import Tensor
 
-BATCH, STEPS, WARM_UP, ROWS, FREE = 32, 10, 2, 20, 32  # FREE: the length of an axis that a file leaves free
+BATCH, STEPS, WARM_UP, ROWS = 32, 10, 2, 20
+FREE_AXIS_LENGTH = 32  # of an axis that a file leaves free
 SPEEDSCOPE = ".speedscope.json"
 
 
@@ -182,7 +183,7 @@ def _noise(source: Source, count: int) -> Any:
             raise ValueError(f"{source.path} takes {', '.join(map(str, inputs))}; expected one input of floats")
         first, *rest = inputs[0].shape
         count = first if isinstance(first, int) else count
-        shape = [length if isinstance(length, int) else FREE for length in rest]
+        shape = [length if isinstance(length, int) else FREE_AXIS_LENGTH for length in rest]
     else:
         shape = [source.facts["channels"], source.facts["size"], source.facts["size"]]
     noise = np.random.default_rng(0).standard_normal((count, *shape))

@@ -177,7 +177,7 @@ def _checkpoint(path: str, allowed: Trust) -> Source:
         model = model.to(mn.bfloat16)
     if settings is not None:
         model = optimizing.prepared(settings, model, facts["channels"], facts["size"])
-    saved.taken(path, "model", lambda: model.load_state_dict(state))
+    saved.restore_part(path, "model", lambda: model.load_state_dict(state))
     _freeze(model, frozen, path)
     qat = model if optimizing.is_ready(model) else None
     model = model if qat is None else quantization.convert(qat)
@@ -265,7 +265,7 @@ class Chosen:
     def sets(self) -> tuple[Any, Any]:
         """Return (training, validation) images, in the split of the run."""
         loaded = load_data(self.settings, self.path, self.found, self.max_bytes)
-        return images.kept(self.known, loaded, self.settings.seed)
+        return images.with_split_of_run(self.known, loaded, self.settings.seed)
 
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
         """Return a loader of training batches, and a loader of batches to score, in order; both read all images."""

@@ -53,7 +53,7 @@ def _other(operator: str, opset: int, *inputs: Any, outputs: tuple[str, ...] = (
     return Case(operator, opset, "", inputs, attributes, outputs, held=tuple(range(1, len(inputs))))
 
 
-def _far(case: Case) -> Case:
+def _with_offset(case: Case) -> Case:
     """Return the case with its offset: the distance of its data from 0, in standard deviations."""
     x = case.inputs[0].astype(np.float64)
     return dataclasses.replace(case, offset=float(abs(x.mean()) / x.std()))
@@ -151,7 +151,7 @@ _ALL = (
     Cause(
         "variance-by-squares",
         "takes the variance as E[x^2] - E[x]^2, which cancels where the mean is large",
-        _far(_other("GroupNormalization", 21, _f([[1e4 + 1, 1e4 + 2, 1e4 + 4]]), *_ONE, num_groups=1)),
+        _with_offset(_other("GroupNormalization", 21, _f([[1e4 + 1, 1e4 + 2, 1e4 + 4]]), *_ONE, num_groups=1)),
     ),
     Cause(
         "wider-type-of-y",

@@ -29,7 +29,7 @@ from minorm.serialization import limits
 from minorm.support.argument_errors import kind_of
 
 PLAIN = int, float, str  # the types of normalizations' attributes, or of the items if these are lists
-FAR = 10.0  # standard deviations; for data closer to 0 than this, the offset counts as 0
+MIN_OFFSET = 10.0  # standard deviations; for data closer to 0 than this, the offset counts as 0
 
 
 @dataclass(frozen=True)
@@ -174,4 +174,4 @@ def _offset(case: Case) -> float:
         return 0.0
     mean, std = np.abs(x.mean(over)), x.std(over)
     far = float(np.divide(mean, std, out=np.zeros_like(mean), where=std > 0).max())
-    return far if far > FAR else 0.0
+    return far if far > MIN_OFFSET else 0.0

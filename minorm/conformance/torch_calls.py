@@ -100,7 +100,7 @@ def _layer_norm(case: Case, x: Any, s: Any, b: Any = None) -> list[Any]:
     import torch
 
     tail = x.shape[case.get("axis", -1) % x.ndim :]
-    _whole(s, tail)
+    _refuse_wider_stash_type(s, tail)
     _refuse_stash_type(case, x)
     y, mean, inverse = torch.native_layer_norm(x, tail, s, b, case.get("epsilon", 1e-5))
     if len(case.file_outputs) > 1 and mean.dtype not in (torch.float32, torch.float64):
@@ -112,7 +112,7 @@ def _rms_norm(case: Case, x: Any, s: Any) -> list[Any]:
     from torch.nn import functional
 
     tail = x.shape[case.get("axis", -1) % x.ndim :]
-    _whole(s, tail)
+    _refuse_wider_stash_type(s, tail)
     if s.dtype != x.dtype:
         raise NotImplementedError("PyTorch's rms_norm has one type for x and scale")
     _refuse_stash_type(case, x)
@@ -145,7 +145,7 @@ CALLS: dict[str, Callable[..., list[Any]]] = {
 }
 
 
-def _whole(scale: Any, tail: Any) -> None:
+def _refuse_wider_stash_type(scale: Any, tail: Any) -> None:
     if scale.shape != tail:
         raise NotImplementedError("PyTorch's scale does not broadcast")
 

@@ -81,7 +81,7 @@ def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
         raise ValueError(
             f"ImageFolder: {quoted(root)} has {what}; expected one folder for each class, with its images in it"
                          f"{_beside(left_out, 'there are' if not pictures else '')}")  # fmt: skip
-    above = _above(root)
+    above = _folder_and_parents(root)
     found = {name: _pictures(root, name, above, left_out) for name in names}
     if not any(found.values()):
         raise ValueError(
@@ -96,7 +96,7 @@ def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
 
 def pictures_below(root: str, left_out: LeftOut) -> list[str]:
     """Return the paths of all pictures below a folder, in order; an OSError names a folder that cannot be read."""
-    above = _above(root) - {_identity(root)}
+    above = _folder_and_parents(root) - {_identity(root)}
     return _pictures(root, "", above, left_out)
 
 
@@ -129,7 +129,7 @@ def is_picture(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
-def _above(root: str) -> set[tuple[int, int]]:
+def _folder_and_parents(root: str) -> set[tuple[int, int]]:
     """Return the folder and all folders that contain it; following a link to one of them would go in a circle."""
     place, found = os.path.realpath(root), set()
     while True:

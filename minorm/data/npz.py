@@ -58,7 +58,7 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
             archive = _archive(file)
             found = {key: npy.described(archive, key) for key in NAMES}
             most = max(limits.NPZ, archive.length) if max_bytes is None else max_bytes
-            if (decoded := sum(map(_made, found.values()))) > most:
+            if (decoded := sum(map(_bytes_in_memory, found.values()))) > most:
                 raise ValueError(limits.too_large("its arrays together take", decoded, most))
         except ValueError as error:
             raise ValueError(f"load_npz: {name}: {error}; expected an .npz file with {', '.join(NAMES)}") from error
@@ -97,7 +97,7 @@ def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array
             raise ValueError(f"load: {name}: {error}; expected an .npz file of arrays") from error
 
 
-def _made(stored: Stored) -> int:
+def _bytes_in_memory(stored: Stored) -> int:
     """Return the bytes of the array, or of its conversion if larger: labels become int64, and float16 float32."""
     least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
     return prod(stored.shape) * max(stored.dtype.itemsize, least)

@@ -128,7 +128,10 @@ class Explanation:
         lines += [f"  x is copied first: {self.copied}"] if self.copied is not None else []
         lines += [f"  {'strategy':10}  {_strategy(self.plan)}"]
         if self.strategy != "reference":
-            lines += [f"  {'cut':10}  {_cut(self.plan)}", f"  {'results':10}  {STORES[self.plan['stores']]}"]
+            lines += [
+                f"  {'cut':10}  {_division_of_work(self.plan)}",
+                f"  {'results':10}  {STORES[self.plan['stores']]}",
+            ]
         lines += [f"  {'computed':10}  in {self.computed}"] if self.computed != self.stored else []
         for name, phases in (("forward", self.forward), ("backward", self.backward)):
             for phase in phases:
@@ -249,7 +252,7 @@ def _strategy(plan: dict[str, Any]) -> str:
     return f"{plan['strategy']}: {'short' if plan['short'] else 'long'} rows, a parameter for {plan['parameters']}"
 
 
-def _cut(plan: dict[str, Any]) -> str:
+def _division_of_work(plan: dict[str, Any]) -> str:
     """Say how the work is divided: how many statistics are computed together, or the parts for the threads."""
     if plan["strategy"] == "columns":
         fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""

@@ -16,12 +16,12 @@ from minorm.diagnosis.pytorch import arrays
 from minorm.support.argument_errors import kind_of
 from minorm.tensor.tensor import Tensor
 
-MOST = 512  # images
-LOOKED_AT = 4096  # images of a loader in a fixed order, from which MOST are drawn
+MAX_IMAGES = 512  # images
+LOOKED_AT = 4096  # images of a loader in a fixed order, from which MAX_IMAGES are drawn
 BATCH = 128
 NUMBERS = 1 << 22  # in the inputs of a batch, at most: large images come in smaller batches
 SEED = 0
-RANDOM, FREE = 64, 32  # for noise: the number of images, and the length of an axis that a file leaves free
+RANDOM, FREE_AXIS_LENGTH = 64, 32  # for noise: the number of images, and the length of an axis that a file leaves free
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ def drawn(loader: Any) -> Images:
     if batch:
         return replace(_drawn([loader]), batch_size=None)
     with generators.kept(), arrays.random_kept():  # a sampler may draw random numbers
-        return _drawn(_mixed(loader) if isinstance(loader, DataLoader) else loader)
+        return _drawn(_shuffled_copy(loader) if isinstance(loader, DataLoader) else loader)
 
 
 def random(inputs: Sequence[Any]) -> Images:
     """Return noise for an ONNX file that declares one input of floats; ValueError for other inputs.
 
-    The first axis is the batch; any other free axis gets the length FREE.
+    The first axis is the batch; any other free axis gets the length FREE_AXIS_LENGTH.
     """
     fits = len(inputs) == 1 and inputs[0].form == "tensor" and dtypes.is_float(inputs[0].dtype)
     if not fits or not inputs[0].shape:
@@ -80,7 +80,7 @@ def random(inputs: Sequence[Any]) -> Images:
             f"diagnose: loader is None and the graph takes {said}; expected batches: noise can replace them only for "
             "one input of floats"
         )
-    shape = [length if isinstance(length, int) else FREE for length in inputs[0].shape[1:]]
+    shape = [length if isinstance(length, int) else FREE_AXIS_LENGTH for length in inputs[0].shape[1:]]
     noise = np.random.default_rng(SEED).standard_normal((RANDOM, *shape))
     return Images(noise.astype(inputs[0].dtype), None, None, True)
 
@@ -93,7 +93,7 @@ def _is_batch(given: Any) -> bool:
     return x is not None and y is not None and not dtypes.is_float(y.dtype) and y.shape[:1] == x.shape[:1]
 
 
-def _mixed(loader: DataLoader) -> DataLoader:
+def _shuffled_copy(loader: DataLoader) -> DataLoader:
     """Return a copy of the loader, shuffled unless a sampler decides the order; the given loader keeps its place."""
     other = copy.copy(loader)
     other.order = copy.copy(loader.order)
@@ -107,22 +107,22 @@ def _drawn(loader: Any) -> Images:
     sizes: list[int] = []
     mixed = isinstance(loader, DataLoader) and loader.order.given is None and loader.batch_sampler is None
     mixed = mixed or type(getattr(loader, "sampler", None)).__name__ == "RandomSampler"  # of PyTorch's DataLoader
-    most = MOST if mixed else LOOKED_AT
+    most = MAX_IMAGES if mixed else LOOKED_AT
     for batch in loader:
         inputs, labels = _parts(batch)
         sizes.append(len(inputs))
         for row in range(len(inputs)):
             sample = inputs[row], None if labels is None else labels[row]
             seen = sum(sizes[:-1]) + row
-            place = seen if seen < MOST else int(chance.integers(seen + 1))
-            if seen < MOST:
+            place = seen if seen < MAX_IMAGES else int(chance.integers(seen + 1))
+            if seen < MAX_IMAGES:
                 kept.append(sample)
-            elif place < MOST:
+            elif place < MAX_IMAGES:
                 kept[place] = sample
         if sum(sizes) >= most:
             break
     if len(kept) < 2:
-        raise ValueError(f"diagnose: the loader gave {len(kept)} images; expected at least 2, preferably {MOST}")
+        raise ValueError(f"diagnose: the loader gave {len(kept)} images; expected at least 2, preferably {MAX_IMAGES}")
     shapes = {sample.shape for sample, _ in kept}
     if len(shapes) > 1:
         raise ValueError(f"diagnose: the loader's images have shapes {sorted(shapes)[:4]}; expected one shape")

@@ -12,7 +12,7 @@ from minorm.diagnosis import layer_statistics, slopes
 from minorm.diagnosis.measured import Activation, Affine, Norm
 from minorm.diagnosis.recording import Step
 
-UNMOVED = 1e-3  # a change of less than this share of the input's deviation; that of sqrt(1 + eps) is less
+NEGLIGIBLE_CHANGE = 1e-3  # a change of less than this share of the input's deviation; that of sqrt(1 + eps) is less
 SAMPLED = 1024  # numbers kept of each image's output; their distance is odd, so that all columns are sampled
 
 
@@ -85,7 +85,7 @@ class Records:
             x = array_of(step.x)
             norm.moved = layer_statistics.rms(array_of(step.y) - x) / max(float(x.std()), 1e-12)
         before = step.before
-        if norm.moved is not None and norm.moved < UNMOVED and before is not None and _has_bias(before):
+        if norm.moved is not None and norm.moved < NEGLIGIBLE_CHANGE and before is not None and _has_bias(before):
             self._affine(before, self.before_identities.setdefault(step.name, _affine_of(before)))
 
     def folded(self) -> set[str]:

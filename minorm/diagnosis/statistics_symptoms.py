@@ -29,7 +29,7 @@ def untouched(norm: Norm, measured: Measured) -> Symptom | None:
     return Symptom("untouched_statistics", norm.name, WARNING if trained else NOTE, numbers)
 
 
-def convention(norm: Norm, framework: str) -> Symptom | None:
+def inverted_momentum(norm: Norm, framework: str) -> Symptom | None:
     """Find a momentum with which a step keeps less than half of the old statistics."""
     kept = norm.momentum
     if norm.running is None or kept is None or kept >= 0.5 or norm.frozen:

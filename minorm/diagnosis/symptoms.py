@@ -26,7 +26,7 @@ def of(measured: Measured) -> Iterator[Symptom]:
         if norm.folded is not None:
             yield _folded(norm.name, norm.folded)
             continue
-        explained = running.untouched(norm, measured) or running.convention(norm, measured.framework)
+        explained = running.untouched(norm, measured) or running.inverted_momentum(norm, measured.framework)
         yield from _of_the_layer(norm, measured.framework, explained)
         if not measured.random:
             yield from _of_the_data(norm, measured, explained)

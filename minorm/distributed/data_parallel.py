@@ -118,7 +118,9 @@ class DistributedDataParallel(Module):
         bad = not math.isfinite(value)
         mine = [count, 0.0 if bad else value * count, group.rank if bad else math.inf, value if bad else 0.0]
         stop = group.rank if group.stopping else math.inf
-        total, summed, worst, what, stopped = group.all_reduce(np.array([*mine, stop]), _called, "the roll call")
+        total, summed, worst, what, stopped = group.all_reduce(
+            np.array([*mine, stop]), _combine_roll_calls, "the roll call"
+        )
         if worst < math.inf:
             raise NonFiniteLoss(f"rank {worst:.0f} of {group.size}: the loss is {what}", int(worst))
         if stopped < math.inf:
@@ -178,7 +180,7 @@ class DistributedDataParallel(Module):
         return self.module.training
 
 
-def _called(a: Array, b: Array) -> Array:
+def _combine_roll_calls(a: Array, b: Array) -> Array:
     """Combine two entries of the roll call: add counts and losses, keep the first rank with a bad loss or a stop."""
     first = a if a[2] <= b[2] else b
     return np.array([a[0] + b[0], a[1] + b[1], first[2], first[3], min(a[4], b[4])])

@@ -180,7 +180,7 @@ def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) 
     if not training or p == 0:
         return input
     samples = input.shape[0] if mode == "row" else 1
-    return input * _kept(input, (samples, *(1,) * (input.ndim - 1)), p)
+    return input * _draw_factors(input, (samples, *(1,) * (input.ndim - 1)), p)
 
 
 def check_stochastic_depth(operation: str, p: float, mode: str) -> None:
@@ -203,10 +203,10 @@ def _whole_channels(
     if not training or p == 0:
         return x
     lead = x.shape[:2] if batch or x.ndim == ranks[-1] else x.shape[:1]
-    return x * _kept(x, (*lead, *(1,) * (x.ndim - len(lead))), p)
+    return x * _draw_factors(x, (*lead, *(1,) * (x.ndim - len(lead))), p)
 
 
-def _kept(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+def _draw_factors(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """Draw a tensor of this shape: 0 with probability p, else 1 / (1 - p)."""
     with devices.on_device_of(x.array):
         ones = Tensor(np.ones_like(x.array, shape=shape))
@@ -216,6 +216,6 @@ def _kept(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
 def _alpha(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     if p == 1:
         return x * 0
-    kept = _kept(x, shape, p) * (1 - p)
+    kept = _draw_factors(x, shape, p) * (1 - p)
     scale = ((1 - p) * (1 + p * LOWEST**2)) ** -0.5
     return (x * kept + (1 - kept) * LOWEST) * scale - scale * p * LOWEST

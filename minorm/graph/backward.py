@@ -121,7 +121,9 @@ def walk(
         if function.accumulates:
             function.total = take(edges[0])
         found = []
-        results = function.differentiate(gradients) if wanted is None else _partly(function, gradients, edges)
+        results = (
+            function.differentiate(gradients) if wanted is None else _gradients_with_edge(function, gradients, edges)
+        )
         for i, (edge, array) in enumerate(zip(edges, results, strict=True)):
             if edge is not None and array is not None:
                 source, index, shape, dtype = edge
@@ -150,7 +152,7 @@ def walk(
     return [(leaf, _hooked(leaf, 0, array, leaf)) for leaf, array in found] if hooks.registered else found
 
 
-def _partly(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
+def _gradients_with_edge(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the function's gradients of the inputs whose edge is not None."""
     needs = function.needs
     function.needs = tuple([edge is not None for edge in edges])

@@ -72,7 +72,7 @@ class Node(graph.Function):
                     f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is not; expected None"
                 )
         edges = self.edges or ()
-        return tuple([_fitted(dx, edge) for dx, edge in zip(results[:count], edges, strict=True)])
+        return tuple([_in_form_of_input(dx, edge) for dx, edge in zip(results[:count], edges, strict=True)])
 
     def free(self) -> None:
         self.ctx._saved = None
@@ -87,7 +87,7 @@ def _rule(kind: Any) -> Callable[..., Any]:
     raise NotImplementedError(f"{kind.__name__} has no backward; expected a static backward(ctx, *gradients)")
 
 
-def _fitted(dx: Any, edge: Any) -> Any:
+def _in_form_of_input(dx: Any, edge: Any) -> Any:
     """Return the gradient dx in the type of the input, summed over the axes along which the input was broadcast."""
     if dx is None or edge is None:
         return None

@@ -75,7 +75,7 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
     for hook in hooks:
         answer = hook(like.from_array(array))
         if answer is not None:
-            array = _checked(answer, array)
+            array = _array_of_answer(answer, array)
     return array if hooks else None
 
 
@@ -87,12 +87,12 @@ def run_recorded(source: Any, index: int, gradient: Any) -> Any:
     for hook in hooks:
         answer = hook(gradient)
         if answer is not None:
-            _checked(answer, gradient.array)
+            _array_of_answer(answer, gradient.array)
             gradient = answer
     return gradient.clone() if hooks else gradient
 
 
-def _checked(answer: Any, array: Any) -> Any:
+def _array_of_answer(answer: Any, array: Any) -> Any:
     """Return the array of a hook's answer for the gradient `array`, after checking its form."""
     if not hasattr(answer, "from_array"):
         raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")

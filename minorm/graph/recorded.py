@@ -164,7 +164,7 @@ def _own(gradient: Any, given: set[int], begun: int) -> Any:
     return gradient
 
 
-def _apart(x: Any) -> Any:
+def _as_another_node(x: Any) -> Any:
     """Return the same Tensor at a new place of the graph, so that its part of a gradient can be separated from other
     parts.
     """
@@ -179,7 +179,7 @@ def expressed(expression: Callable[..., Any], inputs: Sequence[Any], gradients: 
     inputs     its Tensors, or None; the expression is called with as many
     gradients  the gradients of the expression's results, Tensors; None for a result without gradient
     """
-    own = [None if x is None else _apart(x) for x in inputs]
+    own = [None if x is None else _as_another_node(x) for x in inputs]
     results = expression(*own)
     results = results if isinstance(results, tuple) else (results,)
     seeds = [(y, dy) for y, dy in zip(results, gradients, strict=True) if dy is not None and y.requires_grad]

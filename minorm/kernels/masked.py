@@ -130,7 +130,7 @@ class MaskedBackend:
             filled = _fill(nest, x, mask, 0)
             k, d, v = self.norm.moments(nest, filled, False, **dtype)
             return filled, k, d, r * v
-        fill = xp.where(n > 0, _first(nest, x, mask), 0.0)
+        fill = xp.where(n > 0, _first_counted(nest, x, mask), 0.0)
         for last in (False, True):
             filled = _fill(nest, x, mask, fill)
             k, d, v = self.norm.moments(nest, filled, True, **dtype)
@@ -161,7 +161,7 @@ class MaskedBackend:
         return _fill(nest, self.norm.grad_input(nest, dy, x, stats, s, sum_g, sum_gx, **dtype), mask, 0)
 
 
-def _first(nest: Nest, x: Array, mask: Array) -> Array:
+def _first_counted(nest: Nest, x: Array, mask: Array) -> Array:
     """Return each row's first element that counts, or its first element if none counts, in float64."""
     xp = namespace(x)
     x4, m4 = four(nest, x), four(nest, mask)

@@ -237,7 +237,7 @@ class Difference(Function):
 
     loss: Any  # a function of the difference d
     slope: Any  # its derivative
-    bent: Any  # the derivative for a Tensor d
+    slope_of_tensor: Any  # the derivative for a Tensor d
 
     def forward(self, x, target, *, reduction, **options):
         self.x, self.target, self.reduction, self.options = x, target, reduction, options
@@ -252,7 +252,7 @@ class Difference(Function):
         x, target = self.input(0, self.x, dy), self.input(1, self.target, dy)
         if x.dtype in dtypes.HALVES:
             x, target = x.to(np.float32), target.to(np.float32)
-        slope = self.bent(x - target, **self.options)
+        slope = self.slope_of_tensor(x - target, **self.options)
         dx = (shared(dy.to(x.dtype), self.reduction, self.x.size) * slope).to(dy.dtype)
         return dx if self.needs[0] else None, -dx if self.needs[1] else None
 
@@ -268,7 +268,7 @@ class SquaredError(Difference):
     def slope(d):
         return d + d
 
-    bent = slope
+    slope_of_tensor = slope
 
 
 class AbsoluteError(Difference):
@@ -283,7 +283,7 @@ class AbsoluteError(Difference):
         return sign(d)
 
     @staticmethod
-    def bent(d):
+    def slope_of_tensor(d):
         return d.from_array(sign(d.array))
 
 
@@ -300,7 +300,7 @@ class SmoothAbsoluteError(Difference):
         return np.where(abs(d) < beta, d / (beta or 1), np.sign(d)) if beta else sign(d)
 
     @staticmethod
-    def bent(d, beta):
+    def slope_of_tensor(d, beta):
         signs = d.from_array(sign(d.array))
         return Where.apply(d.from_array(abs(d.array) < beta), d / beta, signs) if beta else signs
 

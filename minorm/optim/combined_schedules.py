@@ -36,7 +36,7 @@ class ChainedScheduler(LRScheduler):
         self.start_lrs = list(self.base_lrs)
         self.last_epoch = self.schedulers[0].last_epoch
         if any(scheduler._absolute for scheduler in self.schedulers):  # it has overwritten the rates before it
-            self._put(self._rates(self.last_epoch, self.base_lrs))
+            self._set_rates_and_others(self._rates(self.last_epoch, self.base_lrs))
 
     @property
     def _takes_over(self) -> bool:  # type: ignore[override]
@@ -132,7 +132,7 @@ class SequentialLR(LRScheduler):
         else:
             rates = self.get_last_lr()
         self._go(last_epoch + 1)
-        self._put(rates)
+        self._set_rates_and_others(rates)
 
     def _at(self, t: int) -> tuple[LRScheduler, int]:
         """Return the schedule that sets the rate at t, and the t at which it began."""

@@ -132,11 +132,11 @@ def lr_finder(
     average = 0.0
     if hasattr(loader, "load_state_dict"):  # a copy of the loader has a separate position
         loader = copy.copy(loader)
-    with _kept(model, optimizer):
+    with _restored_afterwards(model, optimizer):
         shares = _shares(optimizer)
         model.train()
         device = next((p.device for p in model.parameters()), "cpu")
-        for i, (inputs, targets) in zip(range(num_iter), _again(loader), strict=False):
+        for i, (inputs, targets) in zip(range(num_iter), _endless_batches(loader), strict=False):
             rate = start_lr * (end_lr / start_lr) ** (i / (num_iter - 1))
             for group, share in zip(optimizer.param_groups, shares, strict=True):
                 group["lr"] = rate * share
@@ -177,7 +177,7 @@ def _shares(optimizer: Optimizer) -> list[float]:
     return [rate / max(rates) if max(rates) else 1.0 for rate in rates]
 
 
-def _again(loader: Iterable[Any]) -> Iterator[Any]:
+def _endless_batches(loader: Iterable[Any]) -> Iterator[Any]:
     """Yield the batches again and again; if the loader is an iterator, which cannot start again, yield them once."""
     for times in itertools.count():
         batch = None
@@ -190,7 +190,7 @@ def _again(loader: Iterable[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
+def _restored_afterwards(model: Module, optimizer: Optimizer) -> Iterator[None]:
     """Let the block train the model; afterwards, also after an exception, restore model and optimizer."""
     modes = [(module, module.training) for module in model.modules()]
     tensors = {id(x): x for x in [*model.parameters(), *model.buffers()]}

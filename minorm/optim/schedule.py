@@ -58,7 +58,7 @@ class LRScheduler(Checked):
         self.start_lrs = list(self.base_lrs) if self._absolute or last_epoch >= 0 else self.get_last_lr()
         self.last_epoch = last_epoch + 1
         resumed = last_epoch >= 0 and not self._absolute  # the current rates are already those of last_epoch + 1
-        self._put(self.get_last_lr() if resumed else self._rates_at(self.last_epoch, self.start_lrs))
+        self._set_rates_and_others(self.get_last_lr() if resumed else self._rates_at(self.last_epoch, self.start_lrs))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._decided and name in self.__dict__:
@@ -161,7 +161,7 @@ class LRScheduler(Checked):
     def _go(self, t: int) -> None:
         self.last_epoch = t
 
-    def _put(self, rates: list[float]) -> None:
+    def _set_rates_and_others(self, rates: list[float]) -> None:
         self._set_rates(rates)
         self._set_others()
 
@@ -187,7 +187,7 @@ class LRScheduler(Checked):
         t = self.last_epoch + 1
         rates = self._after(t, self.get_last_lr())
         self._go(t)
-        self._put(rates)
+        self._set_rates_and_others(rates)
 
     def _jump(self, epoch: float) -> None:
         """Go to any t, and set the rates by the formula, whatever set the rates before."""
@@ -201,7 +201,7 @@ class LRScheduler(Checked):
         rates = self._at_once(epoch, self.get_last_lr())
         self.start_lrs = list(self.base_lrs)
         self._go(epoch)  # type: ignore[arg-type]
-        self._put(rates)
+        self._set_rates_and_others(rates)
 
     def _at_once(self, t: float, rates: list[float]) -> list[float]:
         """Return the rates at any t; `rates` are the current ones."""
@@ -231,7 +231,7 @@ class LRScheduler(Checked):
         def change() -> None:
             self._take(state_dict)
             now = self._rates_at(self.last_epoch, self.start_lrs)  # raises if the numbers belong to no schedule
-            self._put(state_dict.get("last_lrs", now))
+            self._set_rates_and_others(state_dict.get("last_lrs", now))
 
         def undo() -> None:
             self._take(before)

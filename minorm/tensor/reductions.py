@@ -111,7 +111,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amax(dim=0)
             tensor([3., 4.])
         """
-        return reduction.Max.apply(self, axes=_filled("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim)
+        return reduction.Max.apply(
+            self, axes=_non_empty_axes("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim
+        )
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """Return the smallest element over `dim`; equal extremes share the gradient.
@@ -122,7 +124,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amin(dim=0)
             tensor([1., 2.])
         """
-        return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
+        return reduction.Min.apply(
+            self, axes=_non_empty_axes("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim
+        )
 
     def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         """Return the largest element. With `dim`, return (values, indices) along that axis; with `other`, the larger
@@ -139,7 +143,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         if other is not None or hasattr(dim, "from_array"):
             return elementwise.Maximum.apply(*operands("max", self, dim if other is None else other))
         if dim is None:
-            axes = _filled("max", reduced_axes("max", None, self), self)
+            axes = _non_empty_axes("max", reduced_axes("max", None, self), self)
             return reduction.MaxOfAll.apply(self, axes=axes, keepdims=False)
         return self._along(self.argmax(dim, True), dim, keepdim)
 
@@ -158,7 +162,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         if other is not None or hasattr(dim, "from_array"):
             return elementwise.Minimum.apply(*operands("min", self, dim if other is None else other))
         if dim is None:
-            axes = _filled("min", reduced_axes("min", None, self), self)
+            axes = _non_empty_axes("min", reduced_axes("min", None, self), self)
             return reduction.MinOfAll.apply(self, axes=axes, keepdims=False)
         return self._along(self.argmin(dim, True), dim, keepdim)
 
@@ -173,7 +177,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
             >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmax(dim=1)
             tensor([1, 0])
         """
-        return reduction.ArgMax.apply(self, axis=_searched("argmax", dim, self), keepdims=keepdim)
+        return reduction.ArgMax.apply(self, axis=_search_axis("argmax", dim, self), keepdims=keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
         """Return the index of the first smallest element along `dim`, or in the flattened tensor.
@@ -182,7 +186,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
             >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmin(dim=1)
             tensor([0, 1])
         """
-        return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
+        return reduction.ArgMin.apply(self, axis=_search_axis("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """Return True where all elements along `dim` are true, or all elements of x if dim is None; dim=() reduces no
@@ -205,15 +209,15 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _truth(self, reduction.Max, "any", dim, keepdim, of_nothing=False)
 
 
-def _searched(operation: str, dim: int | None, x: Any) -> int | None:
+def _search_axis(operation: str, dim: int | None, x: Any) -> int | None:
     """Return the axis along which to search for an extreme, or None for all of x; raise ValueError if it has no
     elements.
     """
-    axes = _filled(operation, reduced_axes(operation, dim, x), x)
+    axes = _non_empty_axes(operation, reduced_axes(operation, dim, x), x)
     return None if dim is None or not axes else axes[0]
 
 
-def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
+def _non_empty_axes(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
     """Return the axes; raise ValueError if one of them has no elements."""
     if not all(x.shape[axis] for axis in axes):
         raise ValueError(

@@ -12,7 +12,7 @@ from minorm.tensor.creation import zeros
 from minorm.training.model.running_order import Layers
 from minorm.training.settings import Settings
 
-FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones
+QAT_FROZEN_SHARE = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
 def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
@@ -108,7 +108,7 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 def first_frozen(epochs: int) -> int:
     """Return the first epoch with frozen statistics, counted from 0; activations get their scales before it."""
-    return max(1, math.ceil(epochs * (1 - FROZEN)))
+    return max(1, math.ceil(epochs * (1 - QAT_FROZEN_SHARE)))
 
 
 def is_ready(model: Any) -> bool:

@@ -31,7 +31,7 @@ from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
 from minorm.training import optimizing
 from minorm.training.callbacks import Callback, Callbacks, CallbackState
-from minorm.training.data.images import PARTS, Known, changes, kept, known, known_before, place
+from minorm.training.data.images import PARTS, Known, changes, known, known_before, place, with_split_of_run
 from minorm.training.data.preparing import folder_of, load_data, loaders, mixed, preprocessing
 from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row, log
@@ -184,7 +184,7 @@ class Run:
         before = saved.settings(found, file)
         settings = resuming.to_epoch(file, replace(before, model=facts["name"]), found["epoch"], epochs)
         path = place(found.get("images"), file, needed=sets is None) if path is None else path
-        sets = kept(found.get("images"), sets or load_data(settings, path), settings.seed)
+        sets = with_split_of_run(found.get("images"), sets or load_data(settings, path), settings.seed)
         run = cls(settings, out, path, device, group, sets, num_workers, code=code, graph=graph)
         resuming.check_same_sizes(file, facts, run.model_facts)
         resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
@@ -382,7 +382,7 @@ class Run:
         if (other_number or other_epochs) and self.scheduler is not None:
             parts["scheduler"] = resuming.schedule_after(self.scheduler, epoch * self.steps_per_epoch)
         for name, part in objects.items():
-            saved.taken(file, name, functools.partial(part.load_state_dict, parts[name]))
-        saved.taken(file, "random", functools.partial(generators.set_state, found["random"]))
+            saved.restore_part(file, name, functools.partial(part.load_state_dict, parts[name]))
+        saved.restore_part(file, "random", functools.partial(generators.set_state, found["random"]))
         self.epoch, self.history = epoch, found["history"]
         self.initial, self.patience_from = saved.initial(found), found.get("patience_from", 0)

@@ -26,14 +26,14 @@ from minorm.tensor.tensor import Tensor
 __all__ = ["checkpoint", "checkpoint_sequential"]
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
-SAME = {
+SHARED_ARGUMENTS = {
     "use_reentrant": "accepted, without effect: it is PyTorch's False in any case",
     "preserve_rng_state": "True draws the same random numbers again, False goes on with new ones",
 }
 
 
 @documented(
-    SAME,
+    SHARED_ARGUMENTS,
     function="the function to compute; it is called a second time for backward()",
     args="its arguments",
     context_fn="a function that returns two contexts, for the first and the second call of `function`; None uses none",
@@ -96,7 +96,7 @@ def checkpoint(
 
 
 @documented(
-    SAME,
+    SHARED_ARGUMENTS,
     functions="a Sequential, or a list of functions of one argument each",
     segments="the number of parts, of about equal length; all but the last are checkpointed",
     input="the argument of the first function",

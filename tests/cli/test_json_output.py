@@ -127,7 +127,7 @@ def test_conform() -> None:
 
 def test_rows_that_a_small_file_lacks() -> None:
     """The kinds of rows have the documented fields also where the file above has no such row."""
-    for key, kind in (("nodes", inspection.Row), ("weights", inspection.Weight), ("tensors", inspection.Judged),
+    for key, kind in (("nodes", inspection.Row), ("weights", inspection.Weight), ("tensors", inspection.TensorRole),
                       ("normalizations", lint.Norm)):  # fmt: skip
         fields = {field.name for field in dataclasses.fields(kind)}
         assert fields == {

@@ -129,7 +129,7 @@ def test_a_page_shows_the_least_sure_first_and_loads_nothing(there: Path, tmp_pa
 
 
 def test_a_page_keeps_the_least_sure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictions_page, "SHOWN", 3)
+    monkeypatch.setattr(predictions_page, "MAX_PICTURES", 3)
     page, shares = PredictionsPage("m"), [0.9, 0.4, 0.7, 0.4, 0.8, 0.3, 1.0]
     for i, share in enumerate(shares):
         page.add({"file": f"f{i}", "label": "x", "probability": share}, np.zeros((1, 2, 2), np.uint8))

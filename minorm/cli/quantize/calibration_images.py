@@ -83,8 +83,8 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
             "channels; use minorm.quantization in Python"
         )
     scale, pixels, labels = Normalize(found.mean, found.std), [], []
-    paths = list(_below(args.calibrate))
-    for path in _spread(paths, args.images):
+    paths = list(_pictures_below(args.calibrate))
+    for path in _evenly_spaced(paths, args.images):
         try:
             pixels.append(read_image(path, found.size, found.channels, args.max_bytes))
         except (BrokenImage, OSError) as error:
@@ -100,7 +100,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
     return _batched(source, array, numbers)
 
 
-def _below(folder: str) -> Iterator[str]:
+def _pictures_below(folder: str) -> Iterator[str]:
     """Yield every picture below a folder, in order."""
     if not os.path.isdir(folder):
         raise ValueError(f"--calibrate {folder} is no folder; expected one with pictures, or a .npz file")
@@ -109,7 +109,7 @@ def _below(folder: str) -> Iterator[str]:
         yield from (os.path.join(here, name) for name in sorted(files) if name.lower().endswith(ENDINGS))
 
 
-def _spread(paths: list[str], most: int) -> list[str]:
+def _evenly_spaced(paths: list[str], most: int) -> list[str]:
     """Return at most `most` paths, evenly spread over the list."""
     if len(paths) <= most:
         return paths

@@ -17,8 +17,8 @@ from minorm.training.metrics.classification_report import Bin
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 36
-NAMED = 24  # with at most this many classes, names are beside a confusion matrix
-COUNTED = 16  # with at most this many classes, cells have numbers
+MAX_NAMED_CLASSES = 24  # with at most this many classes, names are beside a confusion matrix
+MAX_COUNTED_CLASSES = 16  # with at most this many classes, cells have numbers
 
 
 def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, percent: bool = False) -> str:
@@ -79,8 +79,8 @@ def _ticks(least: float, most: float) -> tuple[float, float, float]:
 def confusion(matrix: Any, names: Sequence[str]) -> str:
     """Draw the matrix: rows are true, columns predicted classes; a cell is darker for a larger share of its row."""
     count = len(names)
-    cell = 30 if count <= COUNTED else 18 if count <= NAMED else max(4, 440 // count)
-    letters = max((len(clipped(name)) for name in names), default=1) if count <= NAMED else 0
+    cell = 30 if count <= MAX_COUNTED_CLASSES else 18 if count <= MAX_NAMED_CLASSES else max(4, 440 // count)
+    letters = max((len(clipped(name)) for name in names), default=1) if count <= MAX_NAMED_CLASSES else 0
     left = top = 26 + round(6.4 * letters)
     side = cell * count
     width, height = left + side + 8, top + side + 8
@@ -91,7 +91,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
     parts.append(f'<text class="tick" transform="translate(12 {top + side / 2}) rotate(-90)">is</text>')
     parts.append(f'<rect class="frame" x="{left}" y="{top}" width="{side}" height="{side}"/>')
     for i, name in enumerate(names):
-        if count <= NAMED:
+        if count <= MAX_NAMED_CLASSES:
             short, middle = for_page(clipped(name)), (i + 0.5) * cell
             parts.append(f'<text class="tick end" x="{left - 5}" y="{top + middle + 4:.0f}">{short}</text>')
             turned = f"translate({left + middle + 4:.0f} {top - 5}) rotate(-90)"
@@ -103,7 +103,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
             place = f'x="{left + j * cell}" y="{top + i * cell}" width="{cell}" height="{cell}"'
             label = for_page(f"{name} taken for {other}: {matrix[i, j]:,}")
             parts.append(f'<rect class="{kind}" {place} fill-opacity="{share:.2f}"><title>{label}</title></rect>')
-            if count <= COUNTED:
+            if count <= MAX_COUNTED_CLASSES:
                 spot = f'x="{left + (j + 0.5) * cell}" y="{top + (i + 0.5) * cell + 4}"'
                 bright = " full" if share > 0.55 else ""
                 parts.append(f'<text class="number{bright}" {spot}>{_short(int(matrix[i, j]))}</text>')

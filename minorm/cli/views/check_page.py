@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from minorm.cli.views.check_report import Report
     from minorm.onnx.checking.layers import LayerRow
 
-FAR = 48  # boxes of the drawing of the whole graph, if its modules allow it
-DRAWN = 1500  # boxes in the drawings of all blocks together
+MAX_OVERVIEW_BOXES = 48  # boxes of the drawing of the whole graph, if its modules allow it
+MAX_BLOCK_BOXES = 1500  # boxes in the drawings of all blocks together
 LINES = 3000  # lines in a drawing
 ROWS = 3000  # rows of the table
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -71,13 +71,13 @@ def _notes(report: Report) -> str:
 
 
 def _graph(report: Report) -> str:
-    far = layers.overview(report.layers, FAR)
+    far = layers.overview(report.layers, MAX_OVERVIEW_BOXES)
     if not far:
         return ""
     if len(far) > MOST:
         return f"<h2>Graph</h2><p>It has {len(far):,} layers without names of modules: too many to draw.</p>"
     blocks = _blocks(report.layers, far)
-    drawn, left = set[int](), DRAWN
+    drawn, left = set[int](), MAX_BLOCK_BOXES
     for index, rows in enumerate(blocks):
         if 1 < len(rows) <= min(MOST, left):
             drawn.add(index)

@@ -19,7 +19,7 @@ from minorm.support.safe_names import printable, printable_lines
 
 if TYPE_CHECKING:
     from minorm.cli.views.check_report import Report, Verdict
-    from minorm.onnx.checking.inspection import Inspection, Judged, Row, Weight
+    from minorm.onnx.checking.inspection import Inspection, Row, TensorRole, Weight
     from minorm.onnx.checking.layers import LayerRow
 
 YES, NO, DIM, ODD = "blue", "bold red", "dim", "yellow"
@@ -199,7 +199,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
     )
 
 
-def _tensors(tensors: Sequence[Judged]) -> Group:
+def _tensors(tensors: Sequence[TensorRole]) -> Group:
     """Return the table of tensors: the role of each tensor in `load`, and the reason for it."""
     table = _table()
     table.add_column("tensor", overflow="fold", ratio=2)

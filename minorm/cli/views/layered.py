@@ -102,7 +102,7 @@ def _order(places: Sequence[_Place], levels: list[list[int]]) -> None:
 
 def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
     for level in levels:
-        _spread(places, level, [0.0] * len(level))
+        _move_towards_wished(places, level, [0.0] * len(level))
     for sweep in range(2 * SWEEPS + 1):
         down = sweep % 2 == 0
         for level in levels if down else levels[::-1]:
@@ -110,10 +110,10 @@ def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
             for index in level:
                 near = places[index].above if down else places[index].below
                 wished.append(sum(places[k].x for k in near) / len(near) if near else places[index].x)
-            _spread(places, level, wished)
+            _move_towards_wished(places, level, wished)
 
 
-def _spread(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
+def _move_towards_wished(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
     """Move the boxes of a row as near to `wished` as order and widths allow: the mean of a pass from each side."""
     ahead, back = list(wished), list(wished)
     space = [(places[a].width + places[b].width) / 2 + GAP for a, b in pairwise(level)]

@@ -1,6 +1,6 @@
 """`minorm predict --html` writes thumbnails with label and probability; the least certain predictions come first.
 
-The page has only the SHOWN least certain ones, so that it does not grow with the folder.
+The page has only the MAX_PICTURES least certain ones, so that it does not grow with the folder.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from minorm.cli.views import html_parts
 from minorm.support.safe_names import for_page, printable
 
-SHOWN = 1000  # pictures
+MAX_PICTURES = 1000  # pictures
 SIDE = 64  # pixels of a thumbnail
-BROKEN = 100  # broken files named on the page
+MAX_BROKEN_NAMED = 100  # broken files named on the page
 
 
 class PredictionsPage:
@@ -32,9 +32,9 @@ class PredictionsPage:
         """Add a prediction; `pixels` is the picture as bytes, channels x size x size."""
         number = self.labels.total()
         self.labels[row["label"]] += 1
-        if len(self.kept) < SHOWN or -row["probability"] > self.kept[0][0]:
+        if len(self.kept) < MAX_PICTURES or -row["probability"] > self.kept[0][0]:
             entry = (-row["probability"], -number, row, html_parts.png(thumbnail(pixels)))
-            (heapq.heappush if len(self.kept) < SHOWN else heapq.heapreplace)(self.kept, entry)
+            (heapq.heappush if len(self.kept) < MAX_PICTURES else heapq.heapreplace)(self.kept, entry)
 
     def html(self, broken: Sequence[str]) -> str:
         """Return the whole page; `broken` has the reason for each file that could not be read."""
@@ -44,8 +44,8 @@ class PredictionsPage:
             said += f" Shown are {shown:,}; --csv has all."
         counted = [(label, f"{count:,}") for label, count in self.labels.most_common()]
         figures = "".join(_figure(row, contents) for *_, row, contents in sorted(self.kept, reverse=True))
-        more = [f"and {len(broken) - BROKEN:,} more"] if len(broken) > BROKEN else []
-        missing = "".join(f"<li>{for_page(reason)}</li>" for reason in [*broken[:BROKEN], *more])
+        more = [f"and {len(broken) - MAX_BROKEN_NAMED:,} more"] if len(broken) > MAX_BROKEN_NAMED else []
+        missing = "".join(f"<li>{for_page(reason)}</li>" for reason in [*broken[:MAX_BROKEN_NAMED], *more])
         parts = [
             f"<p>{for_page(said)}</p>",
             html_parts.table(("label", "pictures"), counted, numbers=1),

@@ -125,7 +125,7 @@ def grad_bias(dy: Any) -> Any:
     return sum_axes(dy, (0, *range(2, dy.ndim)))
 
 
-backward = reference.composed(grad_input, grad_weight, grad_bias)
+backward = reference.backward_from_parts(grad_input, grad_weight, grad_bias)
 
 
 def _correlate(

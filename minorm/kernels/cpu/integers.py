@@ -51,7 +51,7 @@ class Weights:
         self.packed = kernels.Weights(plain(w), shape, steps, 128 * self.unsigned, light, int32, empty, threads)
         self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
 
-    def ends(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
+    def epilogue(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
         """Return the numbers that turn sums into results, in the kernels' form. w_zero and bias have the shape of
         totals, or are one number.
 
@@ -91,14 +91,14 @@ def prepare_matmul(
     count, depth = math.prod(b.shape[:-2]), a.shape[-1]
     weights = Weights(b, (count, columns, depth, 1), (depth * columns, 1, columns, 0), -2)
     moved = _moved(a)
-    ends = weights.ends(int(a_zero) + moved, b_zero, bias, depth, how)
+    epilogue = weights.epilogue(int(a_zero) + moved, b_zero, bias, depth, how)
     dtype, rows = int32 if how is None else how.dtype, math.prod(shape[:-1]) // count
 
     def multiply(a: Any) -> Any:
         a = np.broadcast_to(a, (*lead, *a.shape[-2:])) if stacked else a
         y = empty(shape, dtype)
         threads = minorm_ext.get_num_threads()
-        kernels.multiply(plain(a), weights.packed, moved, ends, y, rows, empty, int32, threads)
+        kernels.multiply(plain(a), weights.packed, moved, epilogue, y, rows, empty, int32, threads)
         return y
 
     return multiply
@@ -136,13 +136,13 @@ def prepare_conv(
     zero = int(x_zero) + moved
     by_group = w_zero if w_zero.size == 1 else w_zero.reshape(groups, outputs)
     of_group = None if bias is None else bias.astype(np.int64).reshape(groups, outputs)
-    ends = weights.ends(zero, by_group, of_group, channels * kernel, how)
+    epilogue = weights.epilogue(zero, by_group, of_group, channels * kernel, how)
     convolution = planned(x.shape, w.shape, *form, weights.packed.group)
 
     def convolve(x: Any) -> Any:
         y = empty(shape, dtype)
         threads = minorm_ext.get_num_threads()
-        convolution.correlate(plain(x), weights.packed, moved, zero, ends, y, empty, int32, threads)
+        convolution.correlate(plain(x), weights.packed, moved, zero, epilogue, y, empty, int32, threads)
         return y
 
     return convolve
@@ -171,12 +171,12 @@ def _depthwise_conv(
     weights[:, : w[0].size] = w.reshape(len(w), -1).astype(np.int16) - w_zero[:, None].astype(np.int16)
     sizes = *x_shape[2:], *shape[2:], stride_h, stride_w, low_h, low_w, rows, pitch
     convolution = kernels.DepthwiseConvolution(x_shape[0], groups, len(w) // groups, sizes, places, weights)
-    ends = _ends(bias, how, len(w))
+    epilogue = _exact_epilogue(bias, how, len(w))
 
     def convolve(x: Any) -> Any:
         y = empty(shape, dtype)
         threads = minorm_ext.get_num_threads()
-        convolution.correlate(plain(x), x.dtype == int8, x_zero, ends, y, empty, int32, threads)
+        convolution.correlate(plain(x), x.dtype == int8, x_zero, epilogue, y, empty, int32, threads)
         return y
 
     return convolve
@@ -192,14 +192,14 @@ def _short_conv(
 ) -> Callable[[Any], Any]:
     """Return the convolution in float32, which holds the products and their sums exactly."""
     kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
-    ends = _ends(bias, how, len(w))
+    epilogue = _exact_epilogue(bias, how, len(w))
 
     def convolve(x: Any) -> Any:
         wide = empty(x.shape, float32)
         kernels.floats_of(plain(x), x.dtype == int8, x_zero, 1.0, wide)
         sums = conv.forward(wide, kernel, None, *form)
         y = empty(sums.shape, dtype)
-        kernels.finish(plain(sums), True, ends, y, len(sums), len(w))
+        kernels.finish(plain(sums), True, epilogue, y, len(sums), len(w))
         return y
 
     return convolve
@@ -212,7 +212,9 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
     if sums.dtype not in (int32, float32) or not sums.size or not _is_finite(how) or how.scale.size not in (1, count):
         return reference.requantize(sums, how, axis)
     y = empty(sums.shape, how.dtype)
-    kernels.finish(plain(sums), sums.dtype == float32, _ends(None, how, count), y, math.prod(sums.shape[:axis]), count)
+    kernels.finish(
+        plain(sums), sums.dtype == float32, _exact_epilogue(None, how, count), y, math.prod(sums.shape[:axis]), count
+    )
     return y
 
 
@@ -229,8 +231,8 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
     """Compute the same as reference.quantize."""
     y = empty(x.shape, dtype)
-    ends = np.iinfo(dtype)
-    kernels.bytes_of(plain(x), float(scale.item()), 0 if zero is None else int(zero.item()), ends.min, ends.max, y)
+    limits = np.iinfo(dtype)
+    kernels.bytes_of(plain(x), float(scale.item()), 0 if zero is None else int(zero.item()), limits.min, limits.max, y)
     return y
 
 
@@ -254,7 +256,7 @@ def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
     return kernels.IntegerConvolution({**tables, "distances": np.ascontiguousarray(tables["steps"][:, 0])}, sizes)
 
 
-def _ends(bias: Any, how: Requantization | None, count: int) -> Any:
+def _exact_epilogue(bias: Any, how: Requantization | None, count: int) -> Any:
     """Return the numbers that turn exact sums into results, in the kernels' form; the sums include the zero points."""
     offset = np.zeros(count, np.int32) if bias is None else np.ascontiguousarray(bias)
     return offset, None, _narrowed(how, count)

@@ -60,7 +60,7 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
     name, option = f"op::{name.removesuffix('_grad')}", option or 0.0
     if b is None:
         a = dense(a)
-    elif not is_dense(a) and is_dense(b) and (form := _along(b, a)) is not None:  # a repeated gradient
+    elif not is_dense(a) and is_dense(b) and (form := _broadcast_step(b, a)) is not None:  # a repeated gradient
         out = memory.empty_like(b)
         _run_along(f"op::swapped<{name}>", b, a, out, form, option)
         return out
@@ -110,7 +110,7 @@ def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
     are_dense = is_dense(a), is_dense(b)
     if a.shape != b.shape or not all(are_dense):
         for operation, long, short in ((f"op::{name}", a, b), (f"op::swapped<op::{name}>", b, a)):
-            if are_dense[long is b] and (form := _along(long, short)) is not None:
+            if are_dense[long is b] and (form := _broadcast_step(long, short)) is not None:
                 out = memory.empty_like(long)
                 _run_along(operation, long, short, out, form, 0.0)
                 return out
@@ -122,13 +122,13 @@ def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
     return out
 
 
-def _along(a: Any, b: Any) -> tuple[int, int] | None:
+def _broadcast_step(a: Any, b: Any) -> tuple[int, int] | None:
     """Return (inner, count) if element i of the dense a, in memory order, meets b[i // inner % count]; else None."""
-    return _form(a.shape, a.strides, b.shape, b.strides, a.itemsize)
+    return _broadcast_step_of(a.shape, a.strides, b.shape, b.strides, a.itemsize)
 
 
 @functools.lru_cache(maxsize=4096)
-def _form(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -> tuple[int, int] | None:
+def _broadcast_step_of(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -> tuple[int, int] | None:
     lead = len(shape) - len(short)
     if lead < 0 or any(n not in (1, m) for n, m in zip(short, shape[lead:], strict=True)):
         return None
@@ -193,7 +193,7 @@ def _accumulated(total: Any, x: Any) -> bool:
         if x.shape == total.shape and copying.lies_as(x, total):
             _run("op::add", total, x, total, 0.0)
             return True
-        form = None if x.shape == total.shape else _along(total, x)
+        form = None if x.shape == total.shape else _broadcast_step(total, x)
         if form is not None:
             _run_along("op::add", total, x, total, form, 0.0)
             return True

@@ -37,12 +37,12 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
-    last = _last(x, size)
+    last = _are_channels_last(x, size)
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
     y, places = (_empty(x.shape[:2] + out, dtype, last) for dtype in (x.dtype, dtypes.int32))
     if y.size:
         how = _met(size, kernel, stride, padding, dilation)
-        _run("largest", False, _inner(x.shape, last), size, out, how, _stored(x, last), y, places)
+        _run("largest", False, _inner(x.shape, last), size, out, how, _memory_in_order(x, last), y, places)
     return y, places
 
 
@@ -55,12 +55,12 @@ def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None, last: bo
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
         return reference.max_backward(dy, indices, x_shape)
-    last = _last(indices, size) if last is None else last and _fits(x_shape)
+    last = _are_channels_last(indices, size) if last is None else last and _fits_int(x_shape)
     dx = _empty(x_shape, dy.dtype, last)
     if dx.size:
-        places = _stored(indices.astype(np.int32, copy=False), last)
+        places = _memory_in_order(indices.astype(np.int32, copy=False), last)
         how = how and _met(size, *how)
-        _run("largest", True, _inner(x_shape, last), size, out, how, _stored(dy, last), dx, places)
+        _run("largest", True, _inner(x_shape, last), size, out, how, _memory_in_order(dy, last), dx, places)
     return dx
 
 
@@ -78,17 +78,17 @@ def avg_forward(
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.avg_forward(x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
-    last = _last(x, size)
+    last = _are_channels_last(x, size)
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
     if _is_whole(size, out, kernel, padding, dilation):  # several threads for each sum
         inner = _inner(x.shape, last)
         stage = x.size // (prod(size) * inner), prod(size), inner
-        return middle(_stored(x, last), stage, x.dtype, divisor or prod(size)).reshape(x.shape[:2] + out)
+        return middle(_memory_in_order(x, last), stage, x.dtype, divisor or prod(size)).reshape(x.shape[:2] + out)
     y = _empty(x.shape[:2] + out, x.dtype, last)
     if y.size:
         how = _met(size, kernel, stride, padding, dilation)
         inner = _inner(x.shape, last)
-        _run("mean", False, inner, size, out, how, _stored(x, last), y, None, count_include_pad, divisor)
+        _run("mean", False, inner, size, out, how, _memory_in_order(x, last), y, None, count_include_pad, divisor)
     return y
 
 
@@ -110,7 +110,7 @@ def avg_backward(
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
         return reference.avg_backward(dy, x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
-    last = _last(dy, size) if last is None else last and _fits(x_shape)
+    last = _are_channels_last(dy, size) if last is None else last and _fits_int(x_shape)
     dx = _empty(x_shape, dy.dtype, last)
     if not dx.size:
         return dx
@@ -119,7 +119,7 @@ def avg_backward(
     else:
         how = _met(size, kernel, stride, padding, dilation)
         inner = _inner(x_shape, last)
-        _run("mean", True, inner, size, out, how, _stored(dy, last), dx, None, count_include_pad, divisor)
+        _run("mean", True, inner, size, out, how, _memory_in_order(dy, last), dx, None, count_include_pad, divisor)
     return dx
 
 
@@ -189,12 +189,12 @@ def _covers(x: Any, size: Ints) -> bool:
     return x.dtype in dtypes.FLOATS and x.size > 0 and len(size) <= 3 and prod(size) < window_struct.LARGEST
 
 
-def _last(x: Any, size: Ints) -> bool:
+def _are_channels_last(x: Any, size: Ints) -> bool:
     """Are the channels of x last in memory, and can the kernels index images of this size?"""
-    return has_channels_last(x) and _fits((*x.shape[:2], *size))
+    return has_channels_last(x) and _fits_int((*x.shape[:2], *size))
 
 
-def _fits(shape: Ints) -> bool:
+def _fits_int(shape: Ints) -> bool:
     """Does the type int hold all places in an image with all its channels?"""
     return prod(shape[1:]) < window_struct.LARGEST
 
@@ -210,6 +210,6 @@ def _empty(shape: Ints, dtype: Any, last: bool) -> Any:
     return channels_last.empty(shape, dtype, channels_last.strides_of(shape, dtype.itemsize, True) if last else None)
 
 
-def _stored(x: Any, last: bool) -> Any:
+def _memory_in_order(x: Any, last: bool) -> Any:
     """Return the memory of x in C order, or with the channels last; a copy if x has another order."""
     return plain(x.transpose(0, *range(2, x.ndim), 1) if last else x)

@@ -29,7 +29,7 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
         index = launch.index_type(n)
         kernel = _program.kernel("uniform", dtype, launch.ACCESS // dtype.itemsize, index)
         grid = (launch.blocks(-(-n * dtype.itemsize // 32), THREADS),)
-        kernel(grid, (THREADS,), (out, index.type(n), *_given(blocks)))
+        kernel(grid, (THREADS,), (out, index.type(n), *_blocks_argument(blocks)))
     return out
 
 
@@ -57,11 +57,11 @@ def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
         kernel = _program.kernel("dropout", dtype, compute, width, blocks is not None, index)
         grid = (launch.blocks(-(-n // HALVES), THREADS),)
         numbers = index.type(n), compute.type(factor), dtypes.uint32.type(limit)
-        kernel(grid, (THREADS,), (x, kept, out, *numbers, *_given(blocks)))
+        kernel(grid, (THREADS,), (x, kept, out, *numbers, *_blocks_argument(blocks)))
     return out
 
 
-def _given(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
+def _blocks_argument(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
     """Return the struct Blocks by value, or its address on the device if a CUDA graph renews it there."""
     if isinstance(blocks, capture.Slot):
         return _NONE, blocks.device

@@ -43,7 +43,7 @@ def sgd(
     for group, left in _groups(parameters, gradients, states):
         if left:
             reference.sgd(
-                *_chosen(group, parameters, gradients, buffers),
+                *_entries_at(group, parameters, gradients, buffers),
                 lr=lr,
                 momentum=momentum,
                 dampening=dampening,
@@ -52,7 +52,7 @@ def sgd(
                 maximize=maximize,
             )
             continue
-        p, g, *state = _chosen(group, parameters, gradients, *states)
+        p, g, *state = _entries_at(group, parameters, gradients, *states)
         numbers = (lr, momentum, 1 - dampening, weight_decay, -1.0 if maximize else 1.0)
         roles = dict(zip(("p", "g", "m"), (p, g, *state), strict=False))
         _run("sgd", (bool(momentum), bool(momentum and nesterov)), roles, {}, numbers)
@@ -78,7 +78,7 @@ def adam(
     for group, left in _groups(parameters, gradients, states):
         if left:
             reference.adam(
-                *_chosen(group, parameters, gradients, means, squares, peaks, steps),
+                *_entries_at(group, parameters, gradients, means, squares, peaks, steps),
                 lr=lr,
                 beta1=beta1,
                 beta2=beta2,
@@ -88,7 +88,7 @@ def adam(
                 maximize=maximize,
             )
             continue
-        p, g, t, *state = _chosen(group, parameters, gradients, steps, *states)
+        p, g, t, *state = _entries_at(group, parameters, gradients, steps, *states)
         decay, shrink = (0.0, 1 - lr * weight_decay) if decoupled else (weight_decay, 1.0)
         numbers = (beta2, 1 - beta1, 1 - beta2, eps, decay, shrink, -1.0 if maximize else 1.0)
         roles = dict(zip(("p", "g", "m", "v", "peak"), (p, g, *state), strict=False))
@@ -186,7 +186,7 @@ def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[s
         kept["step"] = step
 
 
-def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
+def _entries_at(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
     """Return the entries at `indices` of every list. An empty list, which stands for state that is not kept, stays
     empty.
     """

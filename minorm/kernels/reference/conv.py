@@ -188,7 +188,7 @@ def grad_bias(dy: Any) -> Any:
     return dy.astype(compute_type(dy.dtype)).sum(axis=(0, *range(2, dy.ndim))).astype(dy.dtype)
 
 
-def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
+def backward_from_parts(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
     """Return `backward` for a backend that computes each gradient separately."""
 
     def backward(
@@ -216,7 +216,7 @@ def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
     return backward
 
 
-backward = composed(grad_input, grad_weight, grad_bias)
+backward = backward_from_parts(grad_input, grad_weight, grad_bias)
 
 
 def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:

@@ -38,12 +38,12 @@ def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
     """Return k, d and var, computed in two passes, of which the second subtracts the mean."""
-    x4 = _computed(four(nest, x), dtype)
+    x4 = _in_computed_type(four(nest, x), dtype)
     if not centered:
         zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
-        return zero, zero, _mean(nest, np.square(_counted(nest, x4, mask), dtype=np.float64), mask)
+        return zero, zero, _mean(nest, np.square(_zero_where_masked(nest, x4, mask), dtype=np.float64), mask)
     k = _mean(nest, x4, mask).astype(x4.dtype)
-    t = _counted(nest, x4, mask) - kept(nest, k)
+    t = _zero_where_masked(nest, x4, mask) - kept(nest, k)
     d = _mean(nest, t, mask)
     return k.astype(np.float64), d, _mean(nest, np.square(t - kept(nest, d)), mask)
 
@@ -65,7 +65,7 @@ def apply(
         y = y * parameters(nest, s).astype(y.dtype, copy=False)
     if b is not None:
         y = y + parameters(nest, b).astype(y.dtype, copy=False)
-    y = like(nest, _counted(nest, y, mask), x)
+    y = like(nest, _zero_where_masked(nest, y, mask), x)
     if residual is not None:
         y = y + residual
     return y if activation is None else relu(y)
@@ -112,7 +112,7 @@ def grad_input(
         dx = dx - kept(nest, sum_g / m)
     if sum_gx is not None:
         dx = dx - _xhat(nest, x, stats, dtype, mask) * kept(nest, sum_gx / m)
-    return like(nest, _counted(nest, dx * kept(nest, stats.rstd), mask), x)
+    return like(nest, _zero_where_masked(nest, dx * kept(nest, stats.rstd), mask), x)
 
 
 def forward(
@@ -180,7 +180,7 @@ def counts(nest: Nest, mask: Array) -> Array:
     return four(nest, mask).sum(axis=REDUCED, dtype=np.int64).reshape(-1)
 
 
-def _counted(nest: Nest, values: Array, mask: Array | None) -> Array:
+def _zero_where_masked(nest: Nest, values: Array, mask: Array | None) -> Array:
     """Return values on the four loop axes, with 0 where the mask is False, even in place of NaN."""
     return values if mask is None else np.where(four(nest, mask), values, values.dtype.type(0))
 
@@ -233,7 +233,7 @@ def like(nest: Nest, y4: Array, x: Array) -> Array:
     return y
 
 
-def _computed(values: Array, dtype: Any = None) -> Array:
+def _in_computed_type(values: Array, dtype: Any = None) -> Array:
     """Return values in the type of the computation: `dtype`, or if that is None, float32 for 16-bit types and else the
     same type.
     """
@@ -246,20 +246,20 @@ def kept(nest: Nest, statistic: Array) -> Array:
 
 
 def _xhat(nest: Nest, x: Array, stats: Statistics, dtype: Any, mask: Array | None = None) -> Array:
-    x4 = _counted(nest, _computed(four(nest, x), dtype), mask)
+    x4 = _zero_where_masked(nest, _in_computed_type(four(nest, x), dtype), mask)
     k, d, rstd = (kept(nest, v.astype(x4.dtype, copy=False)) for v in (stats.k, stats.d, stats.rstd))
     return ((x4 - k) - d) * rstd
 
 
 def _g(nest: Nest, dy: Array, s: Array | None, dtype: Any, mask: Array | None = None) -> Array:
-    g = _counted(nest, _computed(four(nest, dy), dtype), mask)
+    g = _zero_where_masked(nest, _in_computed_type(four(nest, dy), dtype), mask)
     return g if s is None else g * parameters(nest, s).astype(g.dtype, copy=False)
 
 
 def _mean(nest: Nest, terms: Array, mask: Array | None) -> Array:
     if mask is None:
         return terms.mean(axis=REDUCED, dtype=np.float64).reshape(-1)
-    return _sum(_counted(nest, terms, mask)) / np.maximum(counts(nest, mask), 1)
+    return _sum(_zero_where_masked(nest, terms, mask)) / np.maximum(counts(nest, mask), 1)
 
 
 def _sum(terms: Array) -> Array:

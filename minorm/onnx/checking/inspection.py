@@ -61,7 +61,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Judged:
+class TensorRole:
     """Describes a tensor of the file: its role in `load` (a Parameter, a buffer or a constant), and the reason."""
 
     name: str
@@ -84,7 +84,7 @@ class Inspection:
     unsupported: list[Row] = field(default_factory=list)
     cuts: tuple[str, ...] = ()  # values at which `load(outputs=[...])` can cut, in front of unsupported nodes
     weights: list[Weight] = field(default_factory=list)  # tensors that would train
-    tensors: list[Judged] = field(default_factory=list)  # all tensors; the ones that train come first
+    tensors: list[TensorRole] = field(default_factory=list)  # all tensors; the ones that train come first
     folded: list[str] = field(default_factory=list)  # convolutions with a folded BatchNorm
     written_out: list[str] = field(default_factory=list)  # BatchNorms written as a product and a sum
     quantized: int = 0  # the count of integer weights, if there are no others
@@ -125,7 +125,7 @@ def inspect(
     return Inspection(
         facts, rows, norms, proto, _inputs(proto), module,
         error=str(refused).removeprefix("load: "), unsupported=unsupported, cuts=refused.cuts, weights=weights,
-        tensors=_judged(proto, nodes, module),
+        tensors=_tensor_roles(proto, nodes, module),
         folded=absent.folded(proto), written_out=absent.written_out(proto),
         quantized=0 if module is None or weights else absent.quantized(proto),
         twice=duplicate_weights.twice(trained, origin),
@@ -231,14 +231,14 @@ def _weights(nodes: Sequence[Node], module: GraphModule | None) -> list[Weight]:
     ]
 
 
-def _judged(proto: onnx.ModelProto, nodes: Sequence[Node], module: GraphModule | None) -> list[Judged]:
+def _tensor_roles(proto: onnx.ModelProto, nodes: Sequence[Node], module: GraphModule | None) -> list[TensorRole]:
     verdicts = {} if module is None else module.verdicts
     shapes = {name: tuple(p.shape) for name, p in (() if module is None else module.named_parameters())}
     for node in nodes:
         value = node.attributes.get("value") if node.operator == "Constant" else None
         shapes.setdefault(next(iter(node.outputs), ""), tuple(getattr(value, "shape", ())))
     shapes |= {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
-    found = [Judged(name, v.role, shapes.get(name, ()), v.why) for name, v in verdicts.items()]
+    found = [TensorRole(name, v.role, shapes.get(name, ()), v.why) for name, v in verdicts.items()]
     return sorted(found, key=lambda tensor: ROLES.index(tensor.role))
 
 

@@ -145,7 +145,10 @@ def try_all(
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         size = _size(os.path.abspath(model)) if isinstance(model, str) else model.ByteSize()
-        written = [[_stored(folder, f"feeds_{i}_{j}.npz", s) for j, s in enumerate(g)] for i, g in enumerate(groups)]
+        written = [
+            [_with_arrays_in_file(folder, f"feeds_{i}_{j}.npz", s) for j, s in enumerate(g)]
+            for i, g in enumerate(groups)
+        ]
         fed = max((s.get("bytes", 0) for group in written for s in group), default=0)
         memory = MEMORY + 4 * (size + fed)
         _request(folder, model, memory, seconds, groups=written, weights=weights, checker=checker)
@@ -207,7 +210,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
     return path
 
 
-def _stored(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
+def _with_arrays_in_file(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
     """Return a size in the form that the request needs; the arrays of the size go to a separate file."""
     if "arrays" not in size:
         return dict(size)

@@ -62,7 +62,7 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
             f"{what} is no ONNX model, or a damaged one: its messages nest more than {DEEPEST} deep"
         ) from None
     if taken > most:
-        enough = max(limits.ONNX + 1, len(contents) * worst())
+        enough = max(limits.ONNX + 1, len(contents) * max_memory_per_byte())
         raise LoadError(
             f"{what} has {len(contents):,} bytes, and its nodes and other parts would take more than {most:,}; "
             f"{limits.raised(enough)} if you trust it"
@@ -161,6 +161,6 @@ def _is_list(field: Any) -> bool:
 
 
 @functools.cache
-def worst() -> int:
+def max_memory_per_byte() -> int:
     """Return the most memory that a byte of a file can take; a field has at least two bytes."""
     return max(*PARTS.values(), TEXT, NUMBER, MESSAGE) // 2

@@ -76,7 +76,7 @@ class MemoryBudget:
                 self.held + wanted,
             )
 
-    def works(self, steps: int) -> None:
+    def check_work(self, steps: int) -> None:
         """Raise Excess if a node may not take this many multiplications; in a loop, all turns so far count too."""
         self.worked += steps
         steps *= RECORDED if self.recording else 1
@@ -96,7 +96,7 @@ class MemoryBudget:
         """Count one turn of a loop while the context is open."""
         self.loops += 1
         try:
-            self.works(TURN)
+            self.check_work(TURN)
             yield
         finally:
             self.loops -= 1
@@ -122,7 +122,7 @@ class MemoryBudget:
         self.expect(room * ROOM, "its result")
         if self.loops:
             lists = sum(len(x) for x in arguments if isinstance(x, list))
-            self.works(max(TURN, WORK * max((x.array.size for x in tensors), default=0)) + lists * TURN // 100)
+            self.check_work(max(TURN, WORK * max((x.array.size for x in tensors), default=0)) + lists * TURN // 100)
 
     def after(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
         """Count a node's results and the arrays that backward needs."""
@@ -138,7 +138,7 @@ class MemoryBudget:
             self._hold(x.array, given)
             waiting.append(x.creator)
             if self.loops:
-                self.works(WORK * x.array.size)
+                self.check_work(WORK * x.array.size)
         while waiting:
             function = waiting.pop()
             if function is None or id(function) in known:

@@ -98,9 +98,9 @@ class Node:
         """Raise an error if an array of this shape may not be allocated; use it if a small file can ask for much."""
         self.budget.fits(shape, dtype)
 
-    def works(self, *steps: int) -> None:
+    def check_work(self, *steps: int) -> None:
         """Raise an error if too many multiplications (the product of `steps`) would run; like `fits`, but for time."""
-        self.budget.works(math.prod(steps))
+        self.budget.check_work(math.prod(steps))
 
     @property
     def scope(self) -> str:

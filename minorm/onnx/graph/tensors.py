@@ -68,16 +68,16 @@ class Budget:
         current = memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
 
-    def works(self, steps: int) -> None:
+    def check_work(self, steps: int) -> None:
         """Raise an error if a node may not take this many multiplications."""
-        (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).works(steps)
+        (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).check_work(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
         """Limit the constants computed while the file is loaded, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
-    def leave(self, needed: int, what: str) -> None:
+    def check_left_to_run(self, needed: int, what: str) -> None:
         """Raise LoadError if a value is too large for a run too; a node that reads it asks for ROOM times as much."""
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
@@ -200,7 +200,7 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
     )
     if length != nbytes:
         raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {nbytes} bytes; the file says {length}")
-    path = _inside(folder, location, what)
+    path = _external_path(folder, location, what)
     try:
         with regular(path, "load", follow=False) as file:
             status = os.fstat(file.fileno())
@@ -227,7 +227,7 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
     return int(text)
 
 
-def _inside(folder: str, location: str, what: str) -> str:
+def _external_path(folder: str, location: str, what: str) -> str:
     """Return the path of an external file below `folder`; a link must lead to a place that the folder allows."""
     if len(location) > LONGEST:
         raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "

@@ -108,7 +108,7 @@ class Builder:
             self._slot(entry.name)
         for name, (weight, shape) in self.expanded.items():
             label = f"the Expand of {weight!r}"
-            expand = Step(_expansion(shape), [self._slot(weight)], [self._slot(_whole(name))], label, False)
+            expand = Step(_expansion(shape), [self._slot(weight)], [self._slot(_expanded_name(name))], label, False)
             self.frames[0].steps.append(expand)
         for place, node in enumerate(self.nodes):
             node.constants = self.constants
@@ -157,7 +157,7 @@ class Builder:
         for name, new in self.roles.updates.items():
             model.updates.append((self.buffers[name], self._slot(new), places.layer_of(model, name)))
         for name in self.roles.snapshots:
-            model.snapshots.append((self.buffers[name], self._slot(_before(name))))
+            model.snapshots.append((self.buffers[name], self._slot(_name_before_change(name))))
         model.fuse(fused)  # after the updates, because it keeps the slots that they read
         return model
 
@@ -279,8 +279,8 @@ class Builder:
 
     def _read(self, name: str) -> str:
         """Return the name under which the nodes read a value."""
-        name = _before(name) if name in self.roles.snapshots else name
-        return _whole(name) if name in self.expanded else name
+        name = _name_before_change(name) if name in self.roles.snapshots else name
+        return _expanded_name(name) if name in self.expanded else name
 
     def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
         """Compute a node that depends on constants alone.
@@ -298,7 +298,7 @@ class Builder:
         except ValueError as error:
             excess = error.__cause__
             if isinstance(excess, Excess) and excess.needed <= self.budget.limit:
-                self.budget.leave(excess.needed, str(node))
+                self.budget.check_left_to_run(excess.needed, str(node))
                 return False
             raise LoadError(f"load: {error}") from error
         if any(isinstance(value, list) for value in values[first:]):
@@ -335,12 +335,12 @@ def _checked(node: Node) -> str:
     return "" if node.operator == "If" or node.described is not None else node.operator
 
 
-def _before(name: str) -> str:
+def _name_before_change(name: str) -> str:
     """Name, for the other nodes, the value that a buffer has before its layer changes it."""
     return f"{name} before"
 
 
-def _whole(name: str) -> str:
+def _expanded_name(name: str) -> str:
     """Name the expanded form of a Parameter that the file holds once for each sample; its nodes read this form."""
     return f"{name} expanded"
 

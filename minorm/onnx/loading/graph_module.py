@@ -37,13 +37,13 @@ from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 
 
-def _apart(result: Any, held: Container[int]) -> Any:
+def _unshared(result: Any, held: Container[int]) -> Any:
     """Return the result, or a copy if it shares the graph's memory, so that the caller may change it.
 
     held    the ids of the version counters of the graph's tensors; a view has the same counter as its tensor
     """
     if not isinstance(result, Tensor):  # a sequence, or nothing
-        return [_apart(item, held) for item in result] if isinstance(result, list) else result
+        return [_unshared(item, held) for item in result] if isinstance(result, list) else result
     return result.clone() if id(result.version) in held else result
 
 
@@ -133,7 +133,7 @@ class GraphModule(Sealed):
                 values[slot] = buffer.clone()  # the statistics stay as they are
         held = set() if trace.state.calls is not None else {id(tensor.version) for _, tensor in self._tensors(dtype)}
         results = tuple(
-            _apart(values[slot] if dtype is None else converted(values[slot], dtype), held)
+            _unshared(values[slot] if dtype is None else converted(values[slot], dtype), held)
             for slot in self._output_slots
         )
         if recorder is not None:

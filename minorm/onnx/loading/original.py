@@ -17,7 +17,7 @@ from onnx import AttributeProto
 from minorm.nn import Module
 from minorm.onnx.graph.encoding import PAYLOAD
 from minorm.onnx.graph.node_rewriter import tensors_of
-from minorm.onnx.graph.storage import inside
+from minorm.onnx.graph.storage import embedded_weights
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import stand_in
 from minorm.onnx.loading.flattening import Layout
@@ -108,9 +108,9 @@ def keep(
     copy = onnx.ModelProto()
     _copy(model, copy, "graph")
     _graph(model.graph, copy.graph, held, read)
-    outside = inside.is_outside(model)
+    outside = embedded_weights.is_outside(model)
     if outside:
-        inside.bring_in(copy, folder, budget)
+        embedded_weights.bring_in(copy, folder, budget)
     return Original(copy, layout, dict(starts), dict(expanded), outside)
 
 

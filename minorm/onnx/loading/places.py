@@ -24,7 +24,7 @@ MAX_DEPTH = 16  # the depth of the tree
 
 
 @dataclass
-class Wish:
+class PlaceRequest:
     """A request for a place in the tree of modules, for a node that becomes a module."""
 
     module: Module
@@ -34,13 +34,13 @@ class Wish:
     tensors: Mapping[str, Tensor]  # the tensors that the node reads
 
 
-def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> Wish:
+def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> PlaceRequest:
     """Request a layer's place: the path in its tensors' names, else the node's module, else the node's name."""
     read = {name: tensors[name] for name in (*node.inputs, *node.statistics) if name in tensors}
     prefixes = {paths.prefix(name) for name in (*node.statistics, *node.inputs[1:3]) if name}
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
-    path = prefix or (node.scope if ours else node.module) or _flat(node)
-    return Wish(module, path, node.operator, not ours and not prefix and path == node.module, read)
+    path = prefix or (node.scope if ours else node.module) or _name_without_dots(node)
+    return PlaceRequest(module, path, node.operator, not ours and not prefix and path == node.module, read)
 
 
 def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
@@ -53,7 +53,9 @@ def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
     return {name: path for name, path in found.items() if path}
 
 
-def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], where: Mapping[str, str]) -> None:
+def place(
+    root: Module, layers: Sequence[PlaceRequest], tensors: Mapping[str, Tensor], where: Mapping[str, str]
+) -> None:
     """Put each layer at its path below `root`, and a plain Layer at each place that only holds tensors."""
     parents = {above for path in (*where.values(), *(layer.path for layer in layers)) for above in _ancestors(path)}
     held: dict[str, dict[str, None]] = {}  # path -> the names of its tensors, in order
@@ -65,7 +67,7 @@ def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], w
         _put(root, f"{layer.path}.{layer.operator}" if layer.shared and more else layer.path, layer.module, taken)
         if isinstance(layer.module, Layer):
             for name, tensor in layer.tensors.items():
-                _use(layer.module, layer.path, name, tensor)
+                _add_use(layer.module, layer.path, name, tensor)
     known: dict[int, set[int]] = {}
     for path, names in held.items():
         found = _nearest(root, path)
@@ -74,7 +76,7 @@ def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], w
             for name in names:
                 if id(tensors[name]) not in own:
                     own.add(id(tensors[name]))
-                    _use(*found, name, tensors[name])
+                    _add_use(*found, name, tensors[name])
 
 
 def in_order(
@@ -118,14 +120,14 @@ def _ancestors(path: str) -> Iterator[str]:
     yield from (".".join(names[:depth]) for depth in range(1, len(names)))
 
 
-def _use(layer: Layer, path: str, name: str, tensor: Tensor) -> None:
+def _add_use(layer: Layer, path: str, name: str, tensor: Tensor) -> None:
     below = name.removeprefix(f"{path}.")
     while below in layer.uses:
         below += "_"
     layer.uses[below] = tensor
 
 
-def _flat(node: Node) -> str:
+def _name_without_dots(node: Node) -> str:
     return (node.name or f"{node.operator}_{next(filter(None, node.outputs), '')}").replace(".", "_")
 
 
@@ -134,19 +136,19 @@ def _put(root: Module, path: str, layer: Module, taken: dict[Any, int]) -> None:
     before, _, last = path.rpartition(".")
     found = root if not before else _at(root, before)
     number = taken.get(path, 0)
-    if found is not None and last and (path in taken or _free(found, last)):
+    if found is not None and last and (path in taken or _is_usable_name(found, last)):
         parent, name = found, last
     place = id(parent), name  # several paths may lead to it
     number = max(number, taken.get(place, 0))
     unique = f"{name}_{number}" if number else name
-    while not _free(parent, unique):
+    while not _is_usable_name(parent, unique):
         number += 1
         unique = f"{name}_{number}"
     taken[path] = taken[place] = number
     parent.add_module(unique, layer)
 
 
-def _free(parent: Module, name: str) -> bool:
+def _is_usable_name(parent: Module, name: str) -> bool:
     return bool(name) and not hasattr(parent, name)
 
 
@@ -162,7 +164,7 @@ def _nearest(root: Module, path: str) -> tuple[Layer, str] | None:
     for name in path.split(".", MAX_DEPTH)[:MAX_DEPTH]:
         child = vars(module).get(name)
         if not isinstance(child, Layer):
-            if not _free(module, name):
+            if not _is_usable_name(module, name):
                 break
             child = Layer()
             module.add_module(name, child)

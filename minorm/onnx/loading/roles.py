@@ -76,7 +76,7 @@ def assign(
     firsts = calls.chain(nodes, origin)
     owners = [node for node in nodes if _statistics(node) and all(name in origin for name in _statistics(node))]
     discrete = kinds.discrete(nodes, {**inputs, **{name: array.dtype for name, array in initializers.items()}})
-    wanted = _wanted(nodes, {id(node) for node in owners}, outputs, discrete)
+    wanted = _values_with_gradient(nodes, {id(node) for node in owners}, outputs, discrete)
     readers = _readers(nodes, {id(node) for node in owners})
     # Statistics that only arithmetic reads stay statistics; if another operator reads one as a weight, it is a weight.
     fixed = set(updated)
@@ -190,7 +190,9 @@ def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str
     return origin
 
 
-def _wanted(nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], discrete: set[str]) -> set[str]:
+def _values_with_gradient(
+    nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], discrete: set[str]
+) -> set[str]:
     """Return the values to which a gradient can flow from an output; discrete values stop it."""
     wanted = set(outputs) - discrete
     for node in reversed(nodes):

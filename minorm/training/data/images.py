@@ -93,7 +93,7 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
     return path
 
 
-def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
+def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
     """Return (train, validation) with the split that the run began with if both come from one folder, else `sets`."""
     train, val = sets
     old = [unpacked(entry(images, part)) if images and entry(images, part) else None for part in PARTS]

@@ -36,7 +36,7 @@ from minorm.devices import dtypes
 from minorm.training.settings import Settings, changes_of, fold_of, numbers
 
 Array = Any
-TESTED = 256  # images a batch, in validation
+VALIDATION_BATCH_SIZE = 256  # images a batch, in validation
 LEAST_BLUR = 0.1  # of a pixel: a blur that changes next to nothing
 MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
     "digits": ([0.305], [0.376]),
@@ -138,7 +138,7 @@ def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
     assert height == width, "every data set here has square images"
     if settings.data == "numpy":
         count = int(labels_of(train).max()) + 1
-        names, (mean, std) = list(map(str, range(count))), _measured(train)
+        names, (mean, std) = list(map(str, range(count))), _mean_and_std(train)
     else:
         names = names_of(settings.data)
         mean, std = MEAN_STD[settings.data]
@@ -164,11 +164,20 @@ def loaders(
             shuffle=True,
             drop_last=True,
             num_workers=num_workers,
-            transform=Compose([*_before(settings, found), *scale, *_after(settings, found.size), *stored]),
+            transform=Compose(
+                [*_before(settings, found), *scale, *_transforms_of_scaled(settings, found.size), *stored]
+            ),
             seed=settings.seed,
             shard=shard,
         ),
-        DataLoader(val, TESTED, num_workers=num_workers, transform=Compose([*scale, *stored]), seed=0, shard=shard),
+        DataLoader(
+            val,
+            VALIDATION_BATCH_SIZE,
+            num_workers=num_workers,
+            transform=Compose([*scale, *stored]),
+            seed=0,
+            shard=shard,
+        ),
     )
 
 
@@ -182,7 +191,7 @@ def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
     return [*found, ColorJitter(x, x, x)] if x else found
 
 
-def _after(settings: Settings, size: int) -> list[Transform]:
+def _transforms_of_scaled(settings: Settings, size: int) -> list[Transform]:
     """Return the transforms of scaled pixels: they fill empty places with 0, which is the mean after scaling."""
     found: list[Transform] = []
     if settings.crop_padding:
@@ -254,7 +263,7 @@ def balanced(labels: Array, classes: int) -> Array:
     return np.where(counts, len(labels) / (classes * np.maximum(counts, 1)), 0).astype(np.float32)
 
 
-def _measured(train: Any) -> tuple[list[float], list[float]]:
+def _mean_and_std(train: Any) -> tuple[list[float], list[float]]:
     """Return the mean and standard deviation of each channel, in float64; 1,000 images are read at a time."""
     sums: list[Array] = []
     count = 0

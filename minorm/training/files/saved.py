@@ -24,7 +24,7 @@ from minorm.training.model.initial import Initial
 from minorm.training.settings import Settings
 
 RUN = ("settings", "model_facts", "model", "optimizer", "loader", "random", "epoch", "history")
-BROKEN = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError)  # errors when a wrong state is loaded
+ERRORS_OF_A_WRONG_STATE = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
 
 
 def read_run(path: str) -> dict[str, Any]:
@@ -86,11 +86,11 @@ def initial(saved: Mapping[str, Any]) -> Initial | None:
     return Initial(**saved["initial"]) if "initial" in saved else None
 
 
-def taken(path: str, part: str, take: Callable[[], Any]) -> None:
+def restore_part(path: str, part: str, take: Callable[[], Any]) -> None:
     """Call take(), which gives an object its part of the checkpoint; ValueError if the part does not fit."""
     try:
         take()
-    except (ValueError, *BROKEN) as error:
+    except (ValueError, *ERRORS_OF_A_WRONG_STATE) as error:
         said = str(error) if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}: the part {part!r} does not fit: {said}") from error
 

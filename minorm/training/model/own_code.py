@@ -174,7 +174,7 @@ def built(given: str, images: tuple[int, int, int] | None = None) -> Built:
 
 
 def _with_images(function: Any, given: str, images: tuple[int, int, int] | None) -> Any:
-    needed = _needed(function)
+    needed = _count_required_arguments(function)
     if needed not in (0, 3):
         raise ValueError(f"{given} takes {needed} arguments; expected none, or channels, size and classes")
     if needed and images is None:
@@ -185,7 +185,7 @@ def _with_images(function: Any, given: str, images: tuple[int, int, int] | None)
         raise ValueError(f"{given} raised {type(error).__name__}: {error}") from error
 
 
-def _needed(function: Any) -> int:
+def _count_required_arguments(function: Any) -> int:
     """Return the function's number of positional arguments without a default."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()

@@ -91,12 +91,12 @@ def split(sets: tuple[Subset, Subset]) -> tuple[set[str], set[str]]:
 def test_a_folder_that_has_grown_keeps_its_split(tmp_path: Path) -> None:
     first = load_folder(folder_of(tmp_path, 0, 20))
     before, (trained, validated) = images.known(first), split(first)
-    same = images.kept(before, load_folder(tmp_path), 0)
+    same = images.with_split_of_run(before, load_folder(tmp_path), 0)
     assert split(same) == (trained, validated)
     folder_of(tmp_path, 20, 45)
     for name in ("a", "b"):
         (tmp_path / name / "00.png").unlink()
-    now = images.kept(before, load_folder(tmp_path), 0)
+    now = images.with_split_of_run(before, load_folder(tmp_path), 0)
     train, val = split(now)
     gone = {"a/00.png", "b/00.png"}
     assert trained - gone <= train
@@ -118,16 +118,16 @@ def test_a_run_whose_part_is_gone_needs_a_new_one(tmp_path: Path) -> None:
     for name in split(first)[1]:
         (tmp_path / name).unlink()
     with pytest.raises(ValueError, match=r"none of the validation images of the run is in .* any more"):
-        images.kept(before, load_folder(tmp_path), 0)
+        images.with_split_of_run(before, load_folder(tmp_path), 0)
 
 
 def test_what_has_no_names_is_left_as_it_is(tmp_path: Path) -> None:
     sets = load_folder(folder_of(tmp_path, 0, 5))
     old = {part: {"number": 5, "sha256": None} for part in ("train", "test")}
-    assert images.kept(old, sets, 0) is sets
-    assert images.kept(None, sets, 0) is sets
+    assert images.with_split_of_run(old, sets, 0) is sets
+    assert images.with_split_of_run(None, sets, 0) is sets
     arrays = (ArrayDataset(X, Y), ArrayDataset(X, Y))
-    assert images.kept(images.known(sets), arrays, 0) is arrays
+    assert images.with_split_of_run(images.known(sets), arrays, 0) is arrays
 
 
 def test_names_that_are_not_utf8_come_back() -> None:

@@ -95,4 +95,4 @@ def test_errors_of_an_object_name_file_and_part() -> None:
         raise KeyError("exp_avg")
 
     with pytest.raises(ValueError, match=r"run\.safetensors: the part 'optimizer' does not fit: KeyError: 'exp_avg'"):
-        saved.taken("run.safetensors", "optimizer", take)
+        saved.restore_part("run.safetensors", "optimizer", take)

@@ -12,7 +12,7 @@ import onnx
 from minorm.devices import dtypes
 from minorm.nn.evaluating import evaluating
 from minorm.onnx.graph import encoding
-from minorm.onnx.graph.storage import inside
+from minorm.onnx.graph.storage import embedded_weights
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import load, metadata
 from minorm.onnx.loading.exchange import heads, image_input
@@ -29,10 +29,10 @@ CLOSE = 1e-3  # of the largest number: the allowed difference of two images' res
 def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = None) -> bytes:
     """Return the file's bytes; if its weights are in other files, the bytes of a model that contains them."""
     model, folder = load.parse(path, max_bytes, None, external_root)
-    if not inside.is_outside(model):
+    if not embedded_weights.is_outside(model):
         with open(path, "rb") as file:
             return file.read()
-    inside.bring_in(model, folder, Budget(max_bytes))
+    embedded_weights.bring_in(model, folder, Budget(max_bytes))
     return encoding.encode(model, "init")
 
 

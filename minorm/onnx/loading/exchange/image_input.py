@@ -71,7 +71,7 @@ def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
     entry = next(entry for entry in graph.input if entry.name == found.name)
     if found.batch is not None:
         for shape in _shapes_of_reshapes(graph):
-            _free(shape, found.batch)
+            _free_batch(shape, found.batch)
     if found.batch is not None or found.size not in (None, size):
         del graph.value_info[:]
         for output in graph.output:
@@ -109,7 +109,7 @@ def _shapes_of_reshapes(graph: Any) -> Iterator[Any]:
             yield tensor
 
 
-def _free(tensor: Any, batch: int) -> None:
+def _free_batch(tensor: Any, batch: int) -> None:
     """Free the batch at the beginning of a Reshape's shape: -1, or 0, which copies, if the shape has a -1 already."""
     shape = numpy_helper.to_array(tensor).copy()
     if shape.ndim != 1 or shape.size < 2 or shape[0] != batch:

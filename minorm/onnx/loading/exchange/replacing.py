@@ -71,7 +71,7 @@ class Replacement:
         place = next(place for place in part.places if output in old[place].outputs)
         inside = {slot for one in part.places for slot in old[one].outputs} - {output, None}
         changed = [*old[:place], self.step, *old[place + 1 :]]
-        reached = _reached(changed, inside)
+        reached = _dependent_slots(changed, inside)
         self.updates = [entry for entry in model.updates if entry[1] not in reached]
         ends = {*model._output_slots, *(slot for _, slot, _ in self.updates)}
         self.steps = _needed(changed, ends)
@@ -104,7 +104,7 @@ def _read(steps: Sequence[Step]) -> set[int | None]:
     return {slot for one in steps for slot in (*one.inputs, *(slot for slot, _ in one.conditions))}
 
 
-def _reached(steps: Sequence[Step], slots: set[Any]) -> set[Any]:
+def _dependent_slots(steps: Sequence[Step], slots: set[Any]) -> set[Any]:
     """Return these slots, and the slots that are computed from them."""
     found_ = set(slots)
     for step in steps:

@@ -60,7 +60,7 @@ def in_front(
     for spot in spots:
         homes |= {tensor: spot.module for tensor in spot.inputs if homes.get(tensor) == ""}
     try:
-        _, found, _ = Spots(spots, homes, (), ends).begin(name, "load", "load(path, before={})")
+        _, found, _ = Spots(spots, homes, (), ends).nodes_and_inputs(name, "load", "load(path, before={})")
     except ValueError as error:
         raise LoadError(str(error)) from None
     if given := [value for value in found if value in inputs]:
@@ -97,7 +97,7 @@ class Spots:
 
         operation, line    for errors: the caller, and the form of a correct line, `model.replace({}, layer)`
         """
-        places, inputs, path = self.begin(name, operation, line)
+        places, inputs, path = self.nodes_and_inputs(name, operation, line)
         outputs = self._outputs(places)
         if len(outputs) != 1:
             what = f"gives {len(outputs)} values" if outputs else "gives nothing"
@@ -108,11 +108,11 @@ class Spots:
             )
         return Part(places, inputs, outputs[0], path)
 
-    def begin(self, name: str, operation: str, line: str) -> tuple[list[int], list[str], str]:
+    def nodes_and_inputs(self, name: str, operation: str, line: str) -> tuple[list[int], list[str], str]:
         """Return the places of the nodes that a name means, the values that they read, and the path of their module."""
         if not isinstance(name, str):
             raise TypeError(f"{operation}: the name is {name!r}; expected a str: {line.format(repr('fc'))}")
-        places, path = self._meant(name)
+        places, path = self._nodes_and_module(name)
         if not places:
             raise ValueError(f"{operation}: {self._unknown(name, line)}")
         inputs = self._inputs(places)
@@ -125,7 +125,7 @@ class Spots:
 
     # What a name means
 
-    def _meant(self, name: str) -> tuple[list[int], str]:
+    def _nodes_and_module(self, name: str) -> tuple[list[int], str]:
         """Return the places of the nodes that a name means, and the path of their module."""
         path = name.replace("/", ".").strip(".")
         if path and (places := self._of_module(path)):
@@ -198,7 +198,7 @@ class Spots:
 
     def _unknown(self, name: str, line: str) -> str:
         modules = self.modules()
-        near = _near(name, [*modules, *(spot.name for spot in self.spots), *self.makers, *self.tensors])
+        near = _similar_names(name, [*modules, *(spot.name for spot in self.spots), *self.makers, *self.tensors])
         start = f"no node, value, tensor or module of the graph is called {name[:LONGEST]!r}"
         if near:
             return f"{start}; did you mean {' or '.join(map(repr, near))}? {line.format(repr(near[0]))}"
@@ -221,7 +221,7 @@ def _is_below(path: str, above: str) -> bool:
     return path == above or path.startswith(f"{above}.")
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
+def _similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Return similar names; of a long list we compare the end, because the heads are there."""
     names = [other for other in dict.fromkeys(known) if 0 < len(other) < LONGEST and other.isprintable()]
     path = name.replace("/", ".").strip(".")

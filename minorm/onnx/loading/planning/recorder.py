@@ -22,14 +22,14 @@ from minorm.tensor.tensor import Tensor
 
 # Operators that no plan holds: the shapes of their results depend on values, they draw random numbers, or they check
 # labels on the CPU only.
-UNSTEADY = {
+OPERATORS_WITHOUT_PLAN = {
     "Bernoulli", "Compress", "Loop", "Multinomial", "NegativeLogLikelihoodLoss", "NonMaxSuppression", "NonZero",
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SoftmaxCrossEntropyLoss",
     "Unique",
 }  # fmt: skip
 
 # Layers that may replace nodes in a plan. Other layers may not, because we cannot tell if they decide by shapes alone.
-STEADY_LAYERS = {
+SHAPE_ONLY_LAYERS = {
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d",
     "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
     "Flatten", "GELU", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity", "LayerNorm", "LeakyReLU", "Linear",
@@ -37,13 +37,13 @@ STEADY_LAYERS = {
     "Sigmoid", "Softmax", "StochasticDepth", "Tanh",
 }  # fmt: skip
 
-GIVEN = object()  # stands in an index for an array that comes from the run
+FROM_THE_RUN = object()  # stands in an index for an array that comes from the run
 
 # Operators whose rules read indices only to raise a better error than their Functions for indices out of range.
-REFUSING = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
+ONLY_CHECK_INDICES = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
 
 
-class Taken(Application):
+class TakeOfRunIndices(Application):
     """Applies a Take whose index arrays come from the run; these arrays follow x among the inputs."""
 
     __slots__ = ("parts",)
@@ -51,11 +51,11 @@ class Taken(Application):
     def __init__(self, inputs: tuple[int, ...], index: Any, outputs: tuple[int, ...]) -> None:
         super().__init__(Take, inputs, {}, outputs)
         parts = index if isinstance(index, tuple) else (index,)
-        self.parts = [GIVEN if isinstance(part, Elements) else part for part in parts]
+        self.parts = [FROM_THE_RUN if isinstance(part, Elements) else part for part in parts]
 
     def compute(self, x: Any, *indices: Any) -> Any:  # noqa: D102
         given = iter(indices)
-        return Take().forward(x, index=tuple([next(given) if part is GIVEN else part for part in self.parts]))
+        return Take().forward(x, index=tuple([next(given) if part is FROM_THE_RUN else part for part in self.parts]))
 
 
 class Recorder:
@@ -70,7 +70,9 @@ class Recorder:
         self._fixed: list[Any] = [None]
         self._known: dict[int, tuple[Any, Any]] = {0: (None, None)}  # the shapes and types of the registers
         self._applications: list[Application] = []
-        self._steady = {id(tensor) for tensor in constants}  # the ids of the Tensors that depend on shapes alone
+        self._shape_only_ids = {
+            id(tensor) for tensor in constants
+        }  # the ids of the Tensors that depend on shapes alone
         self._kept = list(constants)  # so that no other Tensor gets their ids
         self._held = [(self._register(tensor), tensor) for tensor in held]
         for tensor in constants:
@@ -88,8 +90,8 @@ class Recorder:
             return
         arguments = [None if slot is None else values[slot] for slot in step.inputs]
         reads = Reads()
-        meant: dict[int, Any] = {}  # by the ids of the stand-ins
-        stand_in_of = {id(x): self._stand_in(x, reads, meant) for x in arguments}
+        originals: dict[int, Any] = {}  # by the ids of the stand-ins
+        stand_in_of = {id(x): self._stand_in(x, reads, originals) for x in arguments}
         stand_ins = [stand_in_of[id(x)] for x in arguments]
         for slot, x in zip(step.inputs, stand_ins, strict=True):
             if slot is not None:
@@ -107,38 +109,38 @@ class Recorder:
         if step.silent:
             for tensor in results:
                 if isinstance(tensor, Tensor):
-                    self._steady.add(id(tensor))
+                    self._shape_only_ids.add(id(tensor))
                     self._kept.append(tensor)
                     self._register(tensor, tensor.array)
         elif (
-            (reads.seen and step.operator not in REFUSING)
-            or not _is_steady(step)
-            or self._write_down(list(_applied(calls)), stand_ins, results, reads.seen)
+            (reads.seen and step.operator not in ONLY_CHECK_INDICES)
+            or not _shows_every_decision(step)
+            or self._write_down(list(_applied_functions(calls)), stand_ins, results, reads.seen)
         ):
             self.why = step.label
         for slot in {*step.inputs, *step.outputs} - {None}:
-            values[slot] = self._meant(values[slot], meant)
+            values[slot] = self._without_stand_in(values[slot], originals)
 
-    def _stand_in(self, tensor: Any, reads: Reads, meant: dict[int, Any]) -> Any:
+    def _stand_in(self, tensor: Any, reads: Reads, originals: dict[int, Any]) -> Any:
         """Return the stand-in that a rule gets for a Tensor; return a Tensor that follows from shapes itself."""
-        register = None if id(tensor) in self._steady else self._find(tensor)
+        register = None if id(tensor) in self._shape_only_ids else self._find(tensor)
         if register is None:
             return tensor
         stand_in = StandIn.of(tensor, reads)
         self._registers[id(stand_in)] = weakref.ref(stand_in), register
-        meant[id(stand_in)] = stand_in, tensor
+        originals[id(stand_in)] = stand_in, tensor
         return stand_in
 
-    def _meant(self, value: Any, meant: dict[int, Any]) -> Any:
+    def _without_stand_in(self, value: Any, originals: dict[int, Any]) -> Any:
         """Return a step's value in the form that the next step reads: a plain Tensor in place of a stand-in."""
         if not isinstance(value, StandIn):
             return value
-        if id(value) not in meant:
-            meant[id(value)] = value, plain(value)
+        if id(value) not in originals:
+            originals[id(value)] = value, plain(value)
             register = self._find(value)
             if register is not None:
-                self._registers[id(meant[id(value)][1])] = weakref.ref(meant[id(value)][1]), register
-        return meant[id(value)][1]
+                self._registers[id(originals[id(value)][1])] = weakref.ref(originals[id(value)][1]), register
+        return originals[id(value)][1]
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
         """Return the plan of a run with these results; None if a plan is not possible."""
@@ -160,7 +162,7 @@ class Recorder:
         """
         read = {id(tensor) for tensor in results}
         for call in calls:
-            inputs, options = _taken_apart(call)
+            inputs, options = _inputs_and_options(call)
             read.update(map(id, inputs))
             for tensor in inputs:
                 if tensor is not None and self._find(tensor) is None:
@@ -180,11 +182,11 @@ class Recorder:
                     return True
                 read.update(map(id, origins))
                 registers += [self._find(x) for x in origins]
-                application: Application = Taken(tuple(registers), options["index"], made)
+                application: Application = TakeOfRunIndices(tuple(registers), options["index"], made)
             else:
                 application = Application(call.target, tuple(registers), options, made)
             self._applications.append(application)
-        unread = [x for x in arguments if x is not None and id(x) not in read and id(x) not in self._steady]
+        unread = [x for x in arguments if x is not None and id(x) not in read and id(x) not in self._shape_only_ids]
         return bool(unread) or any(self._find(tensor) is None for tensor in results)
 
     def _register(self, tensor: Tensor, array: Any = None) -> int:
@@ -215,17 +217,23 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
     return False
 
 
-def _is_steady(step: Any) -> bool:
+def _shows_every_decision(step: Any) -> bool:
     """Return True if we notice every decision that a node makes by elements; in loops and branches we do not."""
-    if step.conditions or getattr(step, "turns", None) is not None or step.operator in UNSTEADY:
+    if step.conditions or getattr(step, "turns", None) is not None or step.operator in OPERATORS_WITHOUT_PLAN:
         return False
-    return bool(step.operator) or not isinstance(step.operation, Module) or all(map(_decides, step.operation.modules()))
+    return (
+        bool(step.operator)
+        or not isinstance(step.operation, Module)
+        or all(map(_depends_on_shapes_only, step.operation.modules()))
+    )
 
 
-def _decides(layer: Module) -> bool:
+def _depends_on_shapes_only(layer: Module) -> bool:
     """Return whether a layer decides by shapes alone: a normalization of the file, or a known layer of minorm."""
     kind = type(layer)
-    return isinstance(layer, Sealed) or (kind.__name__ in STEADY_LAYERS and kind.__module__.startswith("minorm.nn."))
+    return isinstance(layer, Sealed) or (
+        kind.__name__ in SHAPE_ONLY_LAYERS and kind.__module__.startswith("minorm.nn.")
+    )
 
 
 def _elements(options: Any) -> Iterator[Elements]:
@@ -242,16 +250,16 @@ def _is_array_of(tensor: Any, elements: Elements) -> bool:
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 
-def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:
+def _applied_functions(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:
     """Yield the Functions in a tree of calls, in the order in which they were applied."""
     for call in calls:
         if isinstance(call.target, type) and issubclass(call.target, Function):
             yield call
         else:
-            yield from _applied(call.children)
+            yield from _applied_functions(call.children)
 
 
-def _taken_apart(call: trace.Call) -> tuple[list[Any], dict[str, Any]]:
+def _inputs_and_options(call: trace.Call) -> tuple[list[Any], dict[str, Any]]:
     """Return the Tensors to which a Function was applied, and its options."""
     inputs: list[Any] = []
     options: dict[str, Any] = {}

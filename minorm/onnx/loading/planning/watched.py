@@ -48,19 +48,19 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         self._note()
-        return getattr(ufunc, method)(*map(_known, inputs), **options)
+        return getattr(ufunc, method)(*map(_unwatched, inputs), **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function not in _LIKE:
             self._note()
-        return function(*_known(args), **_known(kwargs))
+        return function(*_unwatched(args), **_unwatched(kwargs))
 
     def __len__(self) -> int:
         return len(self._array)
 
     def __getitem__(self, index: Any) -> Any:
         self._note()
-        return self._array[_known(index)]
+        return self._array[_unwatched(index)]
 
     def __bool__(self) -> bool:
         self._note()
@@ -126,10 +126,10 @@ def plain(stand_in: StandIn) -> Tensor:
     return result
 
 
-def _known(value: Any) -> Any:
+def _unwatched(value: Any) -> Any:
     """Replace each `Elements` by its array."""
     if isinstance(value, Elements):
         return value._array
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_known, value))
-    return {name: _known(item) for name, item in value.items()} if isinstance(value, dict) else value
+        return type(value)(map(_unwatched, value))
+    return {name: _unwatched(item) for name, item in value.items()} if isinstance(value, dict) else value

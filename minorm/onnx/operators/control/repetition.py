@@ -53,7 +53,7 @@ def read_loop(node: Node) -> Callable[..., tuple[Any, ...]]:
         limit = None if most is None else _single(most, "the trip count", "iu")
         goes_on = condition is None or bool(_single(condition, "the condition", "b"))
         if endless and goes_on and limit is not None:
-            node.works(max(0, limit), TURN)
+            node.check_work(max(0, limit), TURN)
         collected: list[list[Tensor]] = [[] for _ in range(body.collected)]
         i = 0
         while goes_on and (limit is None or i < limit):
@@ -103,7 +103,7 @@ def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
                 raise ValueError(f"input {place + 1} has shape {x.shape}; expected a batch in front")
         batch = _length([len(x) for x in given], "batches")
         longest = _length([x.shape[1] for x in given[body.carried :]])
-        node.works(batch, TURN)
+        node.check_work(batch, TURN)
         each = [longest] * batch if lengths is None else integers(lengths, "sequence_lens", batch)
         if len(each) != batch or not all(0 <= n <= longest for n in each):
             raise ValueError(f"sequence_lens is {each}; expected {batch} lengths of at most {longest}")
@@ -132,7 +132,7 @@ def _scanned(
     """Run n turns over the elements along these axes; return the last state and the collected results."""
     body = node.body
     assert body is not None
-    node.works(n, TURN)
+    node.check_work(n, TURN)
     collected: list[list[Tensor]] = [[] for _ in range(body.collected)]
     for x in sequences if n else ():
         node.fits(x.shape, x.dtype)

@@ -95,7 +95,7 @@ def read_concat(node: Node) -> Callable[[Sequence], Tensor]:
         if not parts:
             raise ValueError("the sequence is empty; expected at least one Tensor")
         node.fits((sum(x.numel() for x in parts),), parts[0].dtype)
-        node.works(len(parts), TURN // 4)
+        node.check_work(len(parts), TURN // 4)
         return join(parts, node["axis"])
 
     return concat

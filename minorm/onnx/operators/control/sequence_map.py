@@ -15,7 +15,7 @@ def sequence_map(call: Call) -> Any:
     body = call.get("body", None)
     if not isinstance(body, GraphProto) or len(body.input) != len(call.inputs) or not all(call.inputs):
         raise refuse("SequenceMap", "no body, or one with another number of inputs than the node")
-    own = _unused(body)
+    own = _unused_prefix(body)
     inputs = [f"{own}_in{i}" for i in range(len(call.inputs))]
     outputs = [f"{own}_out{i}" for i in range(len(body.output))]
     kept = [f"{own}_kept{i}" for i in range(len(body.output))]
@@ -39,7 +39,7 @@ def sequence_map(call: Call) -> Any:
     return function
 
 
-def _unused(body: GraphProto) -> str:
+def _unused_prefix(body: GraphProto) -> str:
     """Return a prefix that no name in the graph starts with."""
     taken = [entry.name for entry in (*body.input, *body.output, *body.initializer)]
     taken += [name for node in body.node for name in (*node.input, *node.output)]

@@ -127,7 +127,7 @@ STEPS = 400  # a power with its gradient takes as long as this many multiplicati
 def read_pow(node: Node) -> Binary:
     def raised(a: Tensor, b: Tensor) -> Tensor:
         shape = np.broadcast_shapes(a.shape, b.shape)
-        node.works(STEPS, *shape)
+        node.check_work(STEPS, *shape)
         if not dtypes.is_float(a.dtype):
             node.fits((2, *shape), dtypes.float64)  # it computes in floats
         return power(a, b)

@@ -9,7 +9,7 @@ import numpy as np
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, reads
 from minorm.onnx.operators.math.arithmetic import Binary, target_type
-from minorm.onnx.operators.whole import whole
+from minorm.onnx.operators.traced_as_one_call import whole
 from minorm.ops.stepwise import Bitwise, Stepwise
 from minorm.tensor.tensor import Tensor
 

@@ -18,7 +18,7 @@ def read_einsum(node: Node) -> Callable[..., Tensor]:
 
     def weigh(shape: tuple[int, ...], summed: int, dtype: Any) -> None:
         node.fits(shape, dtype)
-        node.works(*shape, summed)
+        node.check_work(*shape, summed)
 
     return lambda *tensors: einsum(equation, *tensors, weigh=weigh)
 

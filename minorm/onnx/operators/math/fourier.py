@@ -46,7 +46,7 @@ def _transform(node: Node) -> Callable[[Tensor, Tensor | None, int], Tensor]:
         if n < 1:
             raise ValueError(f"dft_length is {n}; expected at least 1")
         node.fits((*x.shape[:place], n, *x.shape[place + 1 : -1], 2), x.dtype)
-        node.works(x.numel() // max(1, x.shape[place]), n, 4 * n.bit_length())
+        node.check_work(x.numel() // max(1, x.shape[place]), n, 4 * n.bit_length())
         z = _fitted(_complex(x), place, n // 2 + 1 if halved else n)
         if halved:  # the half that is left out mirrors the other half, and the result is real
             rest = z.narrow(place, 1, n - n // 2 - 1).flip(place)
@@ -80,7 +80,7 @@ def read_stft(node: Node) -> Callable[..., Tensor]:
             )
         frames = 1 + (signal.shape[1] - n) // hop
         node.fits((signal.shape[0], frames, n, 2), x.dtype)
-        node.works(signal.shape[0] * frames, n, 4 * n.bit_length())
+        node.check_work(signal.shape[0] * frames, n, 4 * n.bit_length())
         places = np.arange(frames)[:, None] * hop + np.arange(seen)
         pieces = signal[:, places.reshape(-1)].reshape(signal.shape[0], frames, seen, signal.shape[-1])
         if window is not None:

@@ -54,7 +54,7 @@ def ask_matmul(node: Node, a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -
     """Ask for room and time for a product of these shapes with a result of this type."""
     result = (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
     node.fits(result, dtype)
-    node.works(*result, *a[-1:])
+    node.check_work(*result, *a[-1:])
 
 
 @reads("Gemm", since=1)  # before 7 `broadcast` says whether C stretches; 11: C may be absent
@@ -67,7 +67,7 @@ def read_gemm(node: Node) -> Callable[..., Tensor]:
         a = a.mT if left else a
         rows, columns = a.shape[0], b.shape[0 if right else 1]
         node.fits((rows, columns), a.dtype)
-        node.works(rows, columns, a.shape[1])
+        node.check_work(rows, columns, a.shape[1])
         if c is not None and not stretches(c.shape, (rows, columns)):
             raise ValueError(f"C has shape {c.shape}; expected one that stretches to {(rows, columns)}")
         bias = c is None or c.shape == (columns,)
@@ -98,7 +98,7 @@ def read_det(node: Node) -> Callable[[Tensor], Tensor]:
     def det(x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
             raise ValueError(f"x has shape {x.shape}; expected square matrices")
-        node.works(x.numel(), x.shape[-1])
+        node.check_work(x.numel(), x.shape[-1])
         return Determinant.apply(x)
 
     return det

@@ -11,7 +11,7 @@ from minorm.onnx.graph.errors import Unsupported
 from minorm.onnx.graph.memory_budget import TURN
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads
-from minorm.onnx.operators.whole import whole
+from minorm.onnx.operators.traced_as_one_call import whole
 from minorm.tensor.tensor import Tensor
 
 MODES = ("TF", "IDF", "TFIDF")
@@ -43,7 +43,7 @@ def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
             raise ValueError(f"x has shape {x.shape}; expected (C,) or (N, C)")
         rows = x.array.reshape(-1, x.shape[-1])
         node.fits((len(rows), width), np.float32)
-        node.works(rows.size * (min(most, rows.shape[1]) - least + 1 if rows.size else 0), skips + 1, LOOK_UP)
+        node.check_work(rows.size * (min(most, rows.shape[1]) - least + 1 if rows.size else 0), skips + 1, LOOK_UP)
         counts = np.zeros((len(rows), width), np.float32)
         for row, elements in zip(counts, rows.tolist(), strict=True):
             for length in range(least, min(most, len(elements)) + 1):

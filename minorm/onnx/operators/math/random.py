@@ -86,7 +86,7 @@ def read_multinomial(node: Node) -> Random:
 
     def draw(x: Tensor, generator: Any) -> Tensor:
         node.fits((3, *x.shape[:1], count), dtypes.float64)
-        node.works(*x.shape[:1], max(count, 1000))
+        node.check_work(*x.shape[:1], max(count, 1000))
         return F.multinomial(x, count, dtype, generator)
 
     return Random(node, draw)

@@ -52,7 +52,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
         _check(q, keys, values)
         shape = (*q.shape[:3], keys.shape[2])
         node.fits(shape, dtypes.float32)
-        node.works(*shape, q.shape[3] + values.shape[3])
+        node.check_work(*shape, q.shape[3] + values.shape[3])
         seen, bias = _bias(node, shape, mask, before, valid)
         wide = widest(q, values, stash=stash or dtypes.float16)
         scale = 1 / math.sqrt(q.shape[3] or 1) if given_scale is None else given_scale

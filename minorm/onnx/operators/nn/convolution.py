@@ -93,12 +93,12 @@ def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], p
     """
     rows = x.shape[0] * channels * math.prod(size[:-1])
     node.fits((rows, max(size[-1], ROW)), x.dtype)
-    node.works(w.numel(), max(x.shape[0] * math.prod(places), ROW))
+    node.check_work(w.numel(), max(x.shape[0] * math.prod(places), ROW))
 
 
 def _ask_parts(node: Node, strides: Sequence[int], size: Sequence[int]) -> None:
     """Ask for time to plan the image of a transposed convolution: pixels one stride apart form one part."""
-    node.works(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
+    node.check_work(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
 
 
 ROW = 64

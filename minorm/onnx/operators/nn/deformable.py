@@ -16,7 +16,7 @@ import numpy as np
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads
 from minorm.onnx.operators.nn.convolution import windows
-from minorm.onnx.operators.whole import whole
+from minorm.onnx.operators.traced_as_one_call import whole
 from minorm.tensor.tensor import Tensor
 
 
@@ -49,7 +49,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
             )
         places = math.prod(size)
         node.fits((2**rank + 1, batch, x.shape[1], taps, places), x.dtype)
-        node.works(batch * w.numel(), places)
+        node.check_work(batch * w.numel(), places)
         moved = offset.reshape(batch, parts, taps, rank, places)
         fixed = _grid(size, strides, pads, kernel, dilations)
         columns = _sampled(x, [moved[:, :, :, i] + Tensor(fixed[i].astype(x.dtype)) for i in range(rank)], parts)

@@ -15,7 +15,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, READERS, reads
 from minorm.onnx.operators.math.linear import ask_matmul
 from minorm.onnx.operators.nn.convolution import read_form
-from minorm.onnx.operators.whole import whole
+from minorm.onnx.operators.traced_as_one_call import whole
 from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
 from minorm.tensor.tensor import Tensor
 

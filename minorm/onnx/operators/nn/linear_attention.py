@@ -49,7 +49,7 @@ def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
         if state is not None and state.shape != (batch, heads, rows, columns):
             raise ValueError(f"past_state has shape {state.shape}; expected {(batch, heads, rows, columns)}")
         node.fits((batch, heads, rows, columns), wide)
-        node.works(steps, max(TURN, 4 * batch * heads * rows * columns))
+        node.check_work(steps, max(TURN, 4 * batch * heads * rows * columns))
         s = k.new_zeros((batch, heads, rows, columns)) if state is None else state.to(wide)
         gates = None if decay is None else _numbers("decay", decay.to(wide), k, heads).exp().unsqueeze(-1)
         rates = None if beta is None else _numbers("beta", beta.to(wide), k, 1 if beta.shape[-1] == 1 else heads)
@@ -98,7 +98,7 @@ def read_causal_conv(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
         if past is not None and past.shape != (*x.shape[:2], behind):
             raise ValueError(f"past_state has shape {past.shape}; expected {(*x.shape[:2], behind)}")
         node.fits((*x.shape[:2], x.shape[2] + behind), x.dtype)
-        node.works(x.numel(), w.shape[2])
+        node.check_work(x.numel(), w.shape[2])
         whole = cat([x.new_zeros((*x.shape[:2], behind)) if past is None else past, x], 2)
         y = F.conv1d(whole, w, bias, groups=x.shape[1])
         return y if activation == "none" else F.silu(y), whole[:, :, whole.shape[2] - behind :]

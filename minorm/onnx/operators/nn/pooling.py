@@ -228,7 +228,7 @@ def _options(node: Node, x: Tensor) -> dict[str, Any]:
         )
     node.fits((*x.shape[:2], *(n + low + high for n, (low, high) in zip(size, pairs, strict=True))), x.dtype)
     found, least = math.prod(x.shape[:2]) * math.prod(out), 1 if x.dtype in COMPILED else FEW
-    node.works(STEPS, max(found, least), *reached(size, kernel, pairs, dilations))
+    node.check_work(STEPS, max(found, least), *reached(size, kernel, pairs, dilations))
     return {"kernel": kernel, "stride": strides, "padding": pairs, "dilation": dilations, "ceil_mode": ceil_mode}
 
 

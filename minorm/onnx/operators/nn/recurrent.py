@@ -135,7 +135,7 @@ def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
         steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
         node.fits((steps, r.shape[0], batch, HELD * r.shape[2]), x.dtype)
         work = batch * r.shape[1] * (x.shape[2] + r.shape[2])
-        node.works(steps, w.shape[0], max(work, TURN))
+        node.check_work(steps, w.shape[0], max(work, TURN))
 
     return weigh
 

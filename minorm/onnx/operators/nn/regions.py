@@ -12,7 +12,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.memory_budget import TURN
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads
-from minorm.onnx.operators.whole import whole
+from minorm.onnx.operators.traced_as_one_call import whole
 from minorm.tensor.combining import stack
 from minorm.tensor.tensor import Tensor
 
@@ -43,7 +43,7 @@ def read_nms(node: Node) -> Callable[..., Tensor]:
         limit, threshold = np.float32(_number(overlap, 0)), _number(least, -math.inf)
         batch, classes, n = scores.shape
         node.fits((batch, classes, count, 3), dtypes.int64)
-        node.works(batch * classes, max(TURN // 10, n * count))
+        node.check_work(batch * classes, max(TURN // 10, n * count))
         found = [np.zeros((0, 3), np.int64)]
         for b in range(batch):
             corners = _corners(boxes.array[b], bool(centered))
@@ -107,7 +107,7 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         starts, lengths = boxes[:, 1::-1], (boxes[:, 2:] - boxes[:, :2])[:, ::-1]  # rows, then columns
         lengths = lengths if half else np.maximum(lengths, 1.0)
         node.fits((len(boxes), x.shape[1], *size), x.dtype)
-        node.works(len(boxes), TURN)
+        node.check_work(len(boxes), TURN)
         results = []
         for start, length, b in zip(starts, lengths, batch.array.tolist(), strict=True):
             taps = []
@@ -120,7 +120,7 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
                 rows, columns = (
                     Tensor(_matrix(*tap, n).astype(x.dtype)) for tap, n in zip(taps, x.shape[2:], strict=True)
                 )
-                node.works(x.shape[1], size[0] * x.shape[2] * x.shape[3] + math.prod(size) * x.shape[3])
+                node.check_work(x.shape[1], size[0] * x.shape[2] * x.shape[3] + math.prod(size) * x.shape[3])
                 results.append(rows @ image @ columns.mT)
             else:
                 results.append(_largest(node, image, taps))
@@ -184,7 +184,7 @@ def read_max_roi_pool(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         numbers = rois.array.astype(np.float64)
         _check_boxes(x, Tensor(numbers[:, 1:]), Tensor(np.nan_to_num(numbers[:, 0]).astype(np.int64)))
         node.fits((len(numbers), x.shape[1], *size), x.dtype)
-        node.works(len(numbers) * math.prod(size), TURN)
+        node.check_work(len(numbers) * math.prod(size), TURN)
         results = []
         for b, *box in numbers:
             left, top, right, bottom = (math.floor(abs(n * scale) + 0.5) * (1 if n * scale >= 0 else -1) for n in box)

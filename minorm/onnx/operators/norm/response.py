@@ -49,7 +49,7 @@ def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
     size, alpha, beta, bias = (node[name] for name in ("size", "alpha", "beta", "bias"))
 
     def normalize(x: Tensor) -> Tensor:
-        node.works(STEPS, x.numel(), min(size, x.shape[1] if x.ndim > 1 else 1))
+        node.check_work(STEPS, x.numel(), min(size, x.shape[1] if x.ndim > 1 else 1))
         if size % 2:
             return F.local_response_norm(x, size, alpha, beta, bias)
         return F.local_response_norm(x.flip(1), size, alpha, beta, bias).flip(1)

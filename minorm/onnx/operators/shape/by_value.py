@@ -10,7 +10,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads
-from minorm.onnx.operators.whole import whole
+from minorm.onnx.operators.traced_as_one_call import whole
 from minorm.ops.operands import axis_of
 from minorm.tensor.tensor import Tensor
 

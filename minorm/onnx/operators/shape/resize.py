@@ -130,7 +130,7 @@ class Sampling:
             return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
         span = reach(self.mode, scale, self.antialias)
         self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # room for the matrix twice, distances and weights
-        self.node.works(x.numel(), m)
+        self.node.check_work(x.numel(), m)
         key = n, m, scale, region, x.dtype
         weights = Tensor((self.kept if m * n <= SMALL else self.weights)(*key)).to(x.device)
         self.node.fits((*x.shape[:axis], *x.shape[axis + 1 :], n + 2 * m), x.dtype)  # x in its order, and the result

@@ -30,7 +30,7 @@ def read_grid_sample(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
             taps = TAPS.get(mode, 1) ** (x.ndim - 2)
             node.fits((2, *result), x.dtype)
             node.fits((4 * TAPS.get(mode, 1), *grid.shape), x.dtype)
-            node.works(*result, taps, 8)
+            node.check_work(*result, taps, 8)
         return F.grid_sample(x, grid, mode, padding_mode, align_corners)
 
     return sample
