@@ -30,7 +30,7 @@ cdef enum:
 cdef class Weights:
     """Holds w, (groups, outputs, channels, taps) with these steps between its bytes, in packed panels.
 
-    flip     128 if w is unsigned, because 128 is subtracted before w is stored; else 0
+    flip     128 if w is unsigned, else 0: the panels hold w - flip
     light    True if the absolute stored values of two channels that share a cell add up to 128 at most
     totals   an int32 array, PANEL numbers for each panel; it is filled with the sum of each output's stored numbers
     """
@@ -89,7 +89,7 @@ cdef int take_ends(Ends* to, ends, intptr_t count) except -1:
 def multiply(x, Weights weights, int flip, ends, y, intptr_t rows, empty, int32, int threads):
     """y = x w: x (groups, rows, channels) and y (groups, rows, outputs) in C order, weights of one tap.
 
-    flip     128 if x is signed, because 128 is added before x is stored; else 0
+    flip     128 if x is signed, else 0: products use x + flip as unsigned bytes
     """
     cdef IntegerProduct p
     cdef const Panels* w = &weights.panels
