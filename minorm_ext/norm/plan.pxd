@@ -55,7 +55,7 @@ cdef enum:
     FOLD = 32          # most neighbours that share a statistic and a parameter and still are separate columns
     DEEP = 16          # fewest reduced rows for which this pays; there must also be half as many rows as neighbours
     OWN_CACHE = 1 << 18          # elements, about, that a processor's private cache holds
-    SHARED_CACHE = 1 << 20       # up to so many elements of a tile of columns, the cache that all share holds some
+    SHARED_CACHE = 1 << 20       # of a tile of at most so many elements, the cache that all share holds some
     # Collecting gradients
     LINE = 16          # elements of a line of memory, or of two lines in double
     SETS = 64          # lines whose distance is a multiple of this share a set of the innermost cache

@@ -90,8 +90,8 @@ static NOINLINE double NAME(sample_mean)(const minorm_data *x, ptrdiff_t at, ptr
 }
 
 /* Add up `runs` runs, `step` apart in the data and `s_step` apart in s. An accumulator takes about 16 elements before
- * it is added to the totals: if hundreds of small squares were added one by one to that of an outlier, a million
- * standard deviations away, would round them away. */
+ * it is added to the totals. Otherwise hundreds of small squares, added one by one to the square of an outlier a
+ * million standard deviations away, would vanish in rounding. */
 static INLINE void NAME(sums_of)(NAME(accumulators) *all, const STORED *dy, ptrdiff_t other, const REAL *s,
                                  const STORED *x, ptrdiff_t step, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, REAL k,
                                  REAL d) {

@@ -51,8 +51,7 @@ static INLINE void NAME(slope)(const minorm_cell *k, int kind, const REAL *x, co
 
 #define EACH for (ptrdiff_t j = 0; j < n; j++)
 
-/* ---- forward: h and c become the state after the step, v gets the gates' values, e other values for backward ------
- * */
+/* ---- forward: h and c become the state after the step, v gets the gates' values, e other values for backward --- */
 
 static void NAME(rnn_step)(const minorm_cell *k, REAL *a, const REAL *q, REAL *h, REAL *v) {
     const ptrdiff_t n = k->hidden;

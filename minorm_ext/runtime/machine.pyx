@@ -20,8 +20,7 @@ cdef extern from *:
     #include <omp.h>
     static int minorm_openmp(void) { return _OPENMP; }
     /* The number of processors of this process. OpenMP counts them when it is loaded, before it binds the loading
-    thread
-       to one of them if OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY ask for that. If the places have fewer
+       thread to one of them if OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY ask for that. If the places have fewer
        processors, their number counts. */
     static int minorm_processors(void) {
         int processors = omp_get_num_procs();
@@ -115,8 +114,7 @@ cdef extern from *:
     #endif
 
     /* Whether the processor and Linux support tiles that multiply bfloat16 and bytes; asking changes nothing. Linux
-    also
-       has to permit tiles to this process, since they add 8 KiB to the registers of a thread wherever these are saved.
+       also has to permit tiles to this process, since they add 8 KiB to the registers of a thread wherever these are saved.
        A process keeps the permission that it asked for, and its signal stacks must have room for the 8 KiB. */
     #if defined(__x86_64__) && defined(__linux__)
     #include <cpuid.h>

@@ -54,8 +54,8 @@ template <int V, class F> __device__ void each(const Parts& parts, const F& step
 }
 
 //     g = sign * gradient + decay * p,  m = momentum * m + fresh * g,  p -= lr * m
-// fresh = 1 - dampening; sign = -1 to maximize. With nesterov p -= lr * (g + momentum * m); without momentum p -= lr *
-// g, and there is no m.
+// fresh = 1 - dampening; sign = -1 to maximize. With nesterov p -= lr * (g + momentum * m); without momentum
+// p -= lr * g, and there is no m.
 template <class T, class C, bool MOMENTUM, bool NESTEROV> struct Sgd {
     C lr, momentum, fresh, decay, sign;
     template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
