@@ -113,9 +113,9 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Whether the processor and Linux support tiles that multiply bfloat16 and bytes; asking changes nothing. Linux
-       also has to permit tiles to this process, since they add 8 KiB to the registers of a thread wherever these are saved.
-       A process keeps the permission that it asked for, and its signal stacks must have room for the 8 KiB. */
+    /* Whether the processor and Linux support tiles that multiply bfloat16 and bytes; asking changes nothing.
+       Linux also has to permit tiles to this process, since they add 8 KiB to the registers of a thread wherever these
+       are saved. A process keeps the permission that it asked for, and its signal stacks must have room for them. */
     #if defined(__x86_64__) && defined(__linux__)
     #include <cpuid.h>
     #include <sys/syscall.h>
