@@ -88,9 +88,9 @@ static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intpt
 #undef CASE
 }
 
-/* Depthwise, one channel alone: QUAD vectors of results below each other, whose sources are `pitch` apart; the taps are
-   `height` rows of `width`, one pitch apart too. A row of the input serves all results that use it for one of the
-   taps of a column, so it is read once for all. */
+/* Depthwise, one channel: QUAD vectors of results, one below the other, whose sources are `pitch` apart. The taps are
+   `height` rows of `width` taps, also one pitch apart. For each column of taps, a row of the input is read once for all
+   results that use it. */
 static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
                                 const REAL *w, const minorm_ends *ends, REAL *y, const intptr_t *place) {
     VECTOR sum[QUAD], weight[MOST_TALL];
@@ -127,8 +127,8 @@ static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
     return NAME(shuffle)(u, v, even) + NAME(shuffle)(u, v, even + 1);
 }
 
-/* Adds the lanes of each of `count` vectors to its total: neighbours first, so that SHORT vectors become one in which
-   every 16 bytes hold SHORT sums, then the 16 bytes of a vector, one after the other. */
+/* Adds the lanes of each of `count` vectors to the total of that vector. First it adds neighbours, until SHORT vectors
+   have become one in which every 16 bytes hold SHORT sums; then it adds the 16-byte parts of that vector in order. */
 static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *totals) {
     for (int i = 0; i < count; i += SHORT) {
         VECTOR joined;
@@ -203,7 +203,7 @@ static void NAME(weights)(int rows, int columns, const REAL *x, const intptr_t *
 
 /* ---- into the layout of the lanes, and back ----------------------------------------------------------------- */
 
-/* count numbers; the last vector overlaps the one before, so that nothing beyond is touched. */
+/* Copy count numbers; the last vector overlaps the one before, so that nothing beyond the numbers is touched. */
 static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
     const intptr_t rest = count - LANES / 2;
     if (count >= LANES) {
@@ -221,7 +221,7 @@ static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
     }
 }
 
-/* count numbers, every step-th of a row. */
+/* Copy count numbers: every step-th number of a row. */
 static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
     if (step == 1) {
         NAME(copy)(to, from, count);
@@ -238,13 +238,13 @@ static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intpt
     }
 }
 
-/* Back from a row to every step-th place. */
+/* The reverse: copy a row to every step-th place. */
 static INLINE void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
     if (step == 1) NAME(copy)(to, from, count);
     else for (intptr_t i = 0; i < count; i++) to[i * step] = from[i];
 }
 
-/* Two rows, number by number in turn, as step 2 leaves them; the first may have one more than the second. */
+/* Interleave two rows number by number, for step 2; the first row may have one number more than the second. */
 static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *second, intptr_t firsts, intptr_t count) {
     const INDEX number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
     intptr_t i = 0;
@@ -261,8 +261,8 @@ static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *secon
     if (firsts > count) to[2 * count] = first[count];
 }
 
-/* Pixels 0 .. pixels - 1 of up to `lanes` images, `image` numbers apart, to vectors of as many lanes at place[pixel],
-   which may be several registers; absent images are 0. */
+/* Copy pixels 0 .. pixels - 1 of up to `lanes` images, which are `image` numbers apart, to vectors of `lanes` lanes at
+   place[pixel]. Such a vector may fill several registers. Lanes without an image become 0. */
 static void NAME(images_in)(intptr_t lanes, REAL *to, const intptr_t *place, const REAL *from, intptr_t image,
                             intptr_t images, intptr_t pixels) {
     VECTOR tile[LANES];
@@ -284,7 +284,7 @@ static void NAME(images_in)(intptr_t lanes, REAL *to, const intptr_t *place, con
     }
 }
 
-/* Back: vectors of pixels, one after the other, to images. */
+/* The reverse: copy vectors of pixels, one after the other, to the images. */
 static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_t images, intptr_t pixels) {
     VECTOR tile[LANES];
     for (intptr_t p = 0; p < pixels; p += LANES) {
@@ -301,7 +301,7 @@ static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_
     }
 }
 
-/* Adds the sum of count numbers, a multiple of SUMS: QUAD vectors of SUMS partial sums. */
+/* Adds the sum of x to *to, by QUAD vectors of SUMS partial sums; count is a multiple of SUMS. */
 static void NAME(add_total)(REAL *to, const REAL *x, intptr_t count) {
     VECTOR sum[QUAD * SUMS / LANES] = {0};
     REAL result = 0;

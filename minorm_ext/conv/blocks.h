@@ -26,16 +26,16 @@
 #define MOST_TALL 5      /* rows of a depthwise kernel that has its own loop: 3 or this many */
 #define MOST_PRODUCTS 24 /* the largest BLOCK_ROWS * TAPS */
 
-/* The tiles of a piece of some planes: `rows` rows of `columns` tiles each, from row number `first` on, of `images`
-   planes that are `step` numbers apart, of `height` x `width` numbers with zeros around: `top` rows before the first,
-   `left` columns before the first. */
+/* The tiles of a piece of some planes. There are `images` planes, `step` numbers apart, of `height` x `width` numbers
+   with zeros around them: `top` rows and `left` columns of zeros come first. The piece has `rows` rows of `columns`
+   tiles each, from row number `first` on. */
 typedef struct {
     intptr_t images, step, height, width, top, left, first, rows, columns;
 } minorm_tiles;
 
-/* The last steps of a sum, which starts at the bias of its channel. With an epilogue, AFTER numbers a channel, it
-   becomes clamp(((sum - k) - d) * factor + offset); with `more`, the number at its place there is added. NULL: no such
-   step. */
+/* The last steps of a sum, which starts at the bias of its channel. An epilogue has AFTER numbers for each channel;
+   with it the sum becomes clamp(((sum - k) - d) * factor + offset). With `more`, the number at the same place in `more`
+   is added. NULL leaves a step out. */
 typedef struct {
     const char *bias, *epilogue, *more;
 } minorm_ends;

@@ -24,17 +24,17 @@ from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div
 
-# Multiply-adds a thread computes between two checks of signals: 0.2 s even without vector instructions worth the name.
+# Multiply-adds a thread computes between two checks of signals: 0.2 s even with hardly any vector instructions.
 cdef double SIGNAL_INTERVAL = 5e8
 cdef enum:
     LINE = 16  # numbers in a cache line, at most
-    WEIGHTS = 1 << 24  # that are brought into order between two checks
-    MERGE_WORK = 100000  # numbers from which a second thread pays where chunks are added up
-    PACK_WORK = 8192  # and where weights are brought into order
+    WEIGHTS = 1 << 24  # weights that are reordered between two checks
+    MERGE_WORK = 100000  # numbers from which a second thread pays when chunks are added up
+    PACK_WORK = 8192  # weights from which a second thread pays when weights are reordered
 cdef double WORTH = 5e5  # multiply-adds that are worth another thread
 
-VECTORS = QUAD  # of results in a block
-BLOCK = BLOCK_ROWS  # its output channels
+VECTORS = QUAD  # vectors of results in a block
+BLOCK = BLOCK_ROWS  # output channels of a block
 
 
 def lanes(Py_ssize_t itemsize, bint sums):
@@ -63,7 +63,7 @@ cdef int threads_for(double work, int threads) noexcept nogil:
 
 
 cdef intptr_t parts_for(double work, intptr_t jobs, intptr_t most, intptr_t wanted) noexcept nogil:
-    """Return into how many parts, at most `most`, to cut a job: enough for the threads, and short ones for Ctrl-C."""
+    """Return the number of parts to cut a job into: enough for the threads and for Ctrl-C, but at most `most`."""
     cdef intptr_t parts = 1
     while parts < most and (jobs * parts < wanted or work > parts * SIGNAL_INTERVAL):
         parts += 1
@@ -198,7 +198,7 @@ cdef class Layout(Way):
         self.work = <double>p.result.size * p.images * self.w_count + 1
 
     cdef intptr_t correlate_batch(self, int threads):
-        """Return the segments a job: as many as the cache takes, but few enough that every thread gets several jobs."""
+        """Return the segments of a job: as many as fit the cache, but so few that every thread gets several jobs."""
         return max(1, min(self.plan.fit, self.plan.segments // (4 * threads)))
 
     cdef intptr_t correlate_own(self, int threads):

@@ -25,11 +25,11 @@ cdef enum:
     FIRST_CACHE = 24 << 10  # bytes of the source that stay there
 
 cdef struct Range:  # what one job computes, of one group
-    intptr_t segment, segments  # the first, and how many
-    intptr_t group, begin, end  # which output channels, in blocks
-    intptr_t quad, quads_end  # which quads of vectors
+    intptr_t segment, segments  # the first segment, and the number of segments
+    intptr_t group, begin, end  # the group, and its blocks of output channels begin .. end - 1
+    intptr_t quad, quads_end  # the quads of vectors quad .. quads_end - 1
     char* packed  # the segments of all channels
-    char* results  # those of the channels of a block
+    char* results  # the results of the channels of a block
 
 
 cdef inline void run_quads(
@@ -63,7 +63,7 @@ cdef inline void run_quads(
         y = c.y + at * item
         y_step = p.result.size
     else:
-        ends.more = NULL  # it is added where they are unpacked
+        ends.more = NULL  # `more` is added when the results are unpacked
     for q in range(first, last):
         place = p.place + QUAD * q
         if p.tall:
@@ -87,8 +87,8 @@ cdef inline void correlate_group(const Correlation* c, const Range* job) noexcep
                 p, p.source, c.item, job.packed + (o * c.batch + s) * p.plane * c.item, c.x,
                 job.group * p.channels + o, job.segment + s)
     if p.direct_out and p.kernel == 1:
-        # With one tap a channel, reading the source costs as much as its arithmetic: as many quads of it as the first
-        # cache takes stay there for all output channels.
+        # With one tap a channel, reading the source costs as much as its arithmetic. So a job keeps as many quads of
+        # the source as fit the first cache there for all output channels.
         some = max(1, FIRST_CACHE // (p.channels * QUAD * VECTOR_BYTES))
         for s in range(job.segments):
             q = job.quad
@@ -109,7 +109,7 @@ cdef inline void correlate_group(const Correlation* c, const Range* job) noexcep
 
 
 cdef inline void correlate_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """Compute some segments: one part of the blocks of all groups, and a slice of the quads."""
+    """Compute some segments, for one part of the blocks of all groups and for one slice of the quads."""
     cdef const Correlation* c = <const Correlation*>task
     cdef const Plan* p = <const Plan*>c.plan
     cdef intptr_t part = index // c.slices % c.parts

@@ -37,18 +37,18 @@ cdef struct Row:  # of a packed channel
 
 cdef struct Side:  # the source, or the results
     intptr_t[3] extent  # of a channel along d, h, w
-    intptr_t size  # of a channel
+    intptr_t size  # numbers of a channel
     intptr_t channels  # of all groups
-    intptr_t move  # from one strip to the next, along the axis that they are cut along
+    intptr_t move  # the distance from one strip to the next, along the axis that is cut
     intptr_t row_count, zero_count
     const Row* rows
-    const intptr_t* zeros  # (place, count) to begin with
-    const intptr_t* pixels  # where lanes are images: the place of each
+    const intptr_t* zeros  # (place, count) of the numbers that are set to 0 before packing
+    const intptr_t* pixels  # if lanes are images: the place of each pixel
 
 cdef struct Plan:
     # the shapes: channels and outputs are those of a group; kernel is its number of taps
     intptr_t images, groups, channels, outputs, kernel
-    intptr_t lanes  # of a vector: as many as a register, or as partial sums
+    intptr_t lanes  # of a vector: those of a register, or the number of partial sums
     Side source, result
     # the tables
     bint by_image, direct_in, direct_out
@@ -72,7 +72,7 @@ cdef struct Correlation:  # what all jobs share that compute y
     const char* w
     Ends ends
     char* y
-    char* kernels  # of tiles, transformed: 16 x O x C of each group
+    char* kernels  # for tiles: the transformed kernels, 16 x O x C for each group
     char* scratch  # `own` numbers for each thread
     intptr_t own
     intptr_t batch  # segments a job
@@ -86,13 +86,13 @@ cdef struct WeightGradient:  # what all jobs share that compute dw and db
     const char* dy
     char* dw
     char* db  # NULL: the caller does not want it
-    char* sums  # of every chunk, `chunk_step` numbers each: those for dw, and those for db
+    char* sums  # for every chunk, `chunk_step` numbers: the sums for dw, then those for db
     char* scratch
     intptr_t own, chunk_step
     intptr_t batch  # segments that are packed at a time
     intptr_t parts  # of the channels; every part packs all gradients again
-    intptr_t done, step  # of every chunk so far, and how much a job adds
-    intptr_t slices  # of dw, in which the chunks are added up
+    intptr_t done, step  # how much of every chunk is added so far, and how much a job adds
+    intptr_t slices  # number of slices of dw; a job adds up all chunks for one slice
 
 
 cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr_t at) noexcept nogil:
@@ -149,7 +149,7 @@ cdef inline intptr_t row_at(const Side* side, intptr_t along, intptr_t strip, in
 cdef inline void pack(
     const Plan* p, Side side, size_t item, char* plane, const char* x, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """Pack one channel of one segment into its plane: of the source, or of the results' gradients in a forward plan."""
+    """Pack one channel of one segment into its plane: from the source, or, in a forward plan, from the gradients dy."""
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t i, at

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 # The gradient of a convolution for its weights: dw[o][c][t] = the sum over pixels of dy[o] * x[c] shifted by t.
 #
-# The source is packed as for the forward pass, and the gradients as its results would be. A block of output channels
+# The source is packed as in the forward pass, and dy is packed in the form of its results. A block of output channels
 # and taps keeps one vector of sums for each pair, runs over all vectors of results, and adds up the lanes at the end.
 # The gradients of a block are read again for every input channel, so a run is no longer than the first cache allows.
 
@@ -124,7 +124,7 @@ cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil
     cdef char* db = dw + p.groups * p.outputs * p.channels * p.kernel * g.item if g.db != NULL else NULL
     cdef intptr_t unit, group, channel, channels, o
     if p.channels == 1 and not p.by_image and p.run < 2 * p.vectors:
-        step = 1  # depthwise: planes go one by one in any case, and so they do as they lie in memory
+        step = 1  # depthwise: planes are packed one by one anyway; this is the order in which they lie in memory
     while segment < end or segment == first:
         unit = units
         while unit < units_end:

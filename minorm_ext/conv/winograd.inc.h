@@ -5,14 +5,14 @@
 
        m = G g * B^T d,    y0 = m0 + m1 + m2,    y1 = m1 - m2 - m3
 
-   and the same along the other. y0 never sees d3 and y1 never sees d0: a result depends on its own window alone.
+   and the same along the other axis. y0 never sees d3 and y1 never sees d0: a result depends only on its window.
 
-   A vector holds LANES tiles that follow each other, row after row of tiles and image after image; nothing is left
-   empty between them. So the first axis is done row by row, from pixels to rows of tiles, and the second on vectors
-   that run across the ends of rows. blocks.h sets REAL and NAME, and includes block.inc.h before. */
+   A vector holds LANES tiles that follow each other, row after row of tiles and image after image; without
+   gaps. So the transform along the first axis goes row by row, from pixels to rows of tiles, and along the second axis
+   it takes vectors that run across the ends of rows. blocks.h sets REAL and NAME, and includes block.inc.h before. */
 
 #define SIDE 4 /* of a tile; SIDE * SIDE products */
-#define SOME_CHANNELS 32 /* whose kernels are transformed at a time */
+#define SOME_CHANNELS 32 /* channels whose kernels are transformed at a time */
 
 /* B^T d, or for the gradient for the weights A dy = (dy0, dy0 + dy1, dy0 - dy1, -dy1). */
 static INLINE void NAME(tile_of)(const int gradient, VECTOR *d) {
@@ -40,7 +40,7 @@ static INLINE void NAME(tile_columns)(const int gradient, REAL *to, intptr_t ste
     }
 }
 
-/* One channel of some images to tiles, v[(r * SIDE + s) * v_step + tile]; up to a vector more is written. */
+/* Cut one channel of some images into tiles, v[(r * SIDE + s) * v_step + tile]; up to a vector more is written. */
 static INLINE void NAME(channel_in)(const int gradient, const minorm_tiles *p, const REAL *x, REAL *v, intptr_t v_step,
                                     REAL *scratch) {
     const intptr_t more = gradient ? 0 : 1, lines = 2 * (p->rows + more), pitch = 2 * (p->columns + more);

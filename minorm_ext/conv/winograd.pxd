@@ -35,24 +35,24 @@ cdef extern from "conv/blocks.h" nogil:
         void* m, intptr_t m_step)
 
 cdef enum:
-    PRODUCTS = 16  # of a tile
-    VECTORS = 64  # of tiles that the gradient for the weights adds up at a time
+    PRODUCTS = 16  # products of a tile
+    VECTORS = 64  # vectors of tiles that the gradient for the weights adds up at a time
 
 cdef struct TilePlan:
     # the shapes: channels and outputs are those of a group
     intptr_t images, groups, channels, outputs
     intptr_t height, width, result_height, result_width
-    intptr_t top, left  # zeros before the source; below 0 it is cut off
+    intptr_t top, left  # zeros before the source; if negative, so much of the source is cut off
     intptr_t rows, columns  # tiles of an image
     # how the work is cut
     intptr_t images_at_once, rows_at_once, strips, pieces, chunks
-    intptr_t blocks, units  # of outputs, and how many of them wait to be put together
+    intptr_t blocks, units  # blocks of outputs, and how many of their products wait to be put together into results
     # where things lie, in numbers
     intptr_t pitch  # from the tiles of a channel to those of the next
     intptr_t source_step, result_step, kernel_step  # from a product to the next: in V, in M or dy's tiles, in kernels
     intptr_t chunk_step  # from the sums of a chunk to those of the next
     intptr_t kernels  # transformed, in all; 0: there is one piece, and its jobs transform those they are about to use
-    intptr_t transforms, scratch  # of a thread: to transform a channel, and in all
+    intptr_t transforms, scratch  # scratch memory of a thread: for transforming a channel, and in all
 
 
 cdef inline void order_block(const Correlation* t, intptr_t group, intptr_t block, char* kernels) noexcept nogil:
@@ -127,7 +127,7 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef char* v = t.scratch + threadid() * p.scratch * t.item
     cdef char* m = v + PRODUCTS * p.source_step * t.item
     cdef char* u = t.kernels + group * PRODUCTS * p.kernel_step * t.item
-    cdef intptr_t first = 0  # the output whose kernels are the first there
+    cdef intptr_t first = 0  # the output of the first kernels in that memory
     cdef intptr_t unit = cut(p.blocks, t.parts, part)
     cdef intptr_t units_end = cut(p.blocks, t.parts, part + 1)
     cdef intptr_t begin, o, k, i, last

@@ -40,8 +40,8 @@ cdef int COPY = numbers["copy"]
 
 cdef enum:
     BLOCK = 8192  # elements; a multiple of every vector, so that blocks start aligned
-    PIECE = 256  # elements that go through the first-level cache on their way around the others
-    PREFETCH_DISTANCE = 4096  # bytes from what is computed to what is asked for, on the way around the cache
+    PIECE = 256  # elements that are computed in the first-level cache before they are stored around the caches
+    PREFETCH_DISTANCE = 4096  # bytes from the computed data to the prefetched data, if results go around the cache
     SIGNAL_INTERVAL = 1 << 22  # elements between two checks of signals: at most 0.2 s of the slowest operation
     LIGHT_WORK = 1 << 18  # elements from which a second thread pays
     HEAVY_WORK = 1 << 16
@@ -52,7 +52,7 @@ cdef struct Map:  # what all blocks of a call share
     int number  # of the operation
     Type type
     const char* a
-    const char* b  # a itself where there is no second operand
+    const char* b  # a itself if there is no second operand
     char* out
     Py_ssize_t n
     double option
@@ -125,7 +125,7 @@ cdef void one_block(const void* task, Py_ssize_t index) noexcept nogil:
 def run(int number, object a, object b, object out, Py_ssize_t n, Type type, double option, int threads):
     """out[i] = operation(a[i], b[i], option) for the n elements of dense arrays of one layout; b may be None.
 
-    The caller vouches for layout and `type` (minorm_ext/simd/storage.pxd). `out` may be `a` or `b` only in accumulate,
+    The caller guarantees layout and `type` (minorm_ext/simd/storage.pxd). `out` may be `a` or `b` only in accumulate,
     which reads it as well.
     """
     cdef int itemsize = size_of(type)
@@ -146,19 +146,19 @@ def run(int number, object a, object b, object out, Py_ssize_t n, Type type, dou
 
 # ---- several operations, one after the other -----------------------------------------------------------------------
 #
-# A chain takes a block of elements through all its steps while it lies in the first cache, so that memory is read and
-# written once. Every step is the loop of `run`: the bits are those of one map after the other. 16 bits are rounded
-# after each step, as these are.
+# A chain takes a block of elements through all its steps while the block is in the first cache, so that memory is read
+# and written once. Every step is the loop of `run`, so the bits are those of separate maps, one after the other. 16
+# bits are rounded after each step, as in separate maps.
 
 cdef enum:
     MOST_STEPS = 16
-    MOST_SOURCES = 40  # operands and results of steps: 17 and 16 at most
-    CHAIN_BLOCK = 2048  # elements of a block, or as many as whole periods have
+    MOST_SOURCES = 40  # operands, 17 at most, and results of steps, 16 at most
+    CHAIN_BLOCK = 2048  # elements of a block, about; a block has whole periods
 
 
 cdef struct Step:
     int number  # of the operation
-    int a  # the number of a source: an operand, or behind all of them the scratch array of a step's result
+    int a  # the number of a source: an operand, or, after all operands, the scratch array of a step's result
     int b
     int y
     double option
@@ -222,7 +222,7 @@ def chain(
 
     a, b and y are numbers of sources: the operands, and after them the scratch `arrays`. b equals a if a step has no
     second operand, and y equals neither. An operand is a pair: an array, and how many elements it has: n, `period`, or
-    1. An operand with fewer than n is read again and again. The caller vouches for layout and `type`.
+    1. An operand with fewer than n is repeated. The caller guarantees layout and `type`.
     """
     cdef Chain c
     cdef Py_ssize_t itemsize = size_of(type)
@@ -243,7 +243,7 @@ def chain(
         if given != n:
             memcpy(to, c.source[i], given * itemsize)
             filled = given
-            while filled < c.block:  # doubled: one number is soon a block of them
+            while filled < c.block:  # double the filled part until it fills the block
                 memcpy(to + filled * itemsize, to, min(filled, c.block - filled) * itemsize)
                 filled = min(2 * filled, c.block)
             c.source[i], c.step[i] = to, 0
@@ -296,8 +296,8 @@ cdef void one_plane(const void* task, Py_ssize_t index) noexcept nogil:
 def finish(source, Type source_type, table, out, Type type, Py_ssize_t planes, Py_ssize_t size, int threads):
     """out = the epilogue of `planes` planes of `size` elements each, rounded to `type` before and after it.
 
-    table has a row for each channel, float32 (minorm/kernels/epilogue.py). `out` may be `source`. The caller vouches
-    for layout and types.
+    table has a row for each channel, float32 (minorm/kernels/epilogue.py). `out` may be `source`. The caller
+    guarantees layout and types.
     """
     cdef Finish f
     f.source_type, f.type, f.size = source_type, type, size

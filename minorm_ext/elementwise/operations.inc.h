@@ -1,6 +1,6 @@
-/* Every operation in one line: its result from a, b, option, and the number at its place in the output (y). Gradients
- * take dy as a, and as b the x or y that forward kept. HEAVY ones have an exponential: a second thread pays much
- * earlier. operations.h makes loops and a table of them, for float and for double. */
+/* Every operation in one line: its result, computed from a, b, option, and y, the number that the output had at this
+ * place. Gradients take dy as a, and as b the x or y that forward kept. HEAVY operations have an exponential: a second
+ * thread pays much earlier. operations.h makes loops and a table of them, for float and for double. */
 
 OPERATION(add, LIGHT, a + b)
 OPERATION(sub, LIGHT, a - b)

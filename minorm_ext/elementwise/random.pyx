@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # Uniform numbers and dropout, made from numbered blocks (simd/philox.h): element i uses word i.
 #
-# A word of 32 bits is half of one of 64, the lower half first, as in NumPy. So no element depends on another, and
+# A word of 32 bits is half of a word of 64 bits, the lower half first, as in NumPy. No element depends on another, so
 # neither the number of threads nor the device can change a bit.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
@@ -21,12 +21,12 @@ cdef extern from "simd/philox.h" nogil:
     ) noexcept
 
 cdef enum:
-    PIECE = 256  # elements at once: their words, and what they become, stay in the first-level cache
+    PIECE = 256  # elements at once: their words and their results stay in the first-level cache
     BLOCK = 8192  # elements of a job
-    PREFETCH_DISTANCE = 4096  # bytes from what is computed to what is asked for
+    PREFETCH_DISTANCE = 4096  # bytes from the computed data to the prefetched data
     SIGNAL_INTERVAL = 1 << 24  # elements between two checks of signals
     WORK = 1 << 15  # elements from which a second thread pays
-    LIGHT_WORK = 1 << 18  # the same where no words are made
+    LIGHT_WORK = 1 << 18  # elements from which a second thread pays if no words are made
     CACHE = 8 << 20  # an output of more bytes is written around the cache
 
 
@@ -35,7 +35,7 @@ cdef struct Draw:  # what all jobs of a call share
     Type type
     const char* x  # NULL: uniform numbers
     uint8_t* kept  # which elements of x
-    bint decide  # whether they are still to be chosen: those whose word is at least `limit`
+    bint decide  # True: choose the kept elements now, those whose word is at least `limit`
     uint32_t limit
     double factor  # of those that are kept
     char* out
@@ -44,7 +44,7 @@ cdef struct Draw:  # what all jobs of a call share
 
 
 cdef inline void uniform_piece(const Draw* d, const uint64_t* words, void* out, Py_ssize_t n) noexcept nogil:
-    """Turn the 24 or 53 bits that a float or a double holds into a fraction."""
+    """Turn the upper 24 or 53 bits of each word, as many as a float or a double holds, into a fraction."""
     cdef const HalfWord* halves = <const HalfWord*>words
     cdef Py_ssize_t i
     if d.type == SINGLE:

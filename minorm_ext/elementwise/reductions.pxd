@@ -1,4 +1,4 @@
-# Reductions of one row that vectorise without giving up a fixed order of additions.
+# Reductions of one row, which vectorise and still add in a fixed order.
 #
 # A row is added in 64 accumulators, and number j takes elements j, j + 64, ... Every 4096 elements they are added to
 # eight doubles, and the rest of the row goes there directly. This code fixes the order; neither the compiler nor the
@@ -69,14 +69,14 @@ cdef inline double row_dot(const real* x, const real* y, Py_ssize_t n) noexcept 
 
 
 cdef inline void fold_tops(real* tops, int half) noexcept nogil:
-    """Halve the number of accumulators: keep the larger one of each two."""
+    """Halve the number of accumulators: keep the larger of each two."""
     cdef int j
     for j in range(half):
         tops[j] = tops[j + half] if tops[j + half] > tops[j] else tops[j]
 
 
 cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
-    """Return the largest element; with a NaN any element, and the caller's sum then shows the NaN. n >= 1."""
+    """Return the largest element, n >= 1. With a NaN in x return any element; the caller's sum then becomes NaN."""
     cdef real[64] tops
     cdef real top = x[0]
     cdef Py_ssize_t i = 0

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # Softmax, its logarithm and the cross entropy, each over the rows of a dense (rows, n) array.
 #
-# A row is read while it is in cache: its largest element, then the sum of exp(x - largest), then the result. Rows are
-# independent, so threads share them out as they like; inside a row the order of additions is fixed (reductions.pxd).
+# A row is read several times while it is in cache: for its largest element, for the sum of exp(x - largest), and for
+# the result. Rows are independent, so threads may share them in any way; inside a row the order of additions is fixed
+# (reductions.pxd).
 
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
@@ -14,12 +15,12 @@ from minorm_ext.runtime.numbers cimport ceil_div, real
 from minorm_ext.simd.exp cimport exp, log
 
 cdef enum:
-    PIECE = 512  # elements of a row whose exponentials are held at once
+    PIECE = 512  # elements of a row whose exponentials are in scratch memory at once
     WORK = 1 << 16  # elements from which a second thread pays
     BLOCK = 4096  # elements a thread takes at a time, in whole rows
     SIGNAL_INTERVAL = 1 << 24  # elements between two checks of signals
-    SHORT = 12  # elements of a row whose loops are too short for vectors; below 64 row_sum adds in eight numbers
-    GROUP = 16  # such rows at a time
+    SHORT = 12  # a row with at most so many elements is too short for vectors; below 64 row_sum adds in eight numbers
+    GROUP = 16  # short rows that are computed together
     ROW = 16  # elements that take as long as what a row costs apart from its elements
 
 
@@ -54,9 +55,9 @@ cdef void softmax(const real* x, const real* unused, real* y, Py_ssize_t n) noex
 
 
 cdef void short_softmax(const real* x, real* y, Py_ssize_t rows, Py_ssize_t n) noexcept nogil:
-    """Compute the same bits for rows of few elements: go through some rows column by column, so that no row waits.
+    """Compute softmax, with the same bits, for rows of few elements: some rows together, column by column.
 
-    One loop computes all their exponentials.
+    So no row waits for the previous one, and one loop computes all their exponentials.
     """
     cdef real[GROUP] tops
     cdef double[8 * GROUP] sums
@@ -93,7 +94,7 @@ cdef void short_softmax(const real* x, real* y, Py_ssize_t rows, Py_ssize_t n) n
 
 
 cdef void softmax_grad(const real* dy, const real* y, real* dx, Py_ssize_t n) noexcept nogil:
-    cdef real mean = <real>row_dot(dy, y, n)  # of dy, weighted by the probabilities y
+    cdef real mean = <real>row_dot(dy, y, n)  # the mean of dy, weighted by the probabilities y
     cdef Py_ssize_t i
     for i in range(n):
         dx[i] = y[i] * (dy[i] - mean)

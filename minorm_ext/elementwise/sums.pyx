@@ -5,8 +5,9 @@
 # a single column the numbers to be added lie side by side (reductions.pxd). Otherwise whole rows are added to a row of
 # accumulators; where rows are short, some of them count as one long row, and are folded at the end.
 #
-# The work is cut into pieces by the shape: some batches, or of one batch some rows and columns. A piece adds at most
-# 4096 numbers of a batch in the type of x before it goes on in double; a batch of several pieces adds those in order.
+# The shape decides how the work is cut into pieces: some batches, or some rows and columns of one batch. A piece adds
+# at most 4096 numbers of a batch in the type of x before it goes on in double. If a batch has several pieces, their
+# sums are added in order.
 
 from minorm_ext.elementwise.reductions cimport row_sum
 from minorm_ext.runtime.buffers cimport address
@@ -17,7 +18,7 @@ cdef enum:
     WIDTH = 1024         # columns whose accumulators are held at once
     RUN = 32             # rows that an accumulator of x's type collects before it goes into a double
     PIECE = 1 << 16      # elements, about, of a piece
-    FOLD = 16            # long rows, at least, for which it pays to fold
+    FOLD = 16            # long rows, at least, for which folding pays
     WORK = 1 << 18       # elements from which a second thread pays
     SIGNAL_INTERVAL = 1 << 26  # elements between two checks of signals
 
@@ -32,10 +33,10 @@ cdef struct Sum:
     Py_ssize_t batches
     Py_ssize_t rows
     Py_ssize_t columns
-    Py_ssize_t batches_at_once  # of a job
+    Py_ssize_t batches_at_once  # batches of a job
     Py_ssize_t cut       # rows of a piece
     Py_ssize_t pieces
-    Py_ssize_t strips    # of at most WIDTH columns
+    Py_ssize_t strips    # number of strips of at most WIDTH columns
     Py_ssize_t fold      # rows that count as one
 
 

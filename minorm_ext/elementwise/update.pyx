@@ -3,7 +3,7 @@
 #
 # As separate array operations, a step of Adam passes over memory a dozen times. Here it is one loop. A call takes the
 # lists of all parameters: a small network has dozens of tiny ones, and calls would cost more than arithmetic. The loops
-# leave parameters alone that they do not cover (16-bit floats, odd layouts), and return their indices.
+# skip parameters that they do not cover (16-bit floats, odd layouts), and return the indices of these.
 
 from cpython.buffer cimport (
     Py_buffer, PyBuffer_IsContiguous, PyBuffer_Release, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_GetBuffer,
@@ -17,7 +17,7 @@ from minorm_ext.simd.exp cimport power
 cdef enum:
     BLOCK = 8192  # elements
     WORK = 1 << 18  # elements from which a second thread pays
-    ADAM_WORK = 1 << 16  # the same where each takes a root and a division
+    ADAM_WORK = 1 << 16  # the same for Adam, where each element takes a root and a division
     SIGNAL_INTERVAL = 1 << 25  # elements between two checks of signals
     PIECE = 1 << 15  # elements of a partial sum
     PIECES = 256  # partial sums between two checks
@@ -53,11 +53,11 @@ cdef int add_array(Arrays* arrays, int place, object array, bint writable) excep
     return 0
 
 
-# The loops. `option` holds what one call shares.
+# The loops. `option` holds the settings that all parameters of a call share.
 
 cdef struct Option:
     double lr
-    double sign  # -1: climb instead
+    double sign  # 1, or -1 to maximize
     double momentum
     double taken  # 1 - dampening
     bint nesterov
@@ -273,7 +273,7 @@ def scale(list arrays_in, double factor, int threads):
 
 
 cdef inline double squares(const real* x, Py_ssize_t n) noexcept nogil:
-    """Return the sum of squares, in double, where the square of a float cannot overflow."""
+    """Return the sum of squares, in double, so that the square of a float cannot overflow."""
     cdef double[32] sums
     cdef double total = 0
     cdef Py_ssize_t i = 0
@@ -309,7 +309,7 @@ cdef void one_piece(const void* task, Py_ssize_t piece) noexcept nogil:
 
 
 def square_sum(object array, int threads):
-    """Return the sum of squares as a float, in an order that depends on the size alone; None if not covered."""
+    """Return the sum of squares as a float, added in an order that depends on the size alone; None if not covered."""
     cdef SquareSum s
     cdef double total = 0
     cdef Py_ssize_t pieces, end, piece

@@ -38,8 +38,8 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *a, in
     }
 }
 
-/* A tile of c: `columns` of them, at most PANEL, or MOST_WIDTH vectors for a single row. If the
-   columns do not fill whole vectors, b must be readable up to the end of the last one. */
+/* A tile of c with `columns` columns: at most PANEL, or MOST_WIDTH vectors for a single row. If the columns do not fill
+   whole vectors, b must be readable up to the end of the last vector. */
 static void NAME(tile)(int rows, intptr_t columns, const REAL *a, intptr_t a_row, intptr_t a_step, const REAL *b,
                        intptr_t b_step, intptr_t depth, REAL *c, intptr_t c_row, int first) {
     REAL edge[MOST_ROWS * PANEL];
@@ -74,8 +74,9 @@ static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
     return NAME(shuffle)(u, v, count * 2) + NAME(shuffle)(u, v, count * 2 + 1);
 }
 
-/* c[i][j] (+)= sum over k of a[i][k] * b[j][k], both contiguous along k; depth >= SUMS. There are SUMS partial sums of
-   each, whatever a register holds, and their neighbours are added first: the same order on every instruction set. */
+/* c[i][j] (+)= sum over k of a[i][k] * b[j][k], both contiguous along k; depth >= SUMS. Each number has
+   SUMS partial sums, whatever a register holds. Neighbouring partial sums are added first, so that the order is the
+   same on every instruction set. */
 static INLINE void NAME(dot)(const int rows, const int columns, const REAL *a, intptr_t a_row, const REAL *b,
                              intptr_t b_row, intptr_t depth, REAL *c, intptr_t c_row, int first) {
     REAL total[SUMS / LANES][DOT_ROWS * DOT_COLUMNS + LANES];
@@ -142,7 +143,7 @@ static void NAME(dots)(int rows, int columns, const REAL *a, intptr_t a_row, con
 
 /* ---- packing -------------------------------------------------------------------------------------------------- */
 
-/* A strip of b, depth x columns, row by row with PANEL numbers a row, zeros beyond the last column. */
+/* Pack a strip of b, depth x columns, row by row with PANEL numbers a row, zeros beyond the last column. */
 static void NAME(pack_strip)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_column, intptr_t depth,
                              intptr_t columns) {
     intptr_t k = 0;
@@ -165,7 +166,7 @@ static void NAME(pack_strip)(REAL *to, const REAL *b, intptr_t b_step, intptr_t 
     }
 }
 
-/* `strips` whole strips whose rows are contiguous, row by row across all of them. */
+/* Pack `strips` whole strips together, row by row across all of them; the rows are contiguous. */
 static INLINE void NAME(pack_rows)(const int strips, REAL *to, const REAL *b, intptr_t b_step, intptr_t depth) {
     for (intptr_t k = 0; k < depth; k++) {
         UNROLL for (int i = 0; i < 2 * strips; i++) {
@@ -174,7 +175,7 @@ static INLINE void NAME(pack_rows)(const int strips, REAL *to, const REAL *b, in
     }
 }
 
-/* A block of b, depth x columns, strip after strip: four at a time, since memory comes faster in longer runs. */
+/* Pack a block of b, depth x columns, four strips at a time, since memory is read faster in longer runs. */
 static void NAME(pack)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_column, intptr_t depth, intptr_t columns) {
     intptr_t at = 0;
     if (b_column == 1) {

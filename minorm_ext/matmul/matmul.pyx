@@ -44,9 +44,9 @@ cdef enum:
     DOT_DEPTH = 4096       # of a block of dots
     BLOCK_BYTES = 1024     # of a row of a packed block of b, which stays in the second cache
     BLOCK_ROWS = 4096
-    STRIP_ROWS = 128       # of a block at least, where strips of a are packed
+    STRIP_ROWS = 128       # rows of a block, at least, if strips of a are packed
     GAP = 16               # numbers between the rows of a packed strip of a, lest they share a set of the cache
-    CLASH = 1024           # bytes: rows a multiple of this apart do share few sets
+    CLASH = 1024           # bytes: rows whose distance is a multiple of this share few sets of the cache
     FIRST_CACHE = 32768
     ALONE = 2000000        # multiply-adds below which a second thread costs more than it saves
     NARROW = 12            # rows or columns of c up to which dots are faster
@@ -55,9 +55,9 @@ cdef enum:
 
 cdef double SIGNAL_INTERVAL = 1e9  # multiply-adds a thread between two checks of signals
 cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
-cdef double JOB = 300       # and as beginning a job
+cdef double JOB = 300       # multiply-adds that take as long as beginning a job
 
-FUSED = bool(ROUNDED_ONCE)  # are the multiply-adds of convolution and matmul, or twice?
+FUSED = bool(ROUNDED_ONCE)  # True: convolution and matmul round a multiply-add once; False: twice
 
 
 cdef struct Product:
@@ -75,14 +75,14 @@ cdef struct Product:
     bint dots
     intptr_t blocks        # of the depth
     intptr_t parts
-    bint direct            # tiles read b in place, but for a last panel that is cut short
+    bint direct            # tiles read b in place, except a last panel that is not full
     bint strip             # tiles read a from a packed strip
     intptr_t row_blocks
     intptr_t column_blocks
     intptr_t jobs          # stack x parts x row_blocks x column_blocks
     char* partial          # the results of parts, (stack, parts, rows, columns)
     char* buffers
-    intptr_t buffer        # numbers of it for each thread
+    intptr_t buffer        # numbers of scratch memory for each thread
     intptr_t begin         # the blocks of the depth that are being added
     intptr_t end
 
@@ -126,7 +126,7 @@ cdef inline void tiles_job(
     cdef int height
     cdef const real* left
     if p.direct and p.blocks == 1 and columns >= panel:
-        in_place = columns  # the last tile reaches back over the one before: nothing is added up, so it may write again
+        in_place = columns  # the last tile overlaps the one before, which is harmless as nothing is added up
     pack(sizeof(real), packed, b + in_place * p.b.step1, p.b.step0, p.b.step1, depth, columns - in_place)
     for strip in range(strips):
         row = cut(rows, strips, strip)
@@ -266,8 +266,8 @@ cdef int share_out(Product* p, int threads) noexcept:
     p.column_blocks = ceil_div(p.columns * p.itemsize, BLOCK_BYTES)
     p.row_blocks = ceil_div(p.rows, BLOCK_ROWS)
     p.jobs = p.stack * p.parts
-    if threads > 1:  # columns first: rows would pack the same strips of b again
-        if p.strip and p.columns <= p.rows:  # and columns the same strips of a, which are more
+    if threads > 1:  # first cut columns: each cut of rows packs the same strips of b again
+        if p.strip and p.columns <= p.rows:  # a cut of columns packs the same strips of a again
             while p.jobs * p.column_blocks * p.row_blocks < 4 * threads and p.row_blocks < p.rows // STRIP_ROWS:
                 p.row_blocks += 1
         while p.jobs * p.column_blocks * p.row_blocks < 4 * threads and p.column_blocks < panels // 2:
@@ -284,7 +284,7 @@ cdef int share_out(Product* p, int threads) noexcept:
 
 
 cdef void swap(Product* p) noexcept:
-    """c.T = b.T @ a.T: the same memory where c has one column, and long lanes instead of one number."""
+    """c.T = b.T @ a.T: if c has one column, c.T is the same memory as one long row, which fills whole vectors."""
     cdef Operand a = p.a
     p.a = p.b
     p.b = a
@@ -298,7 +298,7 @@ cdef int run(Product* p, int threads) except -1 nogil:
     cdef double read = (<double>p.rows + p.columns) * p.depth + <double>p.rows * p.columns
     cdef double work = (p.stack * (<double>p.rows * p.columns * p.depth + NUMBER * read) + JOB * p.jobs) / threads
     cdef intptr_t rounds = max(1, min(p.jobs // threads, <intptr_t>(work / SIGNAL_INTERVAL)))
-    cdef intptr_t at_once = ceil_div(p.jobs, rounds * threads) * threads  # as many for each thread
+    cdef intptr_t at_once = ceil_div(p.jobs, rounds * threads) * threads  # the same number for each thread
     cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, SIGNAL_INTERVAL / work * p.jobs / at_once)))
     cdef intptr_t first = 0
     cdef intptr_t last
@@ -316,10 +316,10 @@ cdef int run(Product* p, int threads) except -1 nogil:
 
 
 def multiply(a, b, bias, empty, int threads, bint stepwise=False, bint relu=False):
-    """a @ b + bias, and relu of that: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
+    """a @ b + bias, or relu(a @ b + bias): a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
 
     All are float32 or all float64; a and b have any steps and the same leading axes, a stack of matrices; bias is in C
-    order. stepwise: round the product before adding the bias, as in two operations; a relu needs that too.
+    order. stepwise rounds the product before adding the bias, as two operations do; with relu it must be True.
     empty(shape, dtype) makes the result and scratch memory. Return None if an operand is not aligned.
     """
     cdef Product p

@@ -11,8 +11,8 @@ cdef struct Operand:
     char* data
     intptr_t step0         # from a row to the next, in numbers
     intptr_t step1         # from a column to the next
-    int lead               # axes of the stack, and the steps along them
-    intptr_t[MOST_AXES] steps
+    int lead               # number of axes of the stack
+    intptr_t[MOST_AXES] steps  # along the axes of the stack
 
 
 cdef inline int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape) except -1:

@@ -5,9 +5,9 @@
  *     dx = dy * s * r                     with given statistics
  *
  * s and b have a parameter for each element, or one for a run, or are NULL; ds and db are NULL unless the caller wants
- * them. k, d and r are a row's statistics; p and q are the terms that its sums subtract from dx. A result that goes
- * around the cache does so vector by vector, as soon as it is computed. Each vector also asks for the line `next`
- * elements further on. So reads and writes of memory never pause, and nothing waits in a buffer. */
+ * them. k, d and r are a row's statistics; p and q are the terms that its sums subtract from dx. Results around the
+ * cache are stored vector by vector, as soon as they are computed. Each vector also prefetches the line `next` elements
+ * further on. So reads and writes of memory never pause, and no result waits in a buffer. */
 
 static INLINE VECTOR NAME(xhat)(VECTOR x, REAL k, REAL d, REAL r) { return ((x - k) - d) * r; }
 
@@ -110,9 +110,9 @@ static INLINE void NAME(rounded)(const double *from, ptrdiff_t rows, REAL *to) {
     for (ptrdiff_t row = 0; row < rows; row++) to[row] = (REAL)from[row];
 }
 
-/* On rows that share a parameter for each element. The loop reads parameters, and the sums of their gradients, once and
- * keeps them in registers while the rows go by: BLOCK vectors or one at a time, from element i on. Rows may go around
- * the cache if they begin on lines and whole vectors fill them. */
+/* y of rows that share a parameter for each element. The loop reads parameters once, BLOCK vectors or one from element
+ * i on, and keeps them in registers for all rows. (Backward it does the same with the sums of their gradients.) Rows
+ * may go around the cache if they begin on lines and whole vectors fill them. */
 static INLINE void NAME(apply_block)(const int vectors, const bool biased, const minorm_data *of_x,
                                      const minorm_data *of_y, const minorm_short_rows *of, const NAME(factors) *all,
                                      ptrdiff_t i, const REAL *s, const REAL *b, bool nt, ptrdiff_t next,
@@ -150,7 +150,7 @@ static INLINE void NAME(apply_each_of)(const bool biased, const minorm_data *x, 
     for (; i + BLOCK * LANES <= of->n; i += BLOCK * LANES)
         NAME(apply_block)(BLOCK, biased, x, y, of, all, i, s, b, nt, next, minorm_whole);
     for (; i < of->n; i += LANES) {
-        if (of->n - i < LANES) i = of->n - LANES; /* those before are written again */
+        if (of->n - i < LANES) i = of->n - LANES; /* elements before i are written again */
         NAME(apply_block)(1, biased, x, y, of, all, i, s, b, nt, next, minorm_whole);
     }
 }
@@ -221,7 +221,7 @@ static INLINE void NAME(grad_params)(const minorm_data *of_dy, const minorm_data
     }
 }
 
-/* dx is NULL if the caller does not want it. given: whether the statistics are given, so that nothing is subtracted. */
+/* dx is NULL if the caller does not want it. given: true if the statistics are given, so that nothing is subtracted. */
 static NOINLINE void NAME(grad)(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
                                 const minorm_runs *of, bool given, const void *scales, bool each, void *ds, void *db) {
     const REAL *s = scales;
@@ -280,7 +280,7 @@ static INLINE void NAME(grad_each_of)(const minorm_data *dy, const minorm_data *
     }
     for (; i + BLOCK * LANES <= of->n; i += BLOCK * LANES)
         NAME(grad_block)(BLOCK, dy, x, dx, of, all, i, s, ds, db, nt, next, minorm_whole);
-    for (; i < of->n; i += LANES) { /* elements that come again are not added to ds and db again */
+    for (; i < of->n; i += LANES) { /* elements that are computed twice are added to ds and db once */
         const ptrdiff_t again = of->n - i < LANES ? LANES - (of->n - i) : 0;
         i -= again;
         NAME(grad_block)(1, dy, x, dx, of, all, i, s, ds, db, nt, next, NAME(overlap)(again, LANES));

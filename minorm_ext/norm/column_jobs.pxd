@@ -167,7 +167,7 @@ cdef inline void part_of_apply(const real* type, const Work* w, Py_ssize_t job) 
 
 
 cdef inline bint asks_next(const Work* w) noexcept nogil:
-    """Return whether the second phase of a tile prefetches the next tile: the processor's own cache must have room."""
+    """Return whether the second phase of a tile prefetches the next tile: the private cache must have room."""
     return w.plan.depth * min(w.plan.tile, w.plan.across) <= OWN_CACHE
 
 
@@ -203,7 +203,7 @@ cdef inline void columns_forward(const real* type, const Work* w, Py_ssize_t job
 cdef inline void tile_sums(
     const real* type, const Work* w, Tile tile, Py_ssize_t part, double* sum_dy, double* sum_dyx
 ) noexcept nogil:
-    """sum(dy) and sum(dy * (x - mean)) of the columns; of g instead of dy where parameters vary from row to row."""
+    """sum(dy) and sum(dy * (x - mean)) of the columns; with g instead of dy if parameters vary from row to row."""
     cdef const real* s = <const real*>w.s + tile.param if w.s != NULL and w.plan.rows_differ else NULL
     cdef Scratch[4] scratches
     cdef real* a = <real*>&scratches[0]

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # A tile of columns: its place in memory, and the statistics of its columns.
 #
-# The numbers of each statistic are computed side by side for a whole tile, which vectorises: an image of 14 x 14 has a
-# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets a copy of its
+# Statistics are computed side by side for a whole tile, which vectorises: an image of 14 x 14 has a statistic for each
+# 196 elements, and statistics computed one by one took a fifth of the time. Then each column gets a copy of its
 # statistic's numbers (`fold` columns share one), and another copy for every row that a wide row holds.
 
 from libc.stdint cimport uint8_t
@@ -67,7 +67,7 @@ cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
                 column -= column % w.plan.fold
                 w.k[tile.row + column // w.plan.fold] = item(&w.x, start + j)
                 left -= 1
-                while column < tile.strip.width:  # its other columns, in all the rows that are taken as one
+                while column < tile.strip.width:  # the same column of the other rows that are taken as one
                     memset(sought + column, 0, w.plan.fold)
                     column += tile.columns
         if left == 0:
@@ -125,8 +125,8 @@ cdef inline void column_params(const Work* w, const Tile* tile, const real* para
 cdef inline void fold_moments(
     const Work* w, const Tile* tile, double* origin, double* offset, double* m2, double* held
 ) noexcept nogil:
-    """Merge the columns of each statistic, of `held` elements where a mask decides on them. The statistics end up side
-    by side at the front."""
+    """Merge the columns of each statistic; with a mask, they have `held` elements each. Afterwards the statistics are
+    side by side at the front."""
     cdef Moments all, one
     cdef double shift
     cdef Py_ssize_t i, j

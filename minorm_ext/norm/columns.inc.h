@@ -8,9 +8,9 @@
  *     dx = dy * (c * w)                                     with given statistics
  *
  * w and u are parameters that vary from row to row and not from column to column, else 1 and 0. If data comes from
- * memory, each vector asks for a line of the row that lies `next` elements further on, and of the row after it
- * (`then`). Without this the processor reads pieces of rows slowly if the next piece does not follow in memory. (Asking
- * for some lines at once gains nothing.) */
+ * memory, each vector prefetches a line of the row that lies `next` elements further on, and of the row after it
+ * (`then`). Without this the processor reads pieces of rows slowly if the next piece does not follow in memory.
+ * (Prefetching several lines at once gains nothing.) */
 
 static INLINE void NAME(ask_twice)(const STORED *p, ptrdiff_t other, const minorm_rows *rows) {
     NAME(ask)(p + rows->next, other);
@@ -59,8 +59,8 @@ static INLINE void NAME(add_rows)(const int count, const STORED *dy, ptrdiff_t o
     }
 }
 
-/* Rows in cache are summed up four at a time, and each accumulator is loaded and stored once for all four. Rows from
- * memory would come slower that way. Both ways add in the same order. */
+/* Rows in cache are summed up four at a time, and each accumulator is loaded and stored once for all four. Rows in
+ * memory go one at a time, which reads faster. Both ways add in the same order. */
 static INLINE void NAME(columns_sums_of)(const STORED *dy, ptrdiff_t other, const STORED *x, const minorm_rows *rows,
                                          bool uncached, const REAL *k, const REAL *d, REAL w, REAL *a, REAL *q) {
     ptrdiff_t left = rows->count, at = 0;

@@ -5,8 +5,9 @@
 # columns are few and rows follow each other without a gap, several rows are taken as one wide row, and their
 # accumulators are folded at the end. After some rows the sums, kept in the type computed in, are merged in double.
 #
-# How many columns a tile has changes no bit of a result. In cache it has TILE, so that its accumulators stay in the
-# innermost one; from memory up to BROAD_TILE, for pieces of a row that are not followed by the next are read slowly.
+# The number of columns of a tile changes no bit of a result. If data is in cache, a tile has TILE columns, so that its
+# accumulators stay in the innermost cache. If data comes from memory, it has up to BROAD_TILE columns, because short
+# pieces of rows are read slowly.
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memset
@@ -27,11 +28,12 @@ cdef extern from *:
         double[1296] twice
 
 cdef enum:
-    WIDTH = 1296     # numbers that it holds: those of a broad tile, and 1088 bytes more than a page. Else a loop that
-    #                  writes one such memory and reads the next would read what looks like an address just written
+    WIDTH = 1296     # numbers of scratch memory: those of a broad tile, and 1088 bytes more than whole pages. Otherwise
+    #                  a loop that writes one such memory and reads the next reads what looks like an address just
+    #                  written
     ADDED = 16       # rows that an accumulator adds up before it is added to another
-    AHEAD = 1024     # elements, about, by which a row is asked for before it is needed: no less than one row, or than
-    #                  four where four go together
+    AHEAD = 1024     # distance in elements, about, over which a row is prefetched: at least one row, or four if four go
+    #                  together
 
 
 cdef struct Strip:
@@ -39,7 +41,7 @@ cdef struct Strip:
     Py_ssize_t width  # columns of a row: kept, or a multiple where several rows are taken as one
     Py_ssize_t rows   # such rows
     Py_ssize_t last   # columns of the last of them
-    bint asked        # were rows from memory asked for before, so that they are in cache by now?
+    bint asked        # were rows from memory prefetched, so that they are in cache by now?
 
 
 cdef inline Py_ssize_t column_row(const Nest* nest, const Strip* strip, Py_ssize_t row) noexcept nogil:
@@ -170,8 +172,8 @@ cdef inline void add_rows(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
     Py_ssize_t end, const real* k, const real* d, const real* s, real* a, real* q
 ) noexcept nogil:
-    """Add the terms of the rows first .. end - 1 to a and q, one after the other: x - k and its square, or with dy
-    g and g * (x - mean)."""
+    """Add the terms of the rows first .. end - 1 to a and q, row after row: x - k and its square; with dy, g and
+    g * (x - mean)."""
     cdef Scratch[2] scratches
     cdef real* x_scratch = <real*>&scratches[0]
     cdef real* dy_scratch = <real*>&scratches[1]
@@ -206,8 +208,8 @@ cdef inline void sums_of_columns(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
     Py_ssize_t end, const real* k, const real* d, const real* s, real* sum, real* products
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) of each column over the rows first .. end - 1. With dy sum(g) and
-    sum(g * (x - mean)): s is a parameter for each row, or absent, then g = dy."""
+    """sum(x - k) and sum((x - k)^2) of each column over the rows first .. end - 1. With dy: sum(g) and
+    sum(g * (x - mean)), where g = dy * s with a parameter s for each row, or g = dy without s."""
     cdef Scratch[2] some
     cdef real* a = <real*>&some[0]
     cdef real* q = <real*>&some[1]
@@ -249,7 +251,7 @@ cdef inline void guess_columns(
 ) noexcept nogil:
     """Guess each column's mean: the middle of four elements spread over the column. In place of an element that does
     not count, use the origin in k."""
-    cdef Py_ssize_t per = strip.width // strip.kept  # rows of a wide one
+    cdef Py_ssize_t per = strip.width // strip.kept  # rows that a wide row holds
     cdef Py_ssize_t all = <Py_ssize_t>elements_in(strip, 0, strip.rows)
     cdef real scratch[4 * WIDTH]
     cdef const real* p[4]

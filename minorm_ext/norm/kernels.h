@@ -16,14 +16,14 @@
 #include "simd/stream.h"
 
 #define ACCUMULATORS 32 /* of a sum */
-#define PIECE 512       /* elements that accumulators add up before they are added to others */
+#define PIECE 512       /* elements that accumulators take before they are added to the totals */
 #define ROWS 32         /* rows that go together, at most */
 #define BLOCK 4         /* vectors of parameters that stay in registers */
 #define COLLECTED 256   /* parameters whose gradients are added up at once */
 
 /* Runs of a row: the start of the first, the steps from one to the next in the data and in the parameters, their
- * number, and their elements. If results go around the cache, each vector asks for the data `next` elements further on.
- * Also the statistics of the row and, backward, the terms that its sums subtract from dx. */
+ * number, and their elements. If results go around the cache, each vector prefetches the data `next` elements further
+ * on. Also the statistics of the row and, backward, the terms that its sums subtract from dx. */
 typedef struct {
     ptrdiff_t at, step, param, runs, n, next;
     double k, d, r, p, q;
@@ -36,8 +36,8 @@ typedef struct {
     const double *k, *d, *r, *p, *q;
 } minorm_short_rows;
 
-/* Rows of n columns, `step` apart. cached: they are in cache by now. If data comes from memory, each vector asks for
- * the data `next` and `then` elements further on. */
+/* Rows of n columns, `step` apart. cached: true if they are in cache by now. If data comes from memory, each vector
+ * prefetches the data `next` and `then` elements further on. */
 typedef struct {
     ptrdiff_t count, step, n, next, then;
     bool cached;

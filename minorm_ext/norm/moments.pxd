@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Means and variances of pieces, and their merging: Chan's formula, in double, relative to a shift.
 #
-# The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type computed
-# in; the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
+# The data itself is never summed. Of each piece the kernels sum x - k, with a k close to the piece's mean, in the type
+# computed in. The pieces, whose offsets are relative to one common shift, are merged in double, always in the same
+# order.
 
 from libc.math cimport sqrt
 
@@ -48,7 +49,7 @@ cdef inline double rounded(bint single, double value) noexcept nogil:
 
 
 cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
-    """Return whether a shift was so far from the mean (two standard deviations) that m2 = q - a*a/n has lost digits."""
+    """Return whether a shift was two standard deviations or more from the mean: then m2 = q - a*a/n has lost digits."""
     return a * a > 4 * n * m2
 
 
@@ -78,7 +79,7 @@ cdef inline void rstds_of(const Equation* equation, const double* var, double* r
 
 
 cdef inline double slope_of(const Equation* equation, double var) noexcept nogil:
-    """The factor of mean(g * xhat) in dx that the guard brings in: (std + eps) / std, 0 where std is 0."""
+    """Return the factor of mean(g * xhat) in dx: (std + eps) / std with the guard, or 0 if std is 0."""
     cdef double std
     if not equation.guard:
         return 1

@@ -40,7 +40,7 @@ cdef inline int load(Form* form, bytes code) except -1:
 cdef inline Py_ssize_t turn_at(
     Py_ssize_t turn, const Loop* outer, Py_ssize_t inner_count, Py_ssize_t outer_step, Py_ssize_t inner_step
 ) noexcept nogil:
-    """Return where a turn of two nested loops begins."""
+    """Return the place where a turn of two nested loops begins."""
     if outer.count == 1:
         return turn * inner_step  # spares two divisions, which are most of the work when rows are short, or columns few
     return turn // inner_count * outer_step + turn % inner_count * inner_step

@@ -39,7 +39,7 @@ from minorm_ext.simd.storage cimport ALONE, Data, Type, is_direct, size_of
 
 cdef enum:
     SIGNAL_INTERVAL = 30_000_000  # elements between two signal checks
-    ROW = 16  # elements that take as long as what a row or a column costs apart from its elements
+    ROW = 16  # a row or a column costs as much as so many elements, apart from its elements
 
 
 cdef int run(Work* w, Phase phase, Py_ssize_t jobs, bint shared=True) except -1 nogil:
@@ -64,7 +64,7 @@ cdef void* scratch(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
 
 
 cdef double* zeroed_sums(Py_ssize_t items) except NULL nogil:
-    """Allocate pairs of sums that are still 0."""
+    """Allocate pairs of sums, and set them to 0."""
     cdef double* sums = <double*>scratch(items, 2 * sizeof(double))
     memset(sums, 0, items * 2 * sizeof(double))
     return sums
@@ -177,7 +177,7 @@ cdef Equation equation_of(const Form* form) noexcept:
 
 
 cdef int bind(Data* data, const Work* w, array, Type type, bint result=False, other=None, copy=None) except -1:
-    """Point at an array, if there is one, at `other`, whose elements go with it, and at `copy`, which gets a copy."""
+    """Point `data` at an array, if there is one; at `other`, whose elements go with it; at `copy`, for a copy."""
     data.type = type
     data.direct = is_direct(type, w.plan.single) and data.mask == NULL
     data.uncached = w.plan.large and not result

@@ -19,46 +19,46 @@ cdef enum Strategy:
     COLUMNS   # neighbours in memory belong to different statistics
 
 cdef enum StorePath:
-    CACHED       # into the cache; all others around it
-    NT_ROWS      # row by row; the ends, which share lines with other rows, by way of the cache
+    CACHED       # into the cache; all other paths go around it
+    NT_ROWS      # row by row around the cache; the ends, which share lines with other rows, into the cache
     NT_VECTORS   # vector by vector: narrow rows that fill lines, and have one parameter each or share theirs
-    NT_GATHERED  # other narrow rows, by way of scratch memory where they are gathered (minorm_nt_writer)
+    NT_GATHERED  # other narrow rows, which scratch memory gathers into lines first (minorm_nt_writer)
 
 cdef enum:
     STREAM = 5 << 20   # bytes of a result that goes around the cache; it pays even if the result is read next
     # Both phases of some rows: one job
     ONE_THREAD = 24576           # elements below which a second thread costs more than it saves
     RESIDENT_BLOCK = 16384       # elements, about, of a job
-    VAST = 8_000_000             # elements that no cache holds, about: then jobs are larger,
-    STREAM_BLOCK = 131072        # of short rows, of which each goes together with the next,
-    LONG_STREAM_BLOCK = 400_000  # and of long ones, if that leaves
-    STREAM_JOBS = 64             # so many jobs
-    LONG_JOB = 16_000_000        # elements of a job that keep a thread too long from answering Ctrl-C
+    VAST = 8_000_000             # elements, about, that no cache holds: data of so many gets larger jobs,
+    STREAM_BLOCK = 131072        # of this many elements for short rows, which go some at a time,
+    LONG_STREAM_BLOCK = 400_000  # and of this many for long rows, if that leaves
+    STREAM_JOBS = 64             # this many jobs
+    LONG_JOB = 16_000_000        # a job of so many elements would delay Ctrl-C too long
     # Short rows that go together
     TOGETHER = 2048    # elements, about
-    STREAMED_TOGETHER = 1024     # the same where results go around the cache, of x, or of x and dy
+    STREAMED_TOGETHER = 1024     # the same if results go around the cache, of x, or of x and dy
     NARROW = 128       # elements of a row that is gathered, or that goes with a multiple of VECTORS rows
     VECTORS = 16       # and half of it backward: vectors of statistics
     FILLING = 256      # elements of a row that goes vector by vector around the cache, at most
     SEVERAL = 4        # rows that share what is read of their parameters, at least
-    PREFETCH_DISTANCE = 4096     # bytes by which memory is asked for before the first phase comes to it
+    PREFETCH_DISTANCE = 4096     # the first phase prefetches memory so many bytes ahead
     # Parts that all threads share
-    PARTS = 64         # parts, about, into which a row, or what all tiles of columns walk down together, is cut
+    PARTS = 64         # parts, about, of a row; or of all tiles of columns that lie side by side, together
     # Columns
     TILE = 256         # columns of a tile in cache
-    BROAD_TILE = 1024  # and from memory, at most
-    LARGE = 1_500_000  # elements whose results go around the cache, about
+    BROAD_TILE = 1024  # columns of a tile from memory, at most
+    LARGE = 1_500_000  # from so many elements on, about, results go around the cache
     STEP = 64          # rows of a chunk of columns
-    LONG_STEP = 128    # the same in a sample so large that its parts are still enough for some threads:
-    LARGE_SAMPLE = 98304         # elements of one, at least
-    BAND = 256         # rows of a part, at most, where it lies beside those of other tiles: they find its pages known
+    LONG_STEP = 128    # the same in a large sample, which still has enough parts for some threads
+    LARGE_SAMPLE = 98304         # elements of a large sample, at least
+    BAND = 256         # rows of a part, at most, if parts of other tiles lie beside it: these find its pages known
     FOLD = 32          # most neighbours that share a statistic and a parameter and still are separate columns
-    DEEP = 16          # fewest reduced rows for which this pays; also at least half as many rows as neighbours
-    OWN_CACHE = 1 << 18          # elements, about, that a processor's own cache holds
-    SHARED_CACHE = 1 << 20       # elements of a tile of columns, of which the cache that all share holds some
+    DEEP = 16          # fewest reduced rows for which this pays; there must also be half as many rows as neighbours
+    OWN_CACHE = 1 << 18          # elements, about, that a processor's private cache holds
+    SHARED_CACHE = 1 << 20       # of a tile of at most so many elements, the cache that all share holds some
     # Collecting gradients
-    LINE = 16          # elements of a line of memory, or of two in double
-    SETS = 64          # lines after which the sets of the innermost cache begin anew
+    LINE = 16          # elements of a line of memory, or of two lines in double
+    SETS = 64          # lines whose distance is a multiple of this share a set of the innermost cache
 
 
 cdef struct Plan:
@@ -76,15 +76,15 @@ cdef struct Plan:
     Py_ssize_t chunks
     Py_ssize_t chunks_of_part
     Py_ssize_t parts
-    Py_ssize_t beside      # tiles, or rows, of which memory holds a part of each and then the next of each
+    Py_ssize_t beside      # neighbouring tiles or rows: memory holds a part of each, then the next part of each
     bint whole             # a thread takes whole rows through both phases; else all threads share the parts of each
     # Rows
-    bint short             # they are single runs that fit a chunk, and go together,
-    Py_ssize_t together    # so many
+    bint short             # rows are single runs that fit a chunk, and go together,
+    Py_ssize_t together    # so many at a time
     bint each              # there may be a parameter for each element;
-    bint alone             # there is not;
-    bint shared            # there is, and short rows share it in registers
-    Py_ssize_t next        # elements by which memory is asked for
+    bint alone             # there is no such parameter;
+    bint shared            # there is one, and short rows share it in registers
+    Py_ssize_t next        # memory is prefetched so many elements ahead
     Py_ssize_t groups      # whole rows are done in jobs: a group shares its parameters,
     Py_ssize_t members
     Py_ssize_t members_of_block  # a block is some members of a group
@@ -95,22 +95,22 @@ cdef struct Plan:
     # and the statistics of `fold` columns are merged at the end.
     Py_ssize_t fold        # columns of a statistic
     Py_ssize_t fold_param  # parameter step from one to the next
-    Py_ssize_t across      # columns of an outer kept turn
+    Py_ssize_t across      # columns of a turn of the outer kept loop
     Py_ssize_t depth       # reduced rows, which the columns walk down
     Py_ssize_t tile        # columns of a tile: whole statistics
-    Py_ssize_t tiles       # tiles of an outer kept turn
+    Py_ssize_t tiles       # tiles of a turn of the outer kept loop
     Py_ssize_t at_once     # reduced rows that are taken as one
-    Py_ssize_t step        # such rows of a chunk
+    Py_ssize_t step        # rows of a chunk, after some are taken as one
     bint rows_differ       # parameters vary from reduced row to reduced row
     # Backward: places for sums
     Py_ssize_t slots       # of a row: one a chunk, a piece of a run where runs have their own parameters, or a column
-    Py_ssize_t slots_of_param  # so many, one after the other, share a parameter and are added up first
-    Py_ssize_t extent      # parameters of a row, where each element has one
+    Py_ssize_t slots_of_param  # so many neighbouring slots share a parameter and are added up first
+    Py_ssize_t extent      # parameters of a row, if each element has one
     Py_ssize_t pitch       # from a block's ds to its db, and on to the ds of the next
     bint parts_meet        # do parts of a row add to the same ds and db?
 
 
-cdef struct Call:          # what a plan is made for
+cdef struct Call:          # the properties of a call that decide its plan
     Type type              # that data is stored in
     bint masked            # only some elements count
     bint backward

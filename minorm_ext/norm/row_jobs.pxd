@@ -153,7 +153,7 @@ cdef inline Py_ssize_t pieces_to_clear(const Work* w) noexcept nogil:
 
 
 cdef inline void clear_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
-    """Set what is collected in a piece to 0."""
+    """Set the collected sums of a piece to 0."""
     cdef Py_ssize_t first = piece * CLEARED
     cdef Py_ssize_t count = min(<Py_ssize_t>CLEARED, size_to_collect(w) - first)
     memset(param_at(w, w.block_param_grads, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Rows: the unit-step loop is reduced, so a row is `reduce0` runs of `reduce1` contiguous elements.
 #
-# A row is cut into chunks that fit the innermost cache: pieces of a run, or several whole runs. How follows from its
-# shape alone, so neither the threads nor the order in which chunks are done can change a bit.
+# A row is cut into chunks that fit the innermost cache: pieces of a run, or several whole runs. The cuts follow from
+# its shape alone, so neither the threads nor the order of the chunks can change a bit.
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr
@@ -85,7 +85,7 @@ cdef inline Span joined(const Nest* nest, Span span) noexcept nogil:
 
 
 cdef inline void fetch_span(const Data* data, const Nest* nest, Span span, void* scratch, bint single) noexcept nogil:
-    """Stage the runs of a span side by side in scratch memory, if the loops do not take them where they lie."""
+    """Stage the runs of a span side by side in scratch memory, if the loops do not read them in their own places."""
     cdef Py_ssize_t run
     if data.direct:
         return

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Running statistics: running = running * keep + batch * share, in double and rounded once.
-# minorm/normalization/running.py says when. And statistics that are given, as the kernels take them.
+# minorm/normalization/running.py says when. This file also converts given statistics into the form of the kernels.
 
 from minorm_ext.norm.moments cimport Equation, rounded, rstds_of
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, fetch, put
@@ -55,7 +55,7 @@ cdef inline double item_of(const void* items, Type type, Py_ssize_t i) noexcept 
 cdef inline void take_statistics(
     const Equation* equation, bint single, const void* means, const void* variances, Type type, double* k, Py_ssize_t n
 ) noexcept nogil:
-    """Fill in the numbers that moments would have found: k, d, var and rstd, one row of n after the other."""
+    """Fill in the numbers that moments would have computed: n times k, then n times d, var and rstd."""
     cdef bint exact = (type == SINGLE) == single  # a mean of the type computed in is all k
     cdef double* d = k + n
     cdef double* var = d + n

@@ -20,10 +20,10 @@ cdef struct Rows:
     Py_ssize_t row            # number of the first
     Py_ssize_t count
     Py_ssize_t first          # where the first begins in the data
-    Py_ssize_t data[ROWS]     # where each does
-    Py_ssize_t start[ROWS]    # from there on, or in scratch memory
+    Py_ssize_t data[ROWS]     # where each row begins in the data
+    Py_ssize_t start[ROWS]    # the same relative to `first`, or in scratch memory
     Py_ssize_t param[ROWS]    # where its parameters begin
-    Py_ssize_t number[ROWS]   # with a mask: its own, for rows without elements are left out,
+    Py_ssize_t number[ROWS]   # with a mask: the number of each row, since rows without elements are left out,
     Py_ssize_t counted[ROWS]  # and how many of its elements count
     double k[ROWS]
     double d[ROWS]
@@ -82,8 +82,9 @@ cdef inline void skip_empty_row(const Work* w, Py_ssize_t row, Py_ssize_t data, 
 cdef inline Py_ssize_t next_rows(
     const Work* w, Py_ssize_t block, Py_ssize_t member, const Data* result, Rows* rows, bint* whole
 ) noexcept nogil:
-    """Take the next rows, from a member of the block on; the member after them. With a mask those that have elements:
-    such of which all count, or such of which not; what a `whole` row gives does not depend on the rows beside it."""
+    """Take the next rows, from a member of the block on, and return the member after them. With a mask, skip rows
+    without elements, and take either `whole` rows, of which all elements count, or only other rows. So the results of a
+    whole row do not depend on the rows beside it."""
     cdef Py_ssize_t n = w.plan.columns
     cdef Py_ssize_t end = last_member(w, block)
     cdef Py_ssize_t row = row_of(w, block, member)
@@ -123,7 +124,7 @@ cdef inline Py_ssize_t next_rows(
 cdef inline void fetch_rows(
     const Work* w, Data* data, const Rows* rows, const double* fills, void* scratch
 ) noexcept nogil:
-    """Stage them in scratch memory, if the loops do not take them where they lie."""
+    """Stage the rows in scratch memory, if the loops do not read them in their own places."""
     cdef Py_ssize_t i
     if not data.direct:
         for i in range(rows.count):

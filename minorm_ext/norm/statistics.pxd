@@ -33,7 +33,7 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
 cdef inline void take_with(
     const Work* w, const Chunk* chunk, const Data* data, void* scratch, Source* source
 ) noexcept nogil:
-    """Take the data that goes with the x of a chunk, such as dy."""
+    """Find the data that goes with the x of a chunk, such as dy."""
     see(source, data, chunk.whole, scratch, w.plan.single)
     fetch_span(&source.data, &w.plan.nest, chunk.span, scratch, w.plan.single)
 
@@ -102,7 +102,7 @@ cdef inline double origin_of(const Work* w, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline Moments part_moments(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
-    """Return the moments of a part of a row, relative to its origin. A chunk's shift is the mean as far as it is known,
+    """Return the moments of a part of a row, relative to its origin. A chunk's shift is the mean of the data so far,
     or a guess: that needs one pass. If only some elements of a chunk count, they are taken side by side."""
     cdef Moments m
     cdef double[CHUNK] scratch
@@ -136,7 +136,7 @@ cdef inline Moments part_moments(const Work* w, Py_ssize_t row, Py_ssize_t part)
 
 
 cdef inline void store_statistics(const Work* w, Py_ssize_t row, Moments m) noexcept nogil:
-    """mean = origin + offset becomes k + d, where k is a number of the type computed in."""
+    """Store mean = origin + offset as k + d, where k is a number of the type computed in."""
     cdef double shift = origin_of(w, row)
     cdef double k = rounded(w.plan.single, shift + m.offset)
     w.k[row] = k
@@ -158,7 +158,7 @@ cdef inline void row_statistics(const Work* w, Py_ssize_t row) noexcept nogil:
     store_statistics(w, row, m)
 
 
-# Backward: sums, and what they take off dx.
+# Backward: the sums, and the terms that they subtract from dx.
 
 cdef inline void sums_of_runs(
     const Data* dy, const Data* x, const Runs* runs, double* sum_dy, double* sum_dyx
@@ -180,7 +180,7 @@ cdef inline void sums_of_runs(
 
 
 cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
-    """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy where each element has a parameter."""
+    """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy if each element has a parameter."""
     cdef const void* s = w.s if w.plan.each else NULL
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] dy_scratch

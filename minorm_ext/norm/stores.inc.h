@@ -121,8 +121,8 @@ static INLINE minorm_part NAME(overlap)(ptrdiff_t first, ptrdiff_t end) {
 /* Compute a run of n elements; `formula` is a constant wherever this is inlined.
  *
  * Only whole lines of 64 bytes go around the cache: the elements before the first line and after the last are stored in
- * the ordinary way. The elements left after whole vectors are computed with some before them; these may be stored
- * `again` if that changes nothing. */
+ * the ordinary way. The elements left after whole vectors are computed together with some elements before them;
+ * these are stored `again` if that changes nothing. */
 static INLINE void NAME(run)(NAME(formula) *formula, const void *task, STORED *y, ptrdiff_t n, bool nt, bool again) {
     const ptrdiff_t lead = nt ? (ptrdiff_t)(-(uintptr_t)y % 64 / sizeof(STORED)) : 0;
     const ptrdiff_t whole = nt ? n - (ptrdiff_t)((uintptr_t)(y + n) % 64 / sizeof(STORED)) : n;

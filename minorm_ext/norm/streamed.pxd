@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Results around the cache. An ordinary store first reads the line that it is about to overwrite, which would be two
-# passes in seven of a LayerNorm; only whole lines can do without. The loops are those of resident.pxd, and the plan
-# says which way results take (StorePath in plan.pxd):
+# Results around the cache. An ordinary store first reads the line that it overwrites; in a LayerNorm, these reads would
+# be two of seven passes over memory. Only stores of whole lines need no such read. The loops are those of resident.pxd,
+# and the plan decides how results are stored (StorePath in plan.pxd):
 #
 #     NT_ROWS      any rows: a loop sends the whole lines of a row vector by vector, and stores its ends
 #     NT_VECTORS   narrow rows that fill lines, with parameters in registers: every vector is sent

@@ -51,7 +51,7 @@ static INLINE void NAME(gather)(NAME(accumulators) *all, const NAME(accumulators
     }
 }
 
-/* The sum of the accumulators, as a tree: 16, 8 and 4 sums, */
+/* The sum of the accumulators, as a tree; this function adds them up to 16, then 8, then 4 sums. */
 static INLINE void NAME(quarters)(const VECTOR *all, REAL *four) {
     VECTOR v[16 / LANES];
     NAME(eight) half;
@@ -64,7 +64,7 @@ static INLINE void NAME(quarters)(const VECTOR *all, REAL *four) {
     else memcpy(four, p, 4 * sizeof(REAL));
 }
 
-/* of these 2, and the whole. */
+/* The end of the tree: the sum of the 4. */
 static INLINE REAL NAME(whole)(const REAL *four) { return (four[0] + four[2]) + (four[1] + four[3]); }
 
 static INLINE REAL NAME(total)(const VECTOR *all) {
@@ -89,9 +89,9 @@ static NOINLINE double NAME(sample_mean)(const minorm_data *x, ptrdiff_t at, ptr
     return NAME(sample)((const STORED *)x->items + at, across);
 }
 
-/* `runs` runs, `step` apart; their part of s lies `s_step` apart. An accumulator takes some 16 elements before it is
- * added to another: beside an outlier of a million standard deviations, hundreds of small squares added singly would be
- * rounded away. */
+/* Add up `runs` runs, `step` apart in the data and `s_step` apart in s. An accumulator takes about 16 elements before
+ * it is added to the totals. Otherwise hundreds of small squares, added one by one to the square of an outlier a
+ * million standard deviations away, would vanish in rounding. */
 static INLINE void NAME(sums_of)(NAME(accumulators) *all, const STORED *dy, ptrdiff_t other, const REAL *s,
                                  const STORED *x, ptrdiff_t step, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, REAL k,
                                  REAL d) {
@@ -120,7 +120,7 @@ static NOINLINE void NAME(sums)(const minorm_data *of_dy, const minorm_data *of_
     *q = NAME(total)(all.q);
 }
 
-/* The same of one row of n elements, up to the end of the tree. */
+/* The same for one row of n elements, without the end of the tree. */
 static INLINE void NAME(row_sums)(const STORED *dy, ptrdiff_t other, const REAL *s, const STORED *x, ptrdiff_t n,
                                   ptrdiff_t next, REAL k, REAL d, REAL *four_a, REAL *four_q) {
     NAME(accumulators) all = {0};
@@ -134,9 +134,9 @@ static INLINE void NAME(row_sums)(const STORED *dy, ptrdiff_t other, const REAL 
     NAME(quarters)(all.q, four_q);
 }
 
-/* The same for some rows, which share s. Forward, the shift k of each is a guess of its mean if `guesses`, else 0. Each
- * row asks for the data `next` further on, if that is not 0. The rows go through the end of the tree together, in
- * vectors. */
+/* The same for some rows, which share s. Forward, the shift k of each row is a guess of its mean if `guesses`, else 0.
+ * Each row prefetches the data `next` elements further on, if `next` is not 0. The end of the tree is computed for all
+ * rows together, in vectors. */
 static NOINLINE void NAME(rows_sums)(const minorm_data *of_dy, const minorm_data *of_x, const ptrdiff_t *start,
                                      ptrdiff_t rows, const void *s, ptrdiff_t n, ptrdiff_t next, bool guesses,
                                      double *k, const double *d, double *a, double *q) {

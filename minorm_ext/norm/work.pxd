@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# What the jobs of a call are handed: the plan, and where everything lies.
+# The data that all jobs of a call share: the plan, and the addresses of all arrays.
 
 from minorm_ext.norm.moments cimport Equation
 from minorm_ext.norm.plan cimport Plan
@@ -42,20 +42,20 @@ cdef struct Work:
     double* var
     double* rstd
     double* count          # with a mask: how many elements of each row count; else NULL
-    Phase phase            # which all threads are at; for rows read tiles of columns, where these are the strategy
-    Py_ssize_t part        # its part, where all rows must be done with one before the next; else -1
-    bint moments           # which phases forward has
+    Phase phase            # the phase that all threads are at; with strategy COLUMNS, its rows are tiles of columns
+    Py_ssize_t part        # the part that all threads are at, if all rows must finish a part before the next; else -1
+    bint moments           # does forward have the phases of moments, and of apply?
     bint apply
     bint needs_sums        # backward: sum up dy and dy * (x - mean)
     Sums sums
     double* partial        # moments, or sums, of parts
     double* slot_sums      # sum(dy) of every slot, then sum(dy * (x - mean))
-    double* own            # memory of the next two, unless they are given, or NULL where a tile keeps them
+    double* own            # memory of the next two, unless they are given; NULL if a tile keeps them
     double* sum_g          # of each row
     double* sum_gx
     double* row_params     # columns that share parameters: ds and db of each tile and reduced row
     void* block_param_grads  # rows with a parameter for each element: ds and db of each block
-    Py_ssize_t shares      # of adding up ds and db: see params.pxd
+    Py_ssize_t shares      # number of shares into which adding up ds and db is cut: see params.pxd
     Py_ssize_t share_step
     double* totals         # ds, then db, of all parameters, in double
 
@@ -80,12 +80,12 @@ cdef inline double* partial_sums_x(const Work* w, Py_ssize_t row) noexcept nogil
 
 
 cdef inline double one_by_count(const Work* w, Py_ssize_t row) noexcept nogil:
-    """Return 1 / how many elements of a row count; 1 if none does."""
+    """Return 1 / count, where count is the number of elements of a row that count; 1 if count is 0."""
     return w.plan.one_by_columns if w.count == NULL else 1 / max(w.count[row], 1.0)
 
 
 cdef inline bint is_undefined(const Work* w, double n) noexcept nogil:
-    """Return whether a masked statistic has too few elements: none, or one if centered. Then its rstd is 0."""
+    """Return whether a masked statistic has too few elements: 0, or at most 1 if centered. Then its rstd is 0."""
     return w.count != NULL and n <= w.equation.centered
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Pooling, one row of results at a time: tap after tap, the whole row of windows takes in a row of the input
+# Pooling computes one row of results at a time: tap after tap, the whole row of windows takes in a row of the input
 # (windows.pxd).
 #
 # Planes are independent, so threads share them, and no result depends on the number of threads. A plane that takes too
@@ -24,9 +24,10 @@ cdef enum:
 cdef class Windows:
     """Holds three axes of (size, windows, kernel, stride, low, dilation), and the tables that depend on them alone.
 
-    taps: for every tap along the last axis the place where window 0 applies it, the first window that finds input
-    there, and the one after the last (intp). first: for every window along that axis its first place in the input, or
-    -1 (int32). counts: the divisor for the sum of every window of a plane, in the type of the data.
+    taps has three numbers for every tap along the last axis: the place where window 0 applies it, the first window
+    that finds input there, and the window after the last that does (intp). first has the first place in the input of
+    every window along that axis, or -1 (int32). counts has the divisor for the sum of every window of a plane, in the
+    data's type.
     """
 
     cdef Pool pool
@@ -68,8 +69,8 @@ cdef struct Run:  # what all jobs of a call share; backward, x and y are their g
     int32_t* index
     char* rows  # a row of windows for each thread
     intptr_t planes, jobs
-    intptr_t begin, end  # rows of results of a plane that are computed, or numbers where it is one window
-    double* total  # of the slices before, where a plane goes in slices
+    intptr_t begin, end  # rows of results of a plane that are computed; numbers if it is one window
+    double* total  # the sum of the slices before, if a plane is computed in slices
 
 
 cdef inline void slice_of_plane(const Run* run, real* x, real* y, int32_t* index) noexcept nogil:
@@ -115,7 +116,7 @@ cdef int in_slices(Run* run, intptr_t units, double work) except -1 nogil:
     run.jobs = run.planes
     for plane in range(run.planes):
         at = 0 if run.task == MAX_BACK or run.task == AVG_BACK else bytes
-        while at < bytes:  # whole planes do it themselves
+        while at < bytes:  # set the gradients to 0; jobs on whole planes do that themselves
             memset(run.x + plane * bytes + at, 0, min(<intptr_t>SIGNAL_INTERVAL, bytes - at))
             check_signals()
             at += SIGNAL_INTERVAL
@@ -148,7 +149,7 @@ cdef int run_task(
         if work > SIGNAL_INTERVAL:
             in_slices(&run, units, work)
         else:
-            # A job is at most a quarter of what may be done between two checks, and a round four of them a thread.
+            # A job is at most a quarter of the work allowed between two checks; a round has four jobs for each thread.
             run.jobs = min(planes, max(<intptr_t>4 * threads, <intptr_t>(4 * planes * (work / SIGNAL_INTERVAL))))
             parallel_for(some_planes, &run, 0, run.jobs, 4 * threads, threads)
     return 0

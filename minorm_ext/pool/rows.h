@@ -1,8 +1,8 @@
-/* The larger numbers of two rows, and their places, for float: the loops of max pooling in vectors of 8 and of 4.
+/* The loops of max pooling for float, in vectors of 8 and of 4: the larger numbers of two rows, and their places.
  *
  * Rows of pooled planes are short, 14 or 5 or 4 windows, so the end of the row matters most: the last vector overlaps
  * the one before it. It may do so, because taking the same maximum twice changes nothing. Without these loops gcc
- * computes the rest one by one, and mispredicts its branches half of the time.
+ * computes the end of the row one by one, with branches that are mispredicted half of the time.
  */
 #ifndef MINORM_POOL_ROWS_H
 #define MINORM_POOL_ROWS_H

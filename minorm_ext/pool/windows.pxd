@@ -51,7 +51,7 @@ cdef inline intptr_t place(const Axis* axis, intptr_t window, intptr_t tap) noex
 cdef inline void larger(
     real* y, int32_t* index, const real* x, intptr_t count, intptr_t step, intptr_t at
 ) noexcept nogil:
-    """Let `count` windows take x[i * step], from place `at` + i * step, if it is larger, or NaN."""
+    """Let each window i of `count` take x[i * step], at place `at` + i * step, if it is larger, or NaN."""
     cdef intptr_t i
     if real is float:
         row_larger(y, index, x, count, step, <int32_t>at)
@@ -153,7 +153,7 @@ cdef inline void add_back(real* dx, const real* dy, intptr_t first, intptr_t las
 cdef inline void avg_whole(
     const Pool* p, const real* x, real* y, intptr_t begin, intptr_t end, double* total
 ) noexcept nogil:
-    """Average numbers begin .. end - 1 of a plane that is one window. total: the sum of the slices before, if any."""
+    """Average numbers begin .. end - 1 of a plane that is one window. total: NULL, or the sum of the slices before."""
     cdef double sum = row_sum(x + begin, end - begin)
     if begin > 0:
         sum += total[0]

@@ -2,12 +2,12 @@
  *
  * The order is part of the result: docs/maths-narrow-types.md. In every 32 steps, the even steps form one chain of
  * multiply-adds and the odd steps another, both from +0. The two are added to each other, and then to c. Missing steps
- * at the end count as 0 * 0. It cannot matter how jobs share rows, columns and blocks.
+ * at the end count as 0 * 0. So the division of rows, columns and blocks among jobs cannot change a bit.
  *
  * Tables say where to read a and b, so a matrix product, a convolution and both of its gradients are this one loop.
- * `prepared`: b is a panel that minorm_prepare has seen. `exact`: floats hold all products. runs[block]: the distance
- * of a whole block's steps in b, if they are neighbours in a and equally far apart; BY_TABLE, if they are only
- * neighbours in a; else 0.
+ * `prepared`: b is a panel that minorm_prepare has reordered. `exact`: floats hold all products exactly. runs[block]
+ * is the distance between the steps of a whole block in b, if they are neighbours in a and equally far apart in b; it
+ * is BY_TABLE if they are only neighbours in a, and 0 otherwise.
  */
 #ifndef MINORM_PRODUCTS_BLOCK_H
 #define MINORM_PRODUCTS_BLOCK_H
@@ -125,7 +125,7 @@ static INLINE void minorm_chain(const int rows, const int width, const float *co
             UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(number, column[j], sum[i][j]);
         }
     }
-    if (count < STEPS - 1) { /* what is missing: -0 + 0 * 0 is +0 */
+    if (count < STEPS - 1) { /* the missing steps: -0 + 0 * 0 is +0 */
         UNROLL for (int i = 0; i < rows; i++) {
             UNROLL for (int j = 0; j < width; j++) sum[i][j] += (VECTOR){0};
         }
@@ -168,7 +168,7 @@ static INLINE void minorm_add_rows(const int rows, const int width, const float 
         const int32_t run = count == STEPS ? runs[k / STEPS] : 0;
         if (run > 0) minorm_run(rows, width, row, steps[k].a, b + steps[k].b, run, sum);
         else minorm_chain(rows, width, row, b, steps + k, count, sum);
-        UNROLL for (int i = 0; i < rows; i++) { /* to memory: the registers are for the other chain */
+        UNROLL for (int i = 0; i < rows; i++) { /* store in memory: the other chain needs the registers */
             UNROLL for (int j = 0; j < width; j++) {
                 even[i][j] = sum[i][j];
                 __asm__("" : "+m"(even[i][j]));
@@ -185,8 +185,8 @@ static INLINE void minorm_add_rows(const int rows, const int width, const float 
     }
 }
 
-/* The same, one number at a time, for products that a float cannot hold: in double they are exact, and so is every sum
-   that would round otherwise. */
+/* The same, one number at a time, for products that a float cannot hold. In double they are exact, and so is every sum
+   whose rounding to float could differ. */
 static NOINLINE void minorm_carefully(const float *a, const int32_t *rows, intptr_t row_count, const float *b,
                                       const minorm_step *steps, intptr_t depth, float *c, intptr_t columns) {
     for (intptr_t i = 0; i < row_count; i++) {

@@ -40,7 +40,7 @@ static INLINE VECTOR minorm_wide_vector(const uint16_t *from) {
 
 /* ---- into panels ---------------------------------------------------------------------------------------------- */
 
-/* A row of cells from numbers side by side. */
+/* Make a row of cells from numbers that lie side by side. */
 static INLINE void minorm_row_in(minorm_cell *to, const uint16_t *from, intptr_t count) {
 #ifdef MINORM_TILES
     memcpy(to, from, (size_t)count * sizeof *to);
@@ -51,7 +51,7 @@ static INLINE void minorm_row_in(minorm_cell *to, const uint16_t *from, intptr_t
 #endif
 }
 
-/* LANES columns, each with `rows` neighbours in memory, LANES at most: to[i][j] = from[j][i]. */
+/* to[i][j] = from[j][i] for LANES columns, each of which has `rows` neighbours in memory, LANES at most. */
 static INLINE void minorm_square_in(minorm_cell *to, intptr_t to_row, const uint16_t *from, intptr_t column_step,
                                     intptr_t rows) {
     VECTOR square[LANES];
@@ -183,7 +183,7 @@ static NOINLINE void minorm_restore(uint64_t before) {
 
 /* ---- where two roundings are one -------------------------------------------------------------------------------- */
 
-/* The magnitudes of the least and the greatest number, without zeros and denormals. */
+/* The least and the greatest magnitude of some numbers, without zeros and denormals. */
 typedef struct {
     uint16_t least, most;
 } minorm_range;

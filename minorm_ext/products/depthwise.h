@@ -1,8 +1,8 @@
 /* Depthwise convolutions of bytes: each output channel reads one channel of x.
  *
- * A padded plane of a channel is packed as 16-bit numbers less their zero point: row by row, and within a row phase by
- * phase of the stride. So a tap is a run of places. The loop interleaves two taps at a time and multiplies them by a
- * pair of weights: vpmaddwd. Without that instruction float32 computes these sums, exactly.
+ * A padded plane of a channel is packed as 16-bit numbers from which the zero point is subtracted: row by row, and
+ * within a row phase by phase of the stride. So a tap reads consecutive places. The loop interleaves two taps at a time
+ * and multiplies them by a pair of weights: vpmaddwd. Without that instruction float32 computes these sums, exactly.
  */
 #ifndef MINORM_PRODUCTS_DEPTHWISE_H
 #define MINORM_PRODUCTS_DEPTHWISE_H
@@ -38,7 +38,7 @@ typedef uint8_t minorm_half_bytes __attribute__((vector_size(VECTOR_BYTES / 2)))
 typedef uint8_t minorm_eight_bytes __attribute__((vector_size(8)));
 typedef int16_t minorm_eight_shorts __attribute__((vector_size(16)));
 
-/* Eight bytes beside each other, less their zero point. */
+/* Widen eight neighbouring bytes, and subtract their zero point. */
 static INLINE void minorm_eight_in(const bool is_signed, int16_t *to, const uint8_t *x, int16_t zero) {
     minorm_eight_bytes bytes;
     memcpy(&bytes, x, sizeof bytes);
@@ -48,7 +48,7 @@ static INLINE void minorm_eight_in(const bool is_signed, int16_t *to, const uint
     memcpy(to, &result, sizeof result);
 }
 
-/* One phase of a row: places first, first + step, ... of x, which may lie outside of it. Those stay 0. */
+/* Pack one phase of a row: places first, first + step, ... of x. Places outside of x stay 0. */
 static INLINE void minorm_phase_in(const int step, const bool is_signed, int16_t *to, intptr_t count, const uint8_t *x,
                                    intptr_t width, intptr_t first, int16_t zero) {
     intptr_t i = first < 0 ? (step - 1 - first) / step : 0;
@@ -64,7 +64,7 @@ static INLINE void minorm_phase_in(const int step, const bool is_signed, int16_t
     }
 }
 
-/* Pack a plane. Places outside of x are 0 from the beginning, and stay so for all planes. */
+/* Pack a plane. Places outside of x are 0 before the first plane, and no plane changes them. */
 static NOINLINE void minorm_depthwise_in(const minorm_depthwise *d, int16_t *to, const uint8_t *x, bool is_signed,
                                          int16_t zero) {
     for (intptr_t r = 0; r < d->rows; r++) {
@@ -84,7 +84,7 @@ static NOINLINE void minorm_depthwise_in(const minorm_depthwise *d, int16_t *to,
     }
 }
 
-/* Two vectors of sums, as unpacking has mixed them, become places beside each other. */
+/* Bring two vectors of sums, which unpacking has interleaved, into the order of places. */
 static INLINE void minorm_mixed_out(const bool bytes, const minorm_ends *ends, VECTOR low, VECTOR high,
                                     VECTOR offset, VECTOR scale, void *y, intptr_t place, intptr_t count) {
     const VECTOR none = {0};
@@ -105,7 +105,7 @@ static INLINE void minorm_mixed_out(const bool bytes, const minorm_ends *ends, V
     }
 }
 
-/* The plane of one output; `weights` are pairs of 16 bits. */
+/* Compute the plane of one output; `weights` are pairs of 16 bits. */
 static NOINLINE void minorm_depthwise_out(const minorm_depthwise *d, const int16_t *plane, const int32_t *weights,
                                           const minorm_ends *ends, intptr_t output, void *y) {
     const VECTOR offset = (VECTOR){0} + ends->offset[output];

@@ -6,7 +6,7 @@
  *
  *     tiles      AMX: tdpbusd, 16 x 16 sums of four bytes at a time
  *     quads      VNNI: vpdpbusd of AVX-512, or of AVX2 where the processor has it
- *     light      vpmaddubsw, whose sums of pairs are cut off at 16 bits: for weights with which none is
+ *     light      vpmaddubsw, which limits sums of pairs to 16 bits: for weights whose sums never reach that limit
  *     pairs      vpmaddwd, two numbers of 16 bits
  *
  * With MINORM_EMULATED quads and tiles are plain C, so that all other code runs on processors without them.
@@ -35,14 +35,14 @@ static INLINE VECTOR minorm_add_pairs(VECTOR sum, VECTOR a, VECTOR b) {
 #endif
 }
 
-/* sum + the products of four bytes each, those of a unsigned; what a processor does in one instruction. */
+/* sum + the products of four bytes each; the bytes of a are unsigned. Some processors do this in one instruction. */
 static INLINE VECTOR minorm_add_quads_plainly(VECTOR sum, VECTOR a, VECTOR b) {
     UNROLL for (int k = 0; k < 32; k += 8) sum += (a >> k & 255) * (b << (24 - k) >> 24);
     return sum;
 }
 
-/* Some rows by one panel, with ADD. A function for each way: one that needs more of a processor than the level has must
-   say so, and inlines nothing that does not. */
+/* Multiply some rows by one panel, with ADD. Each way has a separate function: a function that needs instructions
+   beyond the level must be marked so, and can inline only functions with the same mark. */
 #define BLOCK_OF(stem, attribute, ADD)                                                                                 \
     attribute static INLINE void minorm_rows_by_##stem(const int rows, const int width, const int32_t *a,              \
                                                        const int32_t *from, const int32_t *b, const int32_t *steps,    \
@@ -90,7 +90,7 @@ static INLINE VECTOR minorm_add_quads_plainly(VECTOR sum, VECTOR a, VECTOR b) {
 #endif
 #define NO_ATTRIBUTE
 
-/* sum + the products of four bytes each, if 255 times the sizes of two neighbours of b never leaves 16 bits. */
+/* sum + the products of four bytes each; 255 times the sum of two neighbours' magnitudes in b must fit 16 bits. */
 static INLINE VECTOR minorm_add_light(VECTOR sum, VECTOR a, VECTOR b) {
 #if defined(__AVX512BW__)
     const __m512i pairs = _mm512_maddubs_epi16((__m512i)a, (__m512i)b);
@@ -106,7 +106,7 @@ static INLINE VECTOR minorm_add_light(VECTOR sum, VECTOR a, VECTOR b) {
 BLOCK_OF(pairs, NO_ATTRIBUTE, minorm_add_pairs)
 BLOCK_OF(light, NO_ATTRIBUTE, minorm_add_light)
 #if defined(__AVX2__)
-#define LIGHT 1 /* whether it is faster than pairs */
+#define LIGHT 1 /* 1 if `light` is faster than `pairs` */
 #else
 #define LIGHT 0
 #endif

@@ -55,7 +55,7 @@ static INLINE void minorm_square_of_bytes(const int group, int32_t *to, intptr_t
     UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + i * to_row, square[i]);
 }
 
-/* One cell, of so many channels. */
+/* Return one cell, made of `channels` channels. */
 static INLINE int32_t minorm_cell(const int group, const uint8_t *from, intptr_t channel_step, intptr_t channels,
                                   uint8_t flip) {
     uint32_t cell = 0;
@@ -93,14 +93,15 @@ static INLINE void minorm_pack_places(const int group, int32_t *to, intptr_t to_
     }
 }
 
-/* The cells of places of x: to[place][channel / group]. Lanes without a channel are 0. `flip` is 128 for signed x. */
+/* Make the cells of places of x: to[place][channel / group]. Lanes without a channel are 0. `flip`: 128 for signed x.
+ * */
 static NOINLINE void minorm_places_in(int group, int32_t *to, intptr_t to_row, const uint8_t *x, intptr_t place_step,
                                       intptr_t channel_step, intptr_t places, intptr_t channels, uint8_t flip) {
     if (group == 4) minorm_pack_places(4, to, to_row, x, place_step, channel_step, places, channels, flip);
     else minorm_pack_places(2, to, to_row, x, place_step, channel_step, places, channels, flip);
 }
 
-/* Places of padding: each channel is `zero`. */
+/* Fill places of padding: each channel is `zero`. */
 static NOINLINE void minorm_padding_in(int group, int32_t *to, intptr_t places, intptr_t channels, uint8_t zero) {
     const intptr_t cells = (channels + group - 1) / group;
     for (intptr_t c = 0; c < cells; c++) {
@@ -109,7 +110,7 @@ static NOINLINE void minorm_padding_in(int group, int32_t *to, intptr_t places, 
     }
 }
 
-/* One tap of a panel of weights, to[cell][column], and what each column adds up to. `flip` is 128 for unsigned w. */
+/* Pack one tap of a panel of weights, to[cell][column], and add up each column. `flip` is 128 for unsigned w. */
 static NOINLINE void minorm_weights_in(int group, int32_t *to, const uint8_t *w, intptr_t channel_step,
                                        intptr_t column_step, intptr_t channels, intptr_t columns, uint8_t flip,
                                        int32_t *totals) {
@@ -131,13 +132,13 @@ static NOINLINE void minorm_weights_in(int group, int32_t *to, const uint8_t *w,
 /* The steps from the sums of a panel to results. Without `scale` sums stay int32. With it they become bytes: multiply
    by it in float, round half way to the even number, add `zero`, and cut off at low and high. */
 typedef struct {
-    const int32_t *offset; /* of each column: the bias, and what the zero point of x brings */
-    const int32_t *w_zero; /* of each column, or NULL where all are 0: it is multiplied by the row's own sum */
+    const int32_t *offset; /* for each column: the bias, plus the term of x's zero point */
+    const int32_t *w_zero; /* for each column, or NULL if all are 0: it is multiplied by the row's sum */
     const float *scale;    /* of each column, or NULL */
     int32_t zero, low, high;
 } minorm_ends;
 
-/* v between two numbers; v is no NaN. */
+/* v, limited to low .. high; v is not NaN. */
 static INLINE minorm_floats minorm_between(minorm_floats v, float low, float high) {
 #if defined(__AVX512F__)
     return (minorm_floats)_mm512_min_ps(_mm512_max_ps((__m512)v, _mm512_set1_ps(low)), _mm512_set1_ps(high));
@@ -290,8 +291,8 @@ static NOINLINE void minorm_floats_of_bytes(const uint8_t *x, intptr_t count, bo
     }
 }
 
-/* q as a byte: half way to the even number, moved by `zero`, cut off at low and high; 0 for NaN, as far as that is
-   inside. */
+/* q as a byte: rounded (half way to the even number), plus `zero`, limited to low .. high. NaN gives
+   the byte 0, limited in the same way. */
 static INLINE uint8_t minorm_byte_of(float q, int32_t zero, int32_t low, int32_t high) {
     const float least = (float)(low - zero), most = (float)(high - zero);
     const uint8_t nothing = (uint8_t)(low > 0 ? low : high < 0 ? high : 0);
@@ -308,7 +309,8 @@ static NOINLINE void minorm_bytes_of_floats(const float *x, intptr_t count, floa
     for (intptr_t i = 0; i < count; i++) y[i] = minorm_byte_of(x[i] / scale, zero, low, high);
 }
 
-/* a * b + c, rounded once; in double it is exact for a byte, a factor between 2^-12 and 2^6 and a like c. */
+/* a * b + c, rounded once; in double it is exact for a byte, a factor between 2^-12 and 2^6, and a c of similar size.
+ * */
 static INLINE float minorm_rounded_once(float a, float b, float c) {
 #if FUSED
     return __builtin_fmaf(a, b, c);

@@ -14,8 +14,8 @@ cdef extern from "products/integer_block.h" nogil:
         PANEL  # columns of sums that a block computes
         ROWS   # sums take memory for a multiple of this many rows
         PANEL_STEPS  # and panels for a multiple of this many steps
-        LIGHT  # whether weights whose sums of pairs fit 16 bits are worth bytes
-        DEPTHWISE  # whether there are kernels for depthwise convolutions
+        LIGHT  # 1 if products of bytes are faster for weights whose sums of pairs fit 16 bits
+        DEPTHWISE  # 1 if there are kernels for depthwise convolutions
     ctypedef struct Ends "minorm_ends":
         const int32_t* offset
         const int32_t* w_zero
@@ -71,8 +71,8 @@ cdef struct Panels:  # weights: (group, output, channel, tap) with any steps bet
     intptr_t group_step, output_step, channel_step, tap_step
     uint8_t flip
     int group  # numbers of a cell
-    bint quads  # whether the processor adds up four products of any bytes
-    intptr_t cells, depth  # of a tap, and of all
+    bint quads  # does the processor add up four products of bytes, whatever the bytes?
+    intptr_t cells, depth  # cells of one tap, and of all taps
     int32_t* panels
     int32_t* totals  # of each output, PANEL * panels_of for a group
 
@@ -100,7 +100,7 @@ cdef struct DepthwiseJobs:  # what all jobs share
     const int32_t* weights  # pairs of each output
     bint is_signed
     int16_t zero
-    intptr_t channels, multiple  # and outputs of each channel
+    intptr_t channels, multiple  # number of channels, and of outputs of each channel
     Ends ends
     char* y
     intptr_t itemsize
@@ -157,7 +157,7 @@ cdef inline void multiply(
     const IntegerProduct* p, intptr_t panel, const int32_t* left, const int32_t* places, const int32_t* steps,
     intptr_t rows, int32_t* sums
 ) noexcept nogil:
-    """Compute the sums of rows by a panel; its number counts through all groups."""
+    """Compute the sums of rows by a panel; `panel` counts through all groups."""
     cdef const Panels* w = p.w
     memset(sums, 0, ceil_div(rows, ROWS) * ROWS * PANEL * sizeof(int32_t))
     product(

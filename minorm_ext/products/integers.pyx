@@ -15,13 +15,13 @@ from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div
 
-COLUMNS = PANEL  # of a panel
+COLUMNS = PANEL  # columns of a panel
 GROUP = cell_group()  # numbers of a cell
 IS_LIGHT_WORTH = bool(LIGHT) and GROUP == 2
-LANES = PANEL // 2 if DEPTHWISE else 0  # of a vector, where there are kernels for depthwise convolutions
+LANES = PANEL // 2 if DEPTHWISE else 0  # of a vector; 0 if there are no kernels for depthwise convolutions
 
 cdef enum:
-    MOST_ROWS = 96               # of a job: a multiple of what a block takes at every level
+    MOST_ROWS = 96               # rows of a job: a multiple of the rows of a block at every level
     LEFT = 1 << 17               # cells of these, at most
     AT_ONCE = 1024               # numbers that become floats on the way from bytes to bytes
     GAP = 16                     # cells between packed rows, so that they do not share a set of the cache
@@ -30,9 +30,9 @@ cdef enum:
 cdef class Weights:
     """Holds w, (groups, outputs, channels, taps) with these steps between its bytes, in packed panels.
 
-    flip     128 where w is unsigned: it is stored less 128
-    light    whether the sizes of two channels that share a cell add up to 128 at most, in their stored form
-    totals   an int32 array, filled with the sum of each output's stored numbers, PANEL for each panel
+    flip     128 if w is unsigned, else 0: the panels hold w - flip
+    light    True if the absolute stored values of two channels that share a cell add up to 128 at most
+    totals   an int32 array, PANEL numbers for each panel; it is filled with the sum of each output's stored numbers
     """
 
     cdef Panels panels
@@ -89,7 +89,7 @@ cdef int take_ends(Ends* to, ends, intptr_t count) except -1:
 def multiply(x, Weights weights, int flip, ends, y, intptr_t rows, empty, int32, int threads):
     """y = x w: x (groups, rows, channels) and y (groups, rows, outputs) in C order, weights of one tap.
 
-    flip     128 where x is signed: it is stored plus 128
+    flip     128 if x is signed, else 0: products use x + flip as unsigned bytes
     """
     cdef IntegerProduct p
     cdef const Panels* w = &weights.panels
@@ -122,11 +122,11 @@ def multiply(x, Weights weights, int flip, ends, y, intptr_t rows, empty, int32,
 
 
 cdef class IntegerConvolution:
-    """Holds the tables of conv_products.py, made for cells in place of channels."""
+    """Holds the tables of conv_products.py, which are made for cells instead of channels."""
 
     cdef Planes planes
     cdef object tables
-    cdef double work  # multiplications, in fours
+    cdef double work  # number of multiplications / 4
 
     def __init__(self, dict tables, dict sizes):
         self.tables = tables  # the arrays live as long as the pointers
@@ -163,7 +163,7 @@ cdef class IntegerConvolution:
 
 
 cdef class DepthwiseConvolution:
-    """Computes a depthwise convolution over two axes, with weights less their zero points in int16.
+    """Computes a depthwise convolution over two axes. The weights are int16, with their zero points already subtracted.
 
     sizes    height, width, out_height, out_width, stride_h, stride_w, low_h, low_w, rows, pitch: as depthwise.h says
     taps     int32, where each tap begins in the packed plane, two for each pair
@@ -218,7 +218,7 @@ def finish(sums, bint floats, ends, y, intptr_t stack, intptr_t outputs):
 
 
 def floats_of(x, bint is_signed, int zero, float scale, y):
-    """y = (x - zero) * scale in float32, of bytes; both in C order."""
+    """y = (x - zero) * scale in float32; x holds bytes, and both arrays are in C order."""
     cdef intptr_t count = x.size
     cdef const uint8_t* given = <const uint8_t*>address(x, 1, False, count)
     cdef float* to = <float*>address(y, 4, True, count)
@@ -227,7 +227,7 @@ def floats_of(x, bint is_signed, int zero, float scale, y):
 
 
 def bytes_of(x, float scale, int zero, int low, int high, y):
-    """y = round(x / scale) + zero, cut off at low and high, of float32; both in C order."""
+    """y = round(x / scale) + zero, limited to low .. high; x is float32, y holds bytes, and both are in C order."""
     cdef intptr_t count = x.size
     cdef const float* given = <const float*>address(x, 4, False, count)
     cdef uint8_t* to = <uint8_t*>address(y, 1, True, count)
@@ -236,7 +236,7 @@ def bytes_of(x, float scale, int zero, int low, int high, y):
 
 
 def add(a, b, signs, factors, ends, y):
-    """y = round(a * factors[0] + (b * factors[1] + factors[2])), cut off at the two ends, of bytes."""
+    """y = round(a * factors[0] + (b * factors[1] + factors[2])), limited to the two ends; all arrays hold bytes."""
     cdef float[AT_ONCE] wide_a
     cdef float[AT_ONCE] wide_b
     cdef intptr_t count = a.size, i = 0, some

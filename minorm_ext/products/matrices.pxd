@@ -1,7 +1,7 @@
 # cython: cdivision=True
 # The product of two matrices, or of two stacks of them. Strips of b, PANEL columns each, are packed once for all rows;
-# a job packs some rows of a, and multiplies them by some strips. Where the depth is so long that strips would not fit,
-# a job packs its own strip, some of the depth at a time.
+# a job packs some rows of a, and multiplies them by some strips. If the depth is so long that strips would not fit the
+# memory, each job packs its strips itself, some of the depth at a time.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t, uint64_t
 from libc.string cimport memset
@@ -15,9 +15,9 @@ from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport cut
 
 cdef enum:
-    MOST_ROWS = 96        # of a job: a multiple of what a block takes at every level
+    MOST_ROWS = 96        # rows of a job: a multiple of the rows of a block at every level
     STRIPS = 4 << 20      # cells of b that are packed at a time
-    DEPTH = 16384         # up to which a job reads strips that were packed for all
+    DEPTH = 16384         # up to this depth, jobs read strips that were packed for all of them
     GAP = 16              # cells between packed rows of a, lest they share a set of the cache
 
 cdef struct Product:
@@ -28,10 +28,10 @@ cdef struct Product:
     intptr_t stack, rows, columns, depth
     bint exact
     intptr_t strips, row_blocks  # of a matrix
-    intptr_t parts        # of its strips, that different jobs take
-    intptr_t at_once      # of the depth
+    intptr_t parts        # number of parts of a matrix's strips; each part is another job's
+    intptr_t at_once      # steps of the depth that are packed at a time
     intptr_t most         # strips that are packed at a time
-    intptr_t panel_bytes  # of these
+    intptr_t panel_bytes  # memory of the packed strips
     intptr_t first, last  # the strips that are packed, counted through the stack
     intptr_t a_row        # from a packed row of a to the next
     Cell* panels
@@ -48,7 +48,7 @@ cdef inline intptr_t block_rows(const Product* p) noexcept nogil:
 
 
 cdef inline void pack_strip(const Product* p, intptr_t unit, intptr_t k, intptr_t depth, Cell* to) noexcept nogil:
-    """Pack `depth` rows of b from k on, of one strip."""
+    """Pack `depth` rows of one strip of b, from row k on."""
     cdef intptr_t column = unit % p.strips * PANEL
     cdef intptr_t columns = min(<intptr_t>PANEL, p.columns - column)
     cdef const uint16_t* b = <const uint16_t*>p.b.data + offset(p.shape, &p.b, unit // p.strips)

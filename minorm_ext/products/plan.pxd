@@ -1,7 +1,7 @@
 # cython: cdivision=True
-# The tables of minorm/kernels/cpu/conv_products.py and the shapes, as the jobs of a convolution read them: those of
-# bfloat16 (planes.pxd) and those of integers (integer_jobs.pxd). It also says how much of the work is done between two
-# checks for Ctrl-C.
+# The tables of minorm/kernels/cpu/conv_products.py and the shapes, in the form that the jobs of a convolution read:
+# jobs of bfloat16 (planes.pxd) and jobs of integers (integer_jobs.pxd). This file also decides how much of the work is
+# done between two checks for Ctrl-C.
 
 from libc.stdint cimport int32_t, intptr_t
 
@@ -18,11 +18,11 @@ cdef enum:
     WORTH = 500000               # multiply-adds that are worth another thread
 
 cdef struct Phase:  # results whose taps meet the source at the same distances: all, or those of one phase of a gradient
-    intptr_t along, inner  # results along the axis that strips are cut along, of all strips; and across it
-    intptr_t rows, places  # where its tables begin
+    intptr_t along, inner  # results of all strips along the axis that is cut, and across it
+    intptr_t rows, places  # where the phase's tables begin
     intptr_t steps, runs, depth
     intptr_t taps, tap_count
-    intptr_t weights  # steps of the phases before
+    intptr_t weights  # steps of all phases before this one
 
 cdef struct Planes:
     # the shapes: channels and outputs are those of a group
@@ -31,21 +31,21 @@ cdef struct Planes:
     intptr_t source_size, plane_size, result_size, kernel
     # how the work is cut
     intptr_t fit  # images of a segment
-    intptr_t strips, along, count  # of an image; the axis they are cut along, and the results of a strip along it
-    intptr_t source_move, result_move  # from a strip to the next: along the axis, and in numbers of y
-    intptr_t most_rows  # of sums
-    intptr_t phase_count, weights  # and all steps of its phases
+    intptr_t strips, along, count  # strips of an image; the axis that is cut, and the results of a strip along it
+    intptr_t source_move, result_move  # from a strip to the next: in places along the axis, and in numbers of y
+    intptr_t most_rows  # the largest number of rows of sums
+    intptr_t phase_count, weights  # number of phases, and of all their steps
     const Phase* phases
-    const int32_t* rows  # of each result, where its place begins in the plane
-    const intptr_t* places  # and where it belongs in y
+    const int32_t* rows  # for each result, where its place begins in the plane
+    const intptr_t* places  # for each result, its place in y
     const Step* steps
     const int32_t* runs
     const int32_t* taps  # numbers of weights
     # of the gradient for the weights
-    intptr_t together, padded  # images whose results are one depth, and its steps with those that are missing
-    intptr_t zeros  # behind a plane, which a panel that begins there reads
+    intptr_t together, padded  # images whose results form one depth, and the steps of that depth, rounded up
+    intptr_t zeros  # number of zeros behind a plane; a panel that begins near the end of the plane reads them
     intptr_t column_panels, chunks
-    const int32_t* panel_columns  # (where in the plane, how many) for each panel
+    const int32_t* panel_columns  # (place in the plane, number of columns) for each panel
     const int32_t* targets  # (panel, PANEL): which weight of an output, or -1
 
 

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 # Convolutions as products. The channels of a place of the source lie side by side in a padded plane, so every tap of a
-# result is a run of the depth; the tables of minorm/kernels/cpu/conv_products.py say where. A segment is what is packed
-# by itself: a few images, or a strip of one.
+# result is a run of the depth; the tables of minorm/kernels/cpu/conv_products.py say where. A segment is the unit
+# of packing: a few images, or a strip of one image.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t, uint64_t
 from libc.string cimport memset
@@ -199,7 +199,7 @@ cdef inline void weight_job(const void* task, Py_ssize_t job) noexcept nogil:
     cdef uint64_t before = begin_job()
     if g.done == 0:
         memset(sums_at(g, chunk, group, first), 0, (last - first) * sum_rows(p.outputs) * PANEL * sizeof(float))
-    memset(plane + plane_cells(p) - p.zeros, 0, p.zeros * sizeof(Cell))  # what steps that are missing meet
+    memset(plane + plane_cells(p) - p.zeros, 0, p.zeros * sizeof(Cell))  # the missing steps at the end read these zeros
     for i in range(p.outputs):
         left[i * gradient_row(p) + p.most_rows] = 0
     for segment in range(g.done, last_segment):

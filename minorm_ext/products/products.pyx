@@ -2,8 +2,8 @@
 # Matrix products and convolutions of bfloat16, added up in the order of tiles on every processor
 # (docs/maths-narrow-types.md).
 #
-# Everything uses one innermost block (block.h), which reads both sides at places from tables. matrices.pxd and
-# planes.pxd pack the sides and deal the work out to jobs; no bit depends on that.
+# Everything uses one innermost block (block.h), which reads both sides at the places that tables list. matrices.pxd and
+# planes.pxd pack the sides and divide the work into jobs; no bit depends on that.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t
 
@@ -23,15 +23,15 @@ from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport check_signals, parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div
 
-COLUMNS = PANEL  # of a panel
-BY_TABLE = NEIGHBOURS  # what block.h calls a run whose steps are neighbours on one side alone
+COLUMNS = PANEL  # columns of a panel
+BY_TABLE = NEIGHBOURS  # block.h's mark of a run whose steps are neighbours in one of the two sides only
 
 
 # ---- matrices ------------------------------------------------------------------------------------------------------
 
 
 cdef void swap(Product* p) noexcept:
-    """c.T = b.T @ a.T: the same memory where c has one column, and columns for all lanes."""
+    """c.T = b.T @ a.T: if c has one column, c.T is the same memory as one row, whose columns fill all lanes."""
     p.a, p.b = p.b, p.a
     p.a.step0, p.a.step1 = p.a.step1, p.a.step0
     p.b.step0, p.b.step1 = p.b.step1, p.b.step0
@@ -44,7 +44,7 @@ cdef intptr_t measure(Product* p, int threads) noexcept:
     p.at_once = min(p.depth, DEPTH)
     p.strips, p.row_blocks = ceil_div(p.columns, PANEL), ceil_div(p.rows, block_rows(p))
     p.most = max(1, min(STRIPS // (PANEL * (p.at_once + 1)), p.stack * p.strips))
-    p.a_row = ceil_div(p.at_once, GAP) * GAP + GAP  # so that the sums behind the rows are aligned
+    p.a_row = ceil_div(p.at_once, GAP) * GAP + GAP  # with this the sums behind the rows are aligned
     p.own = (block_rows(p) * p.a_row + (panel_cells(p.at_once) if deep else 0)) * sizeof(Cell)
     p.own += sum_rows(block_rows(p)) * PANEL * sizeof(float)
     p.own = ceil_div(p.own, 64) * 64
@@ -54,7 +54,7 @@ cdef intptr_t measure(Product* p, int threads) noexcept:
 
 
 cdef void lay_out(Product* p, char* memory, int threads) noexcept:
-    """Use this memory, and fill the tables in it: rows of a and of a strip as they are packed."""
+    """Divide this memory into scratch arrays and tables, and fill the tables with places in packed rows and strips."""
     cdef Step* steps
     cdef int32_t* places
     cdef int32_t* runs
@@ -138,7 +138,7 @@ def multiply(a, b, bias, empty, int threads):
 
 
 cdef Range range_of_array(array, intptr_t count) except *:
-    """Return the range of an array's numbers, if it matters."""
+    """Return the range of an array's numbers; without a look at them if multiply-adds are rounded once."""
     cdef Range found
     found.least, found.most = 0x7fff, 0
     if not FUSED:

@@ -1,4 +1,4 @@
-/* Where a step along the depth reads both sides of a product, counted from where rows and columns begin. */
+/* Where a step along the depth reads a and b: the distance from the beginning of a row of a, and of a column of b. */
 #ifndef MINORM_PRODUCTS_STEP_H
 #define MINORM_PRODUCTS_STEP_H
 

@@ -1,4 +1,4 @@
-/* A processor's tiles of 16 rows of 64 bytes: loading, storing, and c += a b as `tdpbf16ps` and `tdpbusd` add it up.
+/* A processor's tiles of 16 rows of 64 bytes: load, store, and c += a b in the order of `tdpbf16ps` and `tdpbusd`.
  *
  * With MINORM_EMULATED plain C does the same, so that all other code runs on processors without tiles.
  */
@@ -36,7 +36,7 @@ static inline void minorm_tile_multiply(uint32_t (*c)[TILE], uint32_t (*a)[TILE]
     }
 }
 
-/* Of unsigned bytes by signed ones, four at a time, as `tdpbusd` adds them up. */
+/* c += a b for unsigned bytes a and signed bytes b, four at a time, as `tdpbusd` adds them up. */
 static inline void minorm_tile_multiply_bytes(uint32_t (*c)[TILE], uint32_t (*a)[TILE], uint32_t (*b)[TILE]) {
     for (int i = 0; i < TILE; i++) {
         for (int j = 0; j < TILE; j++) {

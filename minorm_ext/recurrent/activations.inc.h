@@ -1,5 +1,5 @@
-/* The activations of a step, in the order of kernels/reference/gates.py: the value at x, and the slope there, where the
- * value is y. alpha and beta are the numbers that some have. cells.inc.h makes loops and a table of them. */
+/* The activations of a step, in the order of kernels/reference/gates.py: name, value y at x, and slope at x. alpha and
+ * beta are parameters of some activations. cells.inc.h makes a loop of each formula, and a table of the loops. */
 
 ACTIVATION(Relu, x <= 0 ? 0 : x, x > 0 ? 1 : 0)
 ACTIVATION(Tanh, NAME(tanh)(x), 1 - y * y)

@@ -36,12 +36,13 @@ static const struct {
 #undef ACTIVATION
 };
 
-/* Activation `kind` of the cell, at pre-activations x that are cut off at `bound`; and its slope there. */
+/* y = activation `kind` of the cell, at pre-activations x that are first limited to -bound .. bound. */
 static INLINE void NAME(value)(const minorm_cell *k, int kind, const REAL *x, REAL *y, ptrdiff_t n, double bound) {
     const minorm_activation *f = &k->activations[kind];
     NAME(activations)[f->number].value(x, y, n, (REAL)f->alpha, (REAL)f->beta, (REAL)bound);
 }
 
+/* s = the slope of the same activation at x, where its value is y. */
 static INLINE void NAME(slope)(const minorm_cell *k, int kind, const REAL *x, const REAL *y, REAL *s, ptrdiff_t n,
                                double bound) {
     const minorm_activation *f = &k->activations[kind];
@@ -50,7 +51,7 @@ static INLINE void NAME(slope)(const minorm_cell *k, int kind, const REAL *x, co
 
 #define EACH for (ptrdiff_t j = 0; j < n; j++)
 
-/* ---- forward: h and c become the state after the step, v the gates' values, e what else backward needs ----------- */
+/* ---- forward: h and c become the state after the step, v gets the gates' values, e other values for backward --- */
 
 static void NAME(rnn_step)(const minorm_cell *k, REAL *a, const REAL *q, REAL *h, REAL *v) {
     const ptrdiff_t n = k->hidden;
@@ -78,7 +79,8 @@ static void NAME(lstm_step)(const minorm_cell *k, REAL *a, const REAL *q, const 
     EACH h[j] = v[o + j] * e[j];
 }
 
-/* q: of all gates, where the reset comes after the product; else of z and r, and then `gru_end` has that of n */
+/* q is the state times R: for all gates if the reset comes after the product; else for z and r, and gru_end gets it for
+ * n. */
 static void NAME(gru_step)(const minorm_cell *k, REAL *a, REAL *q, const REAL *b, const REAL *h, REAL *v, REAL *e) {
     const ptrdiff_t n = k->hidden, r = k->at[1] * n, last = 2 * n;
     if (b) for (ptrdiff_t j = 0; j < (k->variant ? 3 : 2) * n; j++) q[j] += b[j];
@@ -100,9 +102,10 @@ static void NAME(gru_end)(const minorm_cell *k, REAL *a, const REAL *q, const RE
     EACH h[j] = (1 - v[z + j]) * v[last + j] + v[z + j] * h[j];
 }
 
-/* ---- backward: dh is the gradient of the state after the step, da and dq are those of the pre-activations ---------
+/* ---- backward: dh is the gradient of the state after the step; da gets that of W x, dq that of the product with R --
  *
- * dh gets the part of the former state's gradient that does not come from the product of dq with R; s is scratch. */
+ * Then dh gets the gradient of the state before the step, except the part that comes from the product of dq with R. s
+ * is scratch memory. */
 
 static void NAME(rnn_back)(const minorm_cell *k, const REAL *a, const REAL *v, REAL *dh, REAL *da, REAL *s) {
     const ptrdiff_t n = k->hidden;
@@ -137,7 +140,7 @@ static void NAME(lstm_back)(const minorm_cell *k, const REAL *a, const REAL *v, 
     EACH dh[j] = 0;
 }
 
-/* n and z; r as well, where the reset comes after the product. dh keeps what goes by z. */
+/* The gradients of n and z, and of r if the reset comes after the product. dh becomes dh * z, for the term z * h. */
 static void NAME(gru_back)(const minorm_cell *k, const REAL *a, const REAL *v, const REAL *e, const REAL *h, REAL *dh,
                            REAL *da, REAL *dq, REAL *s) {
     const ptrdiff_t n = k->hidden, z = k->at[0] * n, r = k->at[1] * n, last = 2 * n;
@@ -154,7 +157,7 @@ static void NAME(gru_back)(const minorm_cell *k, const REAL *a, const REAL *v, c
     EACH dq[last + j] = da[last + j] * v[r + j];
 }
 
-/* r, where the reset comes first: `through` is the gradient of r * h. */
+/* The gradient of r if the reset comes before the product; `through` is the gradient of r * h. */
 static void NAME(gru_back_end)(const minorm_cell *k, const REAL *a, const REAL *v, const REAL *h, const REAL *through,
                                REAL *dh, REAL *da, REAL *s) {
     const ptrdiff_t n = k->hidden, r = k->at[1] * n;

@@ -3,8 +3,8 @@
 #
 # kernels/cpu/recurrent.py has already multiplied the input by W, for all steps at once. Each step still has to compute
 # the state times R, and the gates (walk.inc.h, cells.inc.h). Once a call R is packed into the strips that the matrix
-# product reads, unless too few steps use it to pay for that. Threads share the sequences, and every number of a product
-# is one chain of multiply-adds, or a fixed number of partial sums: bits depend on shapes alone.
+# product reads, unless too few steps use it to pay for that. Threads share the sequences. Every number of a product is
+# one chain of multiply-adds, or the sum of a fixed number of partial sums, so bits depend on shapes alone.
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -177,11 +177,12 @@ def forward(
     tuple cell, a, r, b, p, h, c, y, Py_ssize_t y_step, Py_ssize_t steps, Py_ssize_t batch, Py_ssize_t hidden, lengths,
     bint reverse, tuple kept, empty, int threads
 ):
-    """Walk through the steps and fill y; h and c, the first states, become the last ones.
+    """Run the steps and fill y; h and c hold the first states before the call, and the last states after it.
 
-    a: W x and the biases outside of the reset, which becomes the pre-activations. y_step: numbers from a step of y to
-    the next. kept: (v, e, hs, cs) to be filled for backward, or four times None. All dense but for the steps of y, and
-    of one type. The caller vouches for shapes. empty(shape, dtype) makes scratch memory.
+    a holds W x plus the biases outside of the reset; the pre-activations replace them. y_step is the distance from a
+    step of y to the next, in numbers. kept is (v, e, hs, cs), to be filled for backward, or four times None. All arrays
+    have one type, and all except y are dense. The caller guarantees the shapes. empty(shape, dtype) makes scratch
+    memory.
     """
     cdef Walk w
     cdef Py_ssize_t itemsize = a.itemsize
@@ -209,10 +210,10 @@ def backward(
     tuple cell, tuple memory, r, p, dy, Py_ssize_t dy_step, dh, dc, Py_ssize_t steps, Py_ssize_t batch,
     Py_ssize_t hidden, lengths, bint reverse, da, dq, empty, int threads
 ):
-    """Walk back: dh and dc, the gradients of the last states, become those of the first.
+    """Run the steps backward; dh and dc hold the last states' gradients before the call, the first states' after it.
 
-    memory: (a, v, e, hs, cs) as forward left them. dy may be None. da is filled with the gradient of W x, and dq, which
-    may be the same array, with the gradient of the product with R.
+    memory is (a, v, e, hs, cs) as forward left them. dy may be None. da gets the gradient of W x. dq gets the gradient
+    of the product with R, and may be the same array as da.
     """
     cdef Walk w
     cdef Py_ssize_t itemsize = r.itemsize

@@ -1,4 +1,4 @@
-# The one thin boundary between arrays and pointers: every kernel takes its arguments through `address`.
+# Turns arrays into pointers: kernels take their arguments through `address`.
 #
 # A typed memoryview argument costs about 0.7 us and silently accepts None; asking the buffer protocol for the pointer
 # alone costs a seventh of that. The caller holds the array for the whole call, and NumPy never moves the data of an

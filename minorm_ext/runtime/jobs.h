@@ -1,9 +1,9 @@
 /* Numbered jobs on several threads: jobs.pxd says how kernels use them.
  *
- * Every thread begins with its own range, thread n with range n in every pass over the same data. So the next pass
- * finds in a processor's cache the data that the last one left there, and reads memory in order. Idle threads steal
- * work, because other programs may hold up a thread at any time. Jobs do not depend on each other, so no bit depends on
- * which thread does them.
+ * Every thread begins with its own range of jobs: thread n with range n, in every pass over the same data. So each pass
+ * finds in a processor's cache the data that the previous pass left there, and reads memory in order. Idle threads
+ * steal work, because other programs may hold up a thread at any time. Jobs do not depend on each other, so no bit
+ * depends on which thread does them.
  */
 #ifndef MINORM_JOBS_H
 #define MINORM_JOBS_H
@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
     minorm_job_range ranges[MAX_RANGES];
     int processors[MAX_RANGES]; /* where each thread started: processors.h */
-    int count; /* last, where no thread writes: next to the first range, every job would cost a trip between caches */
+    int count; /* not beside the first range: threads write to that, and every read of count would miss the cache */
 } minorm_jobs;
 
 /* Cut the jobs first .. end - 1 into a range for each thread. */

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Numbered jobs on several threads: all kernels use threads in this one way, and answer Ctrl-C meanwhile. jobs.h says
-# which thread does which job.
+# Numbered jobs on several threads. All kernels use threads in this way alone, and check for Ctrl-C between rounds of
+# jobs. jobs.h says which thread does which job.
 #
 #     cdef void one_row(const void* task, Py_ssize_t index) noexcept nogil:
 #         (<const Task*>task).y[index] = ...
@@ -13,7 +13,7 @@ from cpython.exc cimport PyErr_CheckSignals
 ctypedef void (*Job)(const void* task, Py_ssize_t index) noexcept nogil
 
 cdef extern from "runtime/jobs.h" nogil:
-    int threadid "omp_get_thread_num"() noexcept  # of the thread that does this job
+    int threadid "omp_get_thread_num"() noexcept  # the number of the thread that does this job
     void run_jobs "minorm_run_jobs"(Job job, const void* task, Py_ssize_t first, Py_ssize_t end, int threads) noexcept
 
 

@@ -19,8 +19,9 @@ cdef extern from *:
     #ifdef MINORM_OPENMP
     #include <omp.h>
     static int minorm_openmp(void) { return _OPENMP; }
-    /* The processors of this process. OpenMP counts them as it is loaded, before it binds the thread that loads it to
-       one of them, as OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY ask; places may be fewer. */
+    /* The number of processors of this process. OpenMP counts them when it is loaded, before it binds the loading
+       thread to one of them if OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY ask for that. If the places have fewer
+       processors, their number counts. */
     static int minorm_processors(void) {
         int processors = omp_get_num_procs();
     #if _OPENMP >= 201511
@@ -55,7 +56,7 @@ cdef extern from *:
 
     #define MINORM_MOST_THREADS 1024
 
-    /* How many more threads the system can make, up to so many, which all exist at the same time. */
+    /* How many more threads the system can make, at most `threads`, so that all exist at the same time. */
     static int minorm_can_make(int threads) {
         pthread_t made[MINORM_MOST_THREADS];
         pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -68,7 +69,7 @@ cdef extern from *:
         return count;
     }
 
-    static __thread int minorm_sure = 1; /* so many threads this one can certainly use: every thread has its own team */
+    static __thread int minorm_sure = 1; /* the calling thread can surely use so many; each thread has its own team */
 
     static int minorm_threads(int wanted) {
         if (wanted <= minorm_sure) return wanted;
@@ -90,7 +91,8 @@ cdef extern from *:
     #endif
 
     /* The levels of the x86-64 psABI, as far as compilers can ask; the builtin also asks whether the operating system
-       saves the wide registers. Clang before 19 cannot ask for f16c, lzcnt and movbe; no processor has AVX2 without. */
+       saves the wide registers. Clang before 19 cannot ask for f16c, lzcnt and movbe; every processor with AVX2 has
+       them. */
     #if defined(__x86_64__)
     static int minorm_has_v3(void) {
         __builtin_cpu_init();
@@ -111,9 +113,9 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Tiles that multiply bfloat16 and bytes: the processor and Linux have to have them; asking changes nothing.
-       Linux also has to permit them to this process, since a thread's registers take 8 KiB more with them wherever they
-       are kept; a process that has asked for that keeps the permission, and its signal stacks must have the room. */
+    /* Whether the processor and Linux support tiles that multiply bfloat16 and bytes; asking changes nothing.
+       Linux also has to permit tiles to this process, since they add 8 KiB to the registers of a thread wherever these
+       are saved. A process keeps the permission that it asked for, and its signal stacks must have room for them. */
     #if defined(__x86_64__) && defined(__linux__)
     #include <cpuid.h>
     #include <sys/syscall.h>
@@ -193,7 +195,7 @@ MOST_THREADS = MINORM_MOST_THREADS  # more than that are never used
 
 
 def possible_threads(int n):
-    """Return how many threads the calling one can have for its kernels, itself included: n, or as many as it gets."""
+    """Return how many threads the calling thread can use, itself included: n, or fewer if the system refuses some."""
     cdef int made
     if n <= minorm_sure:
         return n

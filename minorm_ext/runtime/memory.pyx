@@ -383,7 +383,7 @@ def set_limit(Py_ssize_t bytes):
 
 
 def statistics():
-    """Return the bytes in use, idle, allowed to be idle and at the peak; and how many requests reused memory or not."""
+    """Return the bytes in use, the idle bytes, their limit, the peak, and the numbers of reused and fresh chunks."""
     return {
         "used_bytes": used_bytes,
         "idle_bytes": idle_bytes,

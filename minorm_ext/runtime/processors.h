@@ -1,10 +1,10 @@
 /* Moves the threads of a team to separate processors.
  *
  * Linux may wake a sleeping worker on the processor of its team's first thread, and leave it there for milliseconds.
- * The two take turns, and the first waits at the end of each loop for a worker that it keeps from working. So a thread
- * that starts where another of its team runs moves to a processor without one. The set of processors that it may use
- * stays the same, and a bound thread (OMP_PROC_BIND, taskset) stays where it is. docs/adr/0009-threads-move-apart.md
- * has figures.
+ * Then the two take turns, and the first waits at the end of each loop for a worker that it keeps from running. So a
+ * thread that starts on the processor of another thread of its team moves to a processor that the team does not use.
+ * The set of processors that it may use stays the same, and a bound thread (OMP_PROC_BIND, taskset) stays where it is.
+ * docs/adr/0009-threads-move-apart.md has figures.
  */
 #ifndef MINORM_PROCESSORS_H
 #define MINORM_PROCESSORS_H
@@ -12,7 +12,8 @@
 #ifdef __linux__
 #include <sched.h>
 
-/* Move from `here` to a processor that this thread may use and no thread of the team uses; -1 is not known yet. */
+/* Move from `here` to a processor that this thread may use and no thread of the team uses, and return it; `processors`
+ * has -1 for a thread whose processor is not known yet. */
 static int minorm_move(int here, const int *processors, int team) {
     cpu_set_t allowed, free;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return here; /* more processors than a cpu_set_t holds */

@@ -25,7 +25,7 @@ static void *minorm_map(size_t bytes) {
 
 static void minorm_unmap(void *region, size_t bytes) { munmap(region, bytes); }
 
-/* Return the pages within this part of a region, which stays mapped. */
+/* Give the pages within this part of a region back to the system; their addresses stay mapped. */
 static void minorm_discard(char *data, size_t bytes) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = ((uintptr_t)data + page - 1) & -page, end = ((uintptr_t)data + bytes) & -page;

@@ -10,8 +10,8 @@ no signal interrupts them.
 cdef class Switch:
     """with Switch(owner, {"name": value}): getattr(owner, "name") is value
 
-    values  by name; or a function without arguments that gives them, called each time the block is entered
-    begun   True enters at once, and then the first `with` only ends it
+    values  a dict by name; or a function without arguments that returns one, called each time the block is entered
+    begun   True sets the values at once, and the first `with` then only restores the old ones
 
     One object may be entered again while it is open.
     """

@@ -1,4 +1,5 @@
-/* The four types that data is stored in, widened to the type that is computed in and rounded back, to nearest even.
+/* Converts the four types that data is stored in: widens them to the type computed in, and rounds back, to nearest
+   even.
  *
  * half  (float16)   1 sign, 5 exponent, 10 mantissa bits
  * bfloat (bfloat16) 1, 8, 7: the upper half of a float
@@ -43,7 +44,7 @@ static inline uint16_t minorm_narrow_bfloat(float f) {
     return (uint16_t)(((u + (up & ~nan)) | (nan & 0x400000)) >> 16);
 }
 
-/* A double as a float that rounds to the same 16 bits: cut off, with the last bit set where that was inexact. */
+/* A double as a float that rounds to the same 16 bits: truncated, with the last bit set if bits were lost. */
 static inline float minorm_odd(double d) {
     float f = (float)d;
     uint32_t u = minorm_bits(f);
@@ -53,16 +54,16 @@ static inline float minorm_odd(double d) {
 
 typedef enum { MINORM_HALF, MINORM_BFLOAT, MINORM_SINGLE, MINORM_DOUBLE } minorm_type;
 
-/* An array, or where one lies. */
+/* An array: its address, its type, and how loops read or write it. */
 typedef struct {
     char *items;      /* NULL: no such data */
     minorm_type type; /* that it is stored in */
-    bool direct;      /* loops take it in its own place: it has the type computed in, or 16 bits that they widen */
+    bool direct;      /* loops use it in its own place: it has the type computed in, or 16 bits that they widen */
     bool nontemporal; /* results go around the cache */
-    bool uncached;    /* this is read from memory, not from cache */
+    bool uncached;    /* the data is read from memory, not from cache */
     const uint8_t *mask; /* a byte for each element, 1 where it counts; NULL: all count */
     double fill;      /* the loops see this in place of elements that do not count */
-    double floor;     /* results that are no more than this become this: 0 is max(y, 0), -INFINITY leaves them */
+    double floor;     /* results at or below this number become it: 0 is max(y, 0), -INFINITY changes nothing */
     ptrdiff_t other;  /* distance from each element to one that goes with it, or ALONE: see norm/stores.inc.h */
     ptrdiff_t copy;   /* distance to where a copy of each element goes, as it was read with that other, or ALONE */
 } minorm_data;

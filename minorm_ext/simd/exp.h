@@ -2,9 +2,9 @@
  *
  * libm's functions are calls, one element at a time, and gcc uses its vector versions only under -ffast-math. These are
  * plain arithmetic without branches: x = n ln 2 + r with |r| <= (ln 2)/2, a polynomial for exp(r) - 1, and 2^n put
- * together from its bits. No sum of a product is fused, so it does not matter whether the processor could. NaN goes
- * through; results beyond the range are infinite, zero or denormal as they should be. Largest errors in units of the
- * last place (tests/ext/test_exp.py, test_elementwise.py): exp 1, expm1 2, the others 4.
+ * together from its bits. No multiply-add is fused, so the bits do not depend on whether the processor can do that. NaN
+ * stays NaN; results beyond the range are infinite, zero or denormal as in exact arithmetic. Largest errors in units of
+ * the last place (tests/ext/test_exp.py, test_elementwise.py): exp 1, expm1 2, the others 4.
  */
 #ifndef MINORM_EXP_H
 #define MINORM_EXP_H
@@ -21,7 +21,7 @@ static INLINE float power2_float(int32_t n) { return of_bits_float((uint32_t)(n 
 static INLINE double power2_double(int64_t n) { return of_bits_double((uint64_t)(n + 1023) << 52); }
 
 /* exp(r) - 1 for the remainder r of x + low, and n through a pointer. Adding 1.5 * 2^23 rounds to an integer, which
- * then stands in the low bits of the sum: no conversion instruction, and any bits at all for NaN, where they do not
+ * is then in the low bits of the sum. So no conversion instruction is needed; for NaN the bits mean nothing, and do not
  * matter. ln 2 comes in two parts; the first has few bits, so that n times it is exact. */
 static INLINE float reduced_float(float x, float low, int32_t *n) {
     const float magic = 12582912.0f;
@@ -63,7 +63,7 @@ static INLINE double reduced_double(double x, double low, int64_t *n) {
 #define REAL float
 #define INTEGER int32_t
 #define NAME(stem) stem##_float
-#define LOWEST -104.0f /* exp is 0 below, and infinite above the other */
+#define LOWEST -104.0f /* exp is 0 below LOWEST, and infinite above HIGHEST */
 #define HIGHEST 89.0f
 #include "simd/exp.inc.h"
 #undef REAL

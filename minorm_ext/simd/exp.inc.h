@@ -1,7 +1,7 @@
 /* The code that float and double share; exp.h sets REAL, INTEGER, NAME and the range. */
 
-/* exp(x + low), low being what x leaves of its last place. 2^n comes in two steps, so that a denormal result is rounded
- * once. */
+/* exp(x + low), where low is less than the last place of x. The result is multiplied by 2^n in two steps, so that a
+ * denormal result is rounded once. */
 static INLINE REAL NAME(exp_of)(REAL x, REAL low) {
     INTEGER n, half;
     x = x > HIGHEST ? HIGHEST : x;
@@ -13,7 +13,7 @@ static INLINE REAL NAME(exp_of)(REAL x, REAL low) {
 
 static INLINE REAL NAME(exp)(REAL x) { return NAME(exp_of)(x, 0); }
 
-/* exp(x) - 1 without cancellation: 2^n (exp(r) - 1) + (2^n - 1). Up to 40; below -50 it is -1. */
+/* exp(x) - 1 without cancellation: 2^n (exp(r) - 1) + (2^n - 1). For x up to 40; below -50 the result is -1. */
 static INLINE REAL NAME(expm1_up_to_40)(REAL x) {
     INTEGER n;
     x = x < -50 ? -50 : x;
@@ -22,7 +22,7 @@ static INLINE REAL NAME(expm1_up_to_40)(REAL x) {
     return power * p + (power - 1);
 }
 
-/* Beyond 40 exp is that, rounded. */
+/* exp(x) - 1; beyond 40 it is exp(x), after rounding. */
 static INLINE REAL NAME(expm1)(REAL x) {
     REAL y = x > 40 ? NAME(exp)(x) : NAME(expm1_up_to_40)(x > 40 ? 40 : x);
     return x == 0 ? x : y; /* -0 stays */
@@ -46,7 +46,7 @@ static INLINE REAL NAME(sigmoid)(REAL x) {
     return (x >= 0 ? 1 : e) / (1 + e);
 }
 
-/* of x sigmoid(x) */
+/* The slope of x sigmoid(x). */
 static INLINE REAL NAME(silu_slope)(REAL x) {
     REAL s = NAME(sigmoid)(x);
     return s * (1 + x * (1 - s));

@@ -3,8 +3,9 @@
  * x = 2^k m with m from sqrt(1/2) to sqrt(2), f = m - 1 and s = f / (2 + f): then log m = log (1 + s)/(1 - s) is
  * 2 s (1 + s^2/3 + s^4/5 ...). Of 2 s = f - s f the first part is exact, so it is added last.
  *
- * A power is exp(y log x), and y makes an error of the logarithm up to 700 times as large. So the logarithm there has
- * twice the digits, as an unevaluated sum of two numbers. float is computed in double, and rounded once.
+ * A power is exp(y log x), and the factor y makes an error of the logarithm up to 700 times as large. So powers take
+ * the logarithm with twice the digits, as an unevaluated sum of two numbers. float is computed in double, and rounded
+ * once.
  *
  * Largest errors in units of the last place (tests/ext/test_exp.py): log and log1p 1, powers 1.1; of float 0.501.
  * Zeros, infinities, NaN and negative numbers give the results of C99; denormal numbers need no special treatment.
@@ -69,7 +70,7 @@ static INLINE double product_double(double a, double b, double *low) {
 /* x^y for 0 < x < inf and a finite y, by log x = high + low. */
 static INLINE double positive_power_double(double x, double y) {
     double k, m = split_double(x, &k), e;
-    /* s = f / (2 + f) and what it leaves, z = s^2 likewise */
+    /* s = f / (2 + f) and z = s^2, each as a number and its rounding error */
     double f = m - 1, g = m + 1, g_low = m - (g - 1);
     double s = f / g, p = product_double(s, g, &e);
     double s_low = (((f - p) - e) - s * g_low) / g;
@@ -90,7 +91,7 @@ static INLINE double positive_power_double(double x, double y) {
     double u_low, u = product_double(s, t, &u_low);
     u_low += s * t_low + s_low * t + s_low;
     double sum = s + u, sum_low = (s - sum) + u + u_low;
-    /* and k ln 2, the larger of the two where it is not 0 */
+    /* plus k ln 2, which is larger than log m if it is not 0 */
     double a = k * LN2_HIGH, high = a + 2 * sum;
     double low = (k == 0 ? 0 : (a - high) + 2 * sum) + (k * LN2_LOW + 2 * sum_low);
     double bound = y > 0x1p70 ? 0x1p70 : y < -0x1p70 ? -0x1p70 : y; /* far beyond the range, whatever x */
@@ -108,7 +109,7 @@ static INLINE double power_of_any(double x, double y, double r) {
     r = size == 0 ? end : r;
     r = size == INFINITY ? end : r;
     r = much == INFINITY ? (size == 1 ? 1 : end) : r;
-    /* of a negative base only whole powers are numbers, and odd ones negative; beyond 2^52 all numbers are whole */
+    /* a negative base has only whole powers, and odd powers are negative; beyond 2^52 all numbers are whole */
     double rest = much - ((much + 0x1p52) - 0x1p52), rest_of_half = half - ((half + 0x1p52) - 0x1p52);
     rest = much >= 0x1p52 ? 0 : rest;
     rest_of_half = half >= 0x1p52 ? 0 : rest_of_half;

@@ -9,10 +9,10 @@
 
 #define ALL_EIGHT 0x0101010101010101u /* eight bytes of a mask that all count */
 
-/* How many of eight count: the multiplication adds up the bytes. */
+/* The number of elements of eight that count: the multiplication adds up the bytes. */
 static INLINE ptrdiff_t minorm_counted_of_eight(uint64_t eight) { return (ptrdiff_t)(eight * ALL_EIGHT >> 56); }
 
-/* How many of n count. */
+/* The number of elements of n that count. */
 static NOINLINE ptrdiff_t minorm_counted(const uint8_t *mask, ptrdiff_t n) {
     uint64_t eight;
     ptrdiff_t i = 0, count = 0;
@@ -31,7 +31,7 @@ enum { MINORM_SOME_f = 16, MINORM_SOME_d = 8 };
 enum { MINORM_SOME_f = 8, MINORM_SOME_d = 8 };
 #endif
 
-/* Store those that count side by side, and return their number; the numbers stored after them mean nothing. */
+/* Store the elements that count side by side, and return their number; the numbers stored after them mean nothing. */
 static INLINE ptrdiff_t minorm_gather_some_f(const float *from, const uint8_t *mask, float *to) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     const __m128i bytes = _mm_loadu_si128((const __m128i *)mask);

@@ -1,9 +1,10 @@
 /* gelu and erf, and their slopes, as plain arithmetic like exp.h.
  *
  * The tail of the normal distribution beyond z >= 0 is exp(-z^2 / 2) R(z), and R falls slowly, like 1/z: a quotient of
- * polynomials whose coefficients are all positive, so that nothing cancels. Phi is the tail or 1 - tail. z^2 is taken
- * in two parts, or its rounding would be z^2 / 2 units of the tail's last place. erf is x + x S(x^2) up to 1, and
- * 1 - erfc beyond. Largest errors of the approximations, relative to what is computed with them:
+ * polynomials whose coefficients are all positive, so that nothing cancels. Phi is the tail or 1 - tail. z^2 is
+ * computed as a sum of two parts, because its rounding error alone would be z^2 / 2 units of the tail's last place. erf
+ * is x + x S(x^2) up to 1, and 1 - erfc beyond. Largest errors of the approximations, relative to what is computed with
+ * them:
  *
  *                            float                              double
  *     R, to where it is 0    6e-9   degrees 4 over 5            6e-17  degrees 9 over 10
@@ -16,7 +17,7 @@
  * gelu 4 for x > 0, and 7 below, however far out; its slope, which crosses 0, 2 units of 1. On the average all are
  * within one unit.
  *
- * NaN goes through.
+ * NaN stays NaN.
  */
 #ifndef MINORM_NORMAL_H
 #define MINORM_NORMAL_H
@@ -131,7 +132,7 @@ static INLINE double leading_double(double z) {
 
 /* exp(-u / 2) for u = z^2, of which the rest of `square` is `low`, times 2^SHIFT so that no factor is denormal. As
  * exp.h does it: u + 2 n ln 2 = r with |r| <= ln 2, a minimax polynomial (2e-9, 3e-18), and n, which stands in the
- * low bits of a sum, added to the exponent. */
+ * low bits of a sum, is added to the exponent. */
 static INLINE float bell_float(float u, float low) {
     const float magic = 12582976.0f; /* 1.5 * 2^23 + 64 */
     float sum = u * -0.72134752f + magic;

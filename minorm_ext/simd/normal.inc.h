@@ -24,7 +24,7 @@ static INLINE REAL NAME(gelu_slope)(REAL x) {
     return (x > 0 ? 1 - tail : tail) + x * ((REAL)0.39894228040143267794 * bell);
 }
 
-/* 2 / sqrt(pi) * exp(-x^2), x^2 being half of what bell wants */
+/* 2 / sqrt(pi) * exp(-x^2); bell gets 2 x^2, as it computes exp(-u / 2) */
 static INLINE REAL NAME(erf_slope)(REAL x) {
     const REAL far = (REAL)(FAR * 0.70710678);
     REAL z = NAME(without_sign)(x);

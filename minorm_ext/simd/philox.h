@@ -1,4 +1,4 @@
-/* Philox4x64-10: block number n of a generator is a function of n and a key alone, so that any thread can make any.
+/* Philox4x64-10: block number n of a generator depends on n and a key alone, so that any thread can make any block.
  *
  * Ten rounds of two products of 64 by 64 bits stir the number, 256 bits wide, until no test can tell the result from
  * chance. The words equal those of NumPy's Philox, in its order; the constants come from Salmon et al. 2011, "Parallel
@@ -41,7 +41,7 @@ static INLINE void minorm_philox_block(const minorm_blocks *blocks, uint64_t ind
     words[0] = a, words[1] = b, words[2] = c, words[3] = d;
 }
 
-/* `count` of the blocks, from number `first` of them on. */
+/* Write the words of `count` blocks, from block number `first` on. */
 static NOINLINE void minorm_philox_words(const minorm_blocks *blocks, uint64_t first, ptrdiff_t count, uint64_t *words) {
     for (ptrdiff_t i = 0; i < count; i++) minorm_philox_block(blocks, first + i, words + i * BLOCK_WORDS);
 }

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Data lies in memory in one of four types, and kernels compute in float or double. Data is `direct` if it is computed
-# in its own type, or has 16 bits and is computed in float: the loops widen and round in registers, if the processor has
-# vectors that do. A kernel fetches all other data a little at a time and puts its results back, and so it widens data
-# only inside the first-level cache. A view says where the loops find the data: in its own place, or in scratch memory.
+# Data is stored in one of four types, and kernels compute in float or double. Data is `direct` if the type stored in is
+# the type computed in; or if it has 16 bits, is computed in float, and the processor has vectors that convert: then the
+# loops widen and round in registers. A kernel fetches all other data a little at a time and puts its results back, so
+# that it widens data only inside the first-level cache. A view says where the loops find the data: in its own place, or
+# in scratch memory.
 #
 # Masked data is staged too: the loops see a fill in place of an element that does not count, and the result there is
 # stored as 0. If all elements of a piece count, the kernel treats it like data without a mask.
@@ -26,16 +27,16 @@ cdef extern from "simd/convert.h" nogil:
         Type type         # that it is stored in
         bint direct       # loops take it where it lies
         bint nontemporal  # results go around the cache
-        bint uncached     # this is read from memory, not from cache
+        bint uncached     # the data is read from memory, not from cache
         const uint8_t* mask  # a byte for each element, 1 where it counts; NULL: all count
-        double fill       # what the loops see in place of those that do not
-        double floor      # results that are no more than this become this
-        Py_ssize_t other  # elements from each to one that goes with it, or ALONE
-        Py_ssize_t copy   # the same to where each is left as it was read, with that other
+        double fill       # the loops see this in place of elements that do not count
+        double floor      # results at or below this number become this number
+        Py_ssize_t other  # distance from each element to one that goes with it, or ALONE
+        Py_ssize_t copy   # distance to where a copy of each element goes, as it was read with that other, or ALONE
     enum:
         ALONE
     enum:
-        WIDEN  # loops take 16 bits as they lie
+        WIDEN  # 1 if loops read 16 bits in their own place
     double minorm_wide_half(uint16_t h) noexcept
     double minorm_wide_bfloat(uint16_t h) noexcept
     void minorm_widen_f(Type type, const void* source, float* to, Py_ssize_t n) noexcept
@@ -127,7 +128,7 @@ cdef inline void keep(const real* source, const uint8_t* mask, real fill, real* 
 cdef inline const real* fetch_filled(
     const Data* data, Py_ssize_t at, Py_ssize_t n, const real* fills, real* scratch
 ) noexcept nogil:
-    """Fetch n elements, with `fills`, or 0 if that is NULL, in place of elements that do not count."""
+    """Fetch n elements; elements that do not count are replaced by their number in `fills`, or by 0 if that is NULL."""
     cdef const real* source = fetch(data, at, n, scratch)
     if data.mask == NULL:
         return source
@@ -192,7 +193,7 @@ cdef inline void clear(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept n
 
 
 cdef inline void ask(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nogil:
-    """Ask for n elements from `at` on, which will soon be staged."""
+    """Prefetch n elements from `at` on, which will soon be staged."""
     prefetch(data.items + at * size_of(data.type), n * size_of(data.type))
 
 
@@ -242,12 +243,12 @@ cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexc
 
 
 cdef struct Source:
-    Data data  # as it lies; without its mask, where all of it counts
-    Data view  # as the loops see it
+    Data data  # in its own place; without its mask if all elements count
+    Data view  # where the loops find it
 
 
 cdef inline void see(Source* source, const Data* data, bint all_count, void* scratch, bint single) noexcept nogil:
-    """Take data, or a piece of it; all_count: all of its elements count."""
+    """Point `source` at data, or at a piece of it; all_count: True if all of its elements count."""
     source.data = data[0]
     if all_count:
         source.data.mask = NULL

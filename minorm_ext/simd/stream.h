@@ -9,7 +9,7 @@
 
 #include "simd/vec.h"
 
-/* Ask for memory that will be read soon, so that it arrives while other code runs. */
+/* Prefetch memory that will be read soon, so that it arrives while other code runs. */
 static INLINE void minorm_prefetch(const void *from, ptrdiff_t bytes) {
     for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i, 0, 2);
 }
@@ -17,7 +17,7 @@ static INLINE void minorm_prefetch(const void *from, ptrdiff_t bytes) {
 #if defined(__SSE2__)
 #include <immintrin.h>
 
-/* A vector or half of one, to an address that is a multiple of as many bytes; 8 bytes do not go around. */
+/* Store a vector or half of one around the cache; `to` must be a multiple of `bytes`. 8 bytes are stored as usual. */
 static INLINE void minorm_nt_store(void *to, const void *from, size_t bytes) {
 #if defined(__AVX512F__)
     if (bytes == 64) _mm512_stream_ps((float *)to, _mm512_loadu_ps((const float *)from));
@@ -49,7 +49,7 @@ static inline void minorm_nt_copy(void *to, const void *from, size_t bytes) {
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
 }
 
-/* Zeros to any address, whole lines around the cache. */
+/* Write zeros to any address, whole lines around the cache. */
 static inline void minorm_nt_clear(void *to, size_t bytes) {
     static const char zeros[4096] __attribute__((aligned(64)));
     for (size_t i = 0; i < bytes; i += sizeof(zeros))
@@ -59,23 +59,23 @@ static inline void minorm_nt_clear(void *to, size_t bytes) {
 /* Writes memory from its beginning to its end through scratch memory in cache. All but the ends goes around the cache
  * in whole lines; an unfinished line stays in the scratch memory until more data comes. */
 typedef struct {
-    char *to;      /* a line of memory */
-    char *scratch; /* where what goes there is gathered */
-    size_t filled; /* bytes of the line that are there, or are not ours */
-    size_t skip;   /* of these are not ours */
+    char *to;      /* the current line of memory */
+    char *scratch; /* collects the bytes of that line */
+    size_t filled; /* bytes of the line that are collected, plus `skip` */
+    size_t skip;   /* first bytes of the line, which are not ours and stay as they are */
 } minorm_nt_writer;
 
-/* It begins at `to`. The scratch memory has 64 bytes to spare. */
+/* Begin to write at `to`. The scratch memory has 64 bytes to spare. */
 static inline void minorm_nt_writer_open(minorm_nt_writer *writer, void *to, void *scratch) {
     writer->filled = writer->skip = (uintptr_t)to % 64;
     writer->to = (char *)to - writer->filled;
     writer->scratch = (char *)scratch + -(uintptr_t)scratch % 64;
 }
 
-/* Where to write what comes next. */
+/* The place in scratch memory for the next bytes. */
 static inline char *minorm_nt_writer_place(minorm_nt_writer *writer) { return writer->scratch + writer->filled; }
 
-/* So many bytes were written there. */
+/* Send on `bytes` bytes, which the caller has written to that place. */
 static inline void minorm_nt_writer_send(minorm_nt_writer *writer, size_t bytes) {
     size_t all = writer->filled + bytes, whole = all - all % 64;
     if (whole) {

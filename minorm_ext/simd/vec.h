@@ -1,6 +1,6 @@
 /* Vectors of as many numbers as a register holds, on every instruction set.
  *
- * The compiler's vector types let one code serve all processors. gcc takes vectors wider than a register apart through
+ * The compiler's vector types let one code serve all processors. gcc splits vectors wider than a register by way of
  * memory: with 64 bytes everywhere, norms on AVX2 took 3 to 7 times as long.
  */
 #ifndef MINORM_VEC_H
@@ -24,11 +24,11 @@
 #define VECTOR_BYTES 16
 #endif
 
-/* Partial sums that convolution and matmul add up along: the largest register, or several smaller ones. So the order of
- * a sum, and with it its bits, does not depend on the instruction set. */
+/* The bytes of partial sums in convolution and matmul: the largest register, or several smaller ones. So the order of a
+ * sum, and with it its bits, does not depend on the instruction set. */
 #define SUM_BYTES 64
 
-/* Is the fma of vec.inc.h rounded once? All processors where it is give the same bits in convolution and matmul. */
+/* 1 if the fma of vec.inc.h is rounded once. Processors with 1 give the same bits in convolution and matmul. */
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)) || defined(__aarch64__)
 #define FUSED 1
 #else
@@ -36,7 +36,7 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
-#define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
+#define NOINLINE __attribute__((noinline, unused)) /* so that the function has all registers for its vectors */
 #define UNROLL _Pragma("GCC unroll 64")
 
 /* The numbers of the elements of a vector, for shuffles and masks. */
@@ -59,7 +59,7 @@ typedef struct {
 
 static const minorm_part minorm_whole = {WHOLE, 0, 0};
 
-/* At most 64 bytes, an even number, in few moves. */
+/* Copy at most 64 bytes, an even number, in few moves. */
 static NOINLINE void minorm_copy_some(void *to, const void *from, size_t bytes) {
     char *y = to;
     const char *x = from;
@@ -71,7 +71,7 @@ static NOINLINE void minorm_copy_some(void *to, const void *from, size_t bytes) 
     if (bytes & 2) memcpy(y, x, 2);
 }
 
-/* The first bytes of a vector; the others become 0. */
+/* Load the first `end` bytes of a vector; the others become 0. */
 static INLINE void minorm_load_some(void *to, const void *from, size_t size, size_t end) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     const uint64_t mask = end ? ~0ull >> (64 - end) : 0;

@@ -7,7 +7,7 @@
 #undef VECTOR
 #undef INDEX
 #define LANES (VECTOR_BYTES / (int)sizeof(REAL))
-#define SUMS (SUM_BYTES / (int)sizeof(REAL)) /* partial sums of what is added up along a vector */
+#define SUMS (SUM_BYTES / (int)sizeof(REAL)) /* number of partial sums of a sum along a vector */
 #define SHORT (16 / (int)sizeof(REAL)) /* numbers in 16 bytes, within which every instruction set shuffles best */
 #define VECTOR NAME(vector)
 #define INDEX NAME(index)
@@ -36,7 +36,7 @@ static INLINE VECTOR NAME(fma)(VECTOR a, VECTOR b, VECTOR c) {
 #endif
 }
 
-/* The numbers of u and then v that `from` counts. */
+/* The elements of u and v whose numbers are in `from`; the numbers of v follow those of u. */
 static INLINE VECTOR NAME(shuffle)(VECTOR u, VECTOR v, INDEX from) {
 #if defined(__clang__)
     VECTOR result;

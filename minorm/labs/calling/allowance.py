@@ -1,8 +1,8 @@
 """Limits a submission's total time: for loading its file, in every process, and for all checks together.
 
-Each check also has its own limit. A file that stays just below it in every check, or sleeps whenever it is loaded,
-would still hold up the grader for many minutes. Only the time in which the judge waits for the submission's code
-counts, once if it waits for several processes at a time. The judge's own computing time does not count.
+Each check also has its own limit. A file that stays just below that limit in every check, or sleeps whenever it is
+loaded, would still hold up the grader for many minutes. Only the time in which the judge waits for the submission's
+code counts, once if it waits for several processes at a time. The judge's own computing time does not count.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class LibraryClosed(ImportError):
 
 
 class ClosedPackage(ModuleType):
-    """Stands in for a package: for any attribute, it says why that is not there."""
+    """Replaces a package: reading any attribute raises LibraryClosed, whose message says why."""
 
     def __getattr__(self, name: str) -> Any:
         raise LibraryClosed(f"{self.__dict__['__name__']} {WHY}")

@@ -169,7 +169,7 @@ def unpacked(ask: Ask, reply: Any) -> Any:
 
 
 def dtype_named(name: str) -> Any:
-    """Return the type of this name, also bfloat16, which NumPy does not know."""
+    """Return the type with this name; bfloat16, which NumPy does not have, is possible too."""
     return TYPES[name] if name in TYPES else np.dtype(name)
 
 
@@ -181,7 +181,7 @@ _REPLACED: list[dict[str, Any]] = []  # the functions in their place while it ru
 
 @contextlib.contextmanager
 def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
-    """Let the judge hold new arrays as well, so that numbers can be written into them.
+    """Make new arrays followed arrays as well, so that the student's function can write numbers into them.
 
     names  of the student's module, which may have imported some of these functions by name
     """
@@ -234,7 +234,7 @@ def _converted(ask: Ask, name: str) -> Callable[..., Any]:
 
 
 def _holds(value: Any, depth: int = 0) -> bool:
-    """Whether the value is a followed array or a list that holds one."""
+    """Return whether the value is a followed array or a list that holds one."""
     if isinstance(value, (list, tuple)) and depth < 4:
         return any(_holds(item, depth + 1) for item in value)
     return isinstance(value, FollowedArray)

@@ -4,9 +4,10 @@
 
 `Sent(right.recalibrate, lambda: {"rest": V.rest})` passes these options to each call too, for a variant's values.
 
-The student's process receives its source, with the imports of its module and nothing else of it. So it stands in a
-module that imports only what that process can import (minorm/labs/checks/right), not among the checks. The judge sends
-it only to processes that are never asked about the task that it solves: by then cascade has taken that task's marks.
+The student's process receives the function's source and the imports of its module, nothing else. So the function is in
+a module that imports only what that process can import (minorm/labs/checks/right), not among the checks. The judge
+sends it only to processes that are never asked about the task that it solves: by then cascade has taken that task's
+marks.
 """
 
 from __future__ import annotations

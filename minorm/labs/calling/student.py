@@ -106,7 +106,7 @@ class Student:
         """Limit the total time for all questions from now on."""
 
     def fresh(self, where: Any = MAIN) -> None:
-        """Forget what the student's code may remember, if that is possible."""
+        """Start with fresh state, so that the student's code remembers nothing, if that is possible."""
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
         """Return the value, or raise a Failure. where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank."""

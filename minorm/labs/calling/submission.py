@@ -1,4 +1,4 @@
-"""Loads a student's file as a module, as much of it as runs.
+"""Loads a student's file as a module, without the statements that fail.
 
 Cells run one after the other, as in the notebook, but each statement runs separately: if one fails, the notes say so
 and the rest still runs. So a missing package or a broken cell costs only its own task. Cells tagged "check" or "plot"
@@ -76,7 +76,7 @@ def place(file: str, line: int) -> str:
 
 
 def place_of(error: BaseException, file: str) -> str:
-    """Return where in the student's file the error arose; empty if it did not come through the file."""
+    """Return the place in the student's file where the error arose; empty if no line of the file took part."""
     line = line_of(error, file)
     return "" if line is None else place(file, line)
 

@@ -4,7 +4,7 @@
     x = follow.array(numbers, rows=True)
     var = follow.call(student, "welford", x)
 
-With `rows` it also sees which values of this array along axis 0, or along `axis`, an operation reads.
+With `rows` the follower also lists which values of this array along axis 0, or along `axis`, an operation reads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COPYING = {"array", "asanyarray", "asarray", "ascontiguousarray", "copy", "astyp
 class Follower:
     """The arrays that a student got, and the operations on them.
 
-    plain  how many numbers the student's process may get, and decisions: how many truth values
+    plain  how many numbers the student's process may get; decisions: how many truth values it may get
     reason  why the function could not be followed; empty if it could
     """
 
@@ -238,7 +238,7 @@ class Follower:
         value.rows, value.columns = self._rows_of(array)
 
     def _see_copy(self, given: list[Value], outputs: list[Value]) -> None:
-        """Treat a copy of all the data as the data."""
+        """Treat a copy of all the data like the data itself."""
         if len(given) == len(outputs) == 1 and given[0].buffer.rows and given[0].rows is not None:
             source, copy = given[0].value, outputs[0].value
             whole = isinstance(copy, np.ndarray) and copy.ndim and source.nbytes == _root(source).nbytes

@@ -32,7 +32,7 @@ class Value:
 
 @dataclass(eq=False)
 class Event:
-    """One operation. kind: "made", "view", "moved" or "computed"; types: those of its results, and any asked for."""
+    """One operation. kind: "made", "view", "moved" or "computed"; types: its results' types, and any asked for."""
 
     place: int
     name: str
@@ -44,7 +44,7 @@ class Event:
 
     @property
     def depends(self) -> bool:
-        """Whether its results depend on the data."""
+        """Return whether the operation's results depend on the data."""
         return any(value.buffer.depends for value in self.outputs)
 
 
@@ -57,7 +57,7 @@ def places(shape: tuple[int, ...], axis: int) -> tuple[Any, Any]:
 
 
 def is_view_index(index: Any) -> bool:
-    """Whether an index gives a view, or one number."""
+    """Return whether an index gives a view or one number, not a copy."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(part is None or part is ... or isinstance(part, (int, slice, np.integer)) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Does operations on followed arrays for the judge: NumPy's, by name, if they only compute.
+"""Does NumPy's operations on followed arrays for the judge, by name, if the operations only compute.
 
 Functions that use files, take a function, or make large results from small arguments are not among them.
 """
@@ -38,7 +38,7 @@ SPREADING = {"where", "clip", "allclose", "isclose", "average"}
 
 
 class Unknown(ValueError):
-    """An operation that is not among these."""
+    """Raised for an operation that is not available."""
 
 
 def evaluated(kind: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:

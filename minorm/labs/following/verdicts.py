@@ -82,7 +82,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
 
 
 def work(follow: Follower, given: int, what: str) -> None:
-    """Raise Wrong if it computed far more numbers than a backward pass does, as finite differences need."""
+    """Raise Wrong if the function computed far more numbers than a backward pass, as finite differences do."""
     done = sum(
         max(np.size(value.value) for value in (*event.inputs, *event.outputs))
         for event in follow.events

@@ -6,9 +6,9 @@ Later tasks call the functions of earlier ones. A lab *provides* right functions
 
 When all checks have run, each check that failed after a failed task runs once more, with the provided functions in
 place of the student's. They stay in the judge's process; the student's code only gets their results (functions on
-models are `Sent`). If the check now passes, it earns its points, and its row says with which task right. If a task
-times out or crashes, its functions are replaced at once for all later checks, and its remaining checks do not run. So
-it costs at most one time limit.
+models are `Sent`). If the check now passes, it earns its points, and its row names the tasks whose functions were
+provided. If a task times out or crashes, its functions are replaced at once for all later checks, and its remaining
+checks do not run. So it costs at most one time limit.
 
 A process that received a task's right function could copy it, so it is never asked about that task. Replacing starts
 fresh processes, with right functions of other tasks only.
@@ -124,12 +124,12 @@ class _Silent(Student):
         self._said = said
 
     def ask(self, *_: object, **__: object) -> Any:
-        """Refuse to answer."""
+        """Raise a Failure that says why the student is not asked any more."""
         raise Failure("not run", self._said)
 
 
 def _better(row: Outcome, again: Outcome) -> Outcome:
-    """Return the second row if only that passed; else the first, with the failures of both."""
+    """Return the second row if only the second passed; else the first row, with the failures of both."""
     if again.status == "passed" != row.status:
         return again
     return row.but(failures=[*row.failures, *again.failures])

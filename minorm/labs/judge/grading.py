@@ -1,7 +1,7 @@
 """Grades each submission by a judge in a separate process, so that no submission can end the grading.
 
 The whole CSV is replaced after each submission, so an interrupted run keeps the finished grades; it also ends all
-judges at once. A judge that does not answer, or dies, gives a row with score 0 and a note.
+judges at once. If a judge does not answer, or dies, its row has score 0 and a note.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _graded(
 
 
 def _compare(done: Sequence[Graded]) -> None:
-    """Name in each row the others whose code is the same, and those whose code is alike."""
+    """Name in each row the submissions whose code is the same, and those whose code is similar."""
     by_code: dict[str, list[str]] = {}
     for one in done:
         if one.code is not None:

@@ -32,7 +32,7 @@ LARGEST_UNPACKED = 64 << 20  # bytes of all files together
 class Submission:
     """A student's files, one of which the judge will take, or the reason why there are no files.
 
-    when  seconds since 1970 at which the last of them was changed
+    when  the latest change of these files, in seconds since 1970
     """
 
     name: str
@@ -139,7 +139,7 @@ def unpacked(archive: Path, scratch: Path) -> list[Path]:
 
 
 class _Refused(ValueError):
-    """An archive that is not unpacked although it could be; the message names it."""
+    """Raised for a readable archive that must not be unpacked; the message names the archive."""
 
 
 def _written(opened: zipfile.ZipFile, name: str, scratch: Path) -> Iterator[Path]:
@@ -162,7 +162,7 @@ def _written(opened: zipfile.ZipFile, name: str, scratch: Path) -> Iterator[Path
 
 
 def _is_work(entry: zipfile.ZipInfo) -> bool:
-    """Whether it is a regular Python file or notebook outside hidden folders."""
+    """Return whether the file is a regular Python file or notebook outside hidden folders."""
     parts = PurePosixPath(entry.filename).parts
     mode = entry.external_attr >> 16
     return (

@@ -25,7 +25,7 @@ class Mistake:
     checks: Sequence[str]
 
     def shows_in(self, title: str) -> bool:
-        """Whether this check is one that shows the mistake."""
+        """Return whether this check shows the mistake."""
         return any(part in title or title in part for part in self.checks)
 
 

@@ -55,7 +55,7 @@ def judge(
     memory    MB of address space for the student's process, 0 for no limit; None for the lab's limit
     patience  a factor for all time limits, for slow machines
     around    the walls; None for those that this machine has
-    hints     whether to name a mistake that gives the student's answers
+    hints     True if a mistake that explains the student's answers is named
     task      the only task whose checks run; None for all tasks
 
     ValueError if one of these cannot be used, or if the file is too large, not text or not a notebook; ImportError if

@@ -24,7 +24,7 @@ class Lateness:
     last_day: int | None = None
 
     def days(self, when: float) -> int:
-        """Return how many days late it is; a begun day counts as one."""
+        """Return how many days late the submission is; a begun day counts as a full day."""
         return max(math.ceil((when - self.due) / DAY), 0)
 
     def left(self, when: float) -> float:

@@ -53,7 +53,7 @@ class Recognizer:
     def of(
         cls, right: type, names: Mapping[str, Any], variants: Variants | None = None, translated: Translated = as_it_is
     ) -> Recognizer:
-        """Make one with all subclasses of `right` among these names, as `vars()` of a module gives them."""
+        """Make a Recognizer with all subclasses of `right` in `names`, which is `vars()` of a module."""
         found = [value for value in names.values() if isinstance(value, type) and issubclass(value, right)]
         return cls(right, [value for value in found if value is not right], variants or Variants(), translated)
 
@@ -116,7 +116,7 @@ class Recognizer:
             return _equal(getattr(self.right(), calls[-1].name), calls[-1])
 
     def _explains(self, mistake: type, calls: Iterable[Call], close: float) -> bool:
-        """Whether this mistake gives all the answers."""
+        """Return whether a function with this mistake gives the same answers in all calls."""
         functions = mistake()
         return all(self._gives(functions, call, close) for call in calls if hasattr(functions, call.name))
 

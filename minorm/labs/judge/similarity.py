@@ -38,7 +38,7 @@ def fingerprints(lines: Iterable[str]) -> set[int]:
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the tokens of the text without names and layout, as far as it can be read."""
+    """Return the tokens of the text, without names and layout, up to a place that is not Python."""
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def alike(prints: Mapping[str, set[int]]) -> dict[str, dict[str, float]]:
-    """Return, for each name, the others that share at least ALIKE of the smaller one's fingerprints, and the share.
+    """Return for each name the similar submissions, with the share of fingerprints, at least ALIKE of the smaller set.
 
     In a class of at least six, fingerprints that more than a third of the class has do not count.
     """

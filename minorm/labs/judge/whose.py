@@ -68,7 +68,7 @@ def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, in
 
 
 def _covered(mine: Spans, others: Spans) -> bool:
-    """Whether each span of mine lies within one of the others'."""
+    """Return whether each of the first spans lies within one of the second."""
     return all(
         any(name == theirs and left <= start and end <= right for theirs, left, right in others)
         for name, start, end in mine

@@ -148,7 +148,7 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _at_all(attempt: Callable[[], Any]) -> None:
-    """Swallow errors of an attempt that could not even be made, because it proves no wall."""
+    """Ignore the errors of an attempt that could not be made at all, because they prove no wall."""
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         attempt()
 
@@ -193,7 +193,7 @@ def _fork() -> None:
 
 
 def _run() -> None:
-    """Start a program in place of this one: it would not answer, and the judge takes silence for a hole."""
+    """Start a program in place of this one. If that works, no answer comes, and the judge takes silence for a hole."""
     os.execv(sys.executable, [sys.executable, "-c", ""])
 
 

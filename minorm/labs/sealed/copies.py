@@ -51,7 +51,7 @@ def _sources(root: Path) -> list[Path]:
 
 
 def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
-    """Yield all files below, without those that are hidden anyway."""
+    """Yield all files below the folder, without files that are hidden anyway."""
     for path, folders, names in os.walk(folder):
         here = Path(path)
         folders[:] = [name for name in folders if here / name not in hidden]
@@ -65,7 +65,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _is_copy(path: Path, sources: set[Path], telling: frozenset[bytes]) -> bool:
-    """Whether the file was made of a hidden source."""
+    """Return whether the file was made from a hidden source."""
     if path.suffix in _COMPILED:
         return not _is_known(path, sources)
     try:
@@ -82,7 +82,7 @@ def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[byt
 
 @functools.cache
 def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
-    """Whether a text shares lines with the hidden sources, more than by chance."""
+    """Return whether a text shares more lines with the hidden sources than it can by chance."""
     return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
 
 

@@ -47,7 +47,7 @@ def begin(line: int, starts: bool = False) -> None:
 
     The judge receives a descriptor over the line.
 
-    starts  whether it starts other programs, whose writes count as well
+    starts  True if the process starts other programs, whose writes count as well
     """
     import _socket  # `socket` would bring more modules than these walls need
 
@@ -113,7 +113,7 @@ class Count:
         self._writing = {syscalls.numbers()[name] for name in ("write", "pwrite64")}
 
     def allows(self, number: int, arguments: Sequence[int]) -> bool:
-        """Whether there is room for what this call writes or makes; if so, count it."""
+        """Return whether the share has room for the bytes or files of this call; if so, count them."""
         writes = number in self._writing
         # a write may begin within a block, or not fill it
         size = (arguments[2] // BLOCK + 2) * BLOCK if writes else BLOCK

@@ -92,7 +92,7 @@ def _beyond(line: int, number: int) -> int:
 
 
 def closes_files(plan: dict[str, Any]) -> bool:
-    """Whether neither mounts nor Landlock say which files may be opened."""
+    """Return True if neither mounts nor Landlock decide which files may be opened."""
     return bool(plan["seccomp"] and not plan["mounts"] and not plan["landlock"])
 
 
@@ -102,7 +102,7 @@ def close_files() -> None:
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Read up to the end of a line, and no byte further."""
+    """Read up to the end of a line, and not one byte more."""
     found = bytearray()
     while not found.endswith(b"\n"):
         byte = os.read(descriptor, 1)

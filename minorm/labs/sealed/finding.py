@@ -18,7 +18,7 @@ from minorm.labs.sealed.walls import Walls
 
 
 class Hole(RuntimeError):
-    """Something came through the walls, or there is no Python behind them: no student can be graded here."""
+    """Raised if something came through the walls, or Python does not run inside: no student can be graded here."""
 
 
 def find(

@@ -174,7 +174,7 @@ class Process:
                 self.printed += len(chunk)
 
     def ended(self) -> str:
-        """Wait a moment for the process, and say how it ended by itself."""
+        """Wait a moment for the process, and return in words how it ended by itself."""
         try:
             code = self.popen.wait(timeout=2)
         except subprocess.TimeoutExpired:

@@ -27,7 +27,7 @@ NAMESPACES, BESIDE = 0x10000000, 0x00008000  # CLONE_NEWUSER, CLONE_PARENT
 
 
 class NotTried(RuntimeError):
-    """A compiler that reads no file at all: then it proves nothing that it cannot read hidden files."""
+    """Raised for a compiler that reads no file at all: that it cannot read hidden files then proves nothing."""
 
 
 def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:

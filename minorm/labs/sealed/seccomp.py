@@ -1,8 +1,8 @@
 """Installs a seccomp filter, which the kernel runs before each system call and which cannot be removed.
 
-It lists the allowed calls, because a list of forbidden calls is out of date with the next kernel. A process is surely
-over at its end if it can start nothing: without fork, exec, sockets and signals it has no hidden descendants, and its
-memory limit is the limit for everything.
+The filter lists the allowed calls, because a list of forbidden calls is out of date with the next kernel. A process is
+surely over at its end if it can start nothing: without fork, exec, sockets and signals it has no hidden descendants,
+and its memory limit is the limit for everything.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 //
 //     im2col    cols[c, k; n, o] = x[n, c, o * s + k * d - low], 0 outside
 //     col2im    dx[n, c, p] = more[n, c, p] + b[c] + sum over the windows o that meet p, with tap k, of cols[c, k; n, o]
-//     swap      y[i, j, p] = x[j, i, p] + b[j]: channels before images, the order of products, and back
+//     swap      y[i, j, p] = x[j, i, p] + b[j]: to channels before images, as matrix products need it, or back
 //
-// Each thread has one window or one place of one channel. col2im gathers, so every sum has a fixed order.
+// Each thread computes one window or one place of one channel. col2im gathers, so every sum has a fixed order.
 #include "types.cuh"
 #include "windows.cuh"
 

@@ -5,8 +5,8 @@
 //     turn    the same if y and x have different innermost axes: by tiles through shared memory
 //     fill    y[i] = value
 //
-// If the type stays, the bits are copied, by a type T = S of the same size. A cast widens and rounds once. With ADD, x
-// is added to y.
+// If the type stays the same, the bits are copied, in a type T = S of that size. A cast widens and rounds once. With
+// ADD, x is added to y.
 #include "types.cuh"
 
 __device__ inline double wide(double v) { return v; }
@@ -19,7 +19,7 @@ template <class T> struct Moved<T, T> {
     __device__ static void to(T& y, T x) { y = x; }
 };
 
-// Types that stand for bits have no ADD.
+// ADD is not compiled for types that only carry bits.
 template <bool ADD> struct Written {
     template <class T, class S> __device__ static void to(S& y, T x) { Moved<T, S>::to(y, x); }
 };
@@ -47,8 +47,8 @@ template <class I, int N> struct Axes {
     }
 };
 
-// A turn of the innermost loop is an access. step: the distance of its elements in x; whole: they are one access there
-// too.
+// A turn of the innermost loop is an access to y. step: the distance between its elements in x; whole: true if they are
+// one access in x too.
 template <class T, class S, int V, bool ADD, class I>
 __global__ void move(Axes<I, 6> axes, I accesses, I step, bool whole, const T* x, S* y) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -70,7 +70,7 @@ __global__ void move(Axes<I, 6> axes, I accesses, I step, bool whole, const T* x
 }
 
 // Rows lie along y's innermost axis, columns along x's. A block has a tile of SIZE elements with ROWS rows. A line of
-// the tile has one element more than it needs, so that rows and columns are in different banks.
+// the tile has one element more than its data, so that neither rows nor columns share a bank.
 template <class T, class S, int VX, int VY, int ROWS, bool ADD, class I>
 __global__ void turn(Axes<I, 4> outer, I rows, I columns, I from_row, I to_column, I row_tiles, I column_tiles,
                      const T* __restrict__ x, S* __restrict__ y) {

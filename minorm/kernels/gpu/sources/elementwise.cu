@@ -4,7 +4,7 @@
 //     map_two      dx = dy * f'(v, option), v is y or x, kept by forward; and a + b, a - b, a * b, a / b
 //     map_along    the same with a short b, of `count` elements: b[i / inner % count] meets a[i]
 //
-// A thread has one access of V elements; the thread at the end goes element by element. The formulas are
+// A thread has one access of V elements; the last thread goes element by element. The formulas are
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
 #include "types.cuh"
 #include "maths.cuh"
@@ -121,7 +121,7 @@ template <class F> struct swapped {
 };
 }  // namespace op
 
-// A function in the form for a kernel of this type.
+// The version of a function that kernels for type T use.
 template <class F, class T> struct Form : F {};
 template <class F, class T> struct Form<op::swapped<F>, T> : op::swapped<Form<F, T>> {};
 template <> struct Form<op::gelu, __half> : narrow::gelu {};
@@ -142,7 +142,7 @@ template <class F, class T, class C, int V, class I> __global__ void map_one(con
     }
 }
 
-// y may be a or b itself: every element is read and written by one thread.
+// y may be a or b itself: the thread that writes an element is the only one that reads it.
 template <class F, class T, class C, int V, class I>
 __global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
     const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;

@@ -1,5 +1,5 @@
-// The optional end of a normalization, in the same pass: max(y + residual, 0), each step rounded like a separate
-// operation.
+// The optional last step of a normalization, in the same pass: max(y + residual, 0), with the roundings of separate
+// operations.
 #include "types.cuh"
 
 enum Ending { PLAIN, RELU, RESIDUAL_RELU };

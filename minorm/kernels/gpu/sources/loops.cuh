@@ -14,7 +14,7 @@ template <class I> struct Loops {
     Loop<I> kept[4], reduced[4];
     I results, terms;  // turns of the kept loops, of the reduced loops
     I statistics;      // rows of the statistics, of which a result may be a part
-    double part;       // 1 / elements of a row: a division in double takes a thread as long as forty sums
+    double part;       // 1 / elements of a row: a division in double takes a thread as long as forty additions
 
     __device__ Place<I> result(I index) const {
         Place<I> place = {0, 0, 0};
@@ -35,8 +35,8 @@ template <class I> struct Loops {
     }
 };
 
-// The places of V neighbouring results. They follow the inner kept loop, or each is found separately (RAGGED) if V does
-// not divide that loop, since they then belong to several turns of the others.
+// The places of V neighbouring results. They follow the inner kept loop. If V does not divide that loop (RAGGED), they
+// belong to several turns of the outer loops, and each place is found separately.
 template <bool RAGGED, int V, class I>
 __device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place<I> (&places)[V]) {
     places[0] = loops.result(index);
@@ -52,8 +52,8 @@ __device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place
     }
 }
 
-// The place of a term among the reduced loops, and of terms `step` further on: only the first needs divisions. N: the
-// number of innermost loops, 2 if the nest's own loops are reduced. Places past the last term have no meaning.
+// The place of a term in the reduced loops, and then of terms `step` further on: only the first place needs divisions.
+// N: the number of innermost loops, 2 if the nest's reduced loops are meant. Places past the last term have no meaning.
 template <int N, class I> struct Cursor {
     const Loops<I>& loops;
     Place<I> place, jump;
@@ -105,12 +105,12 @@ template <int N, class I> struct Cursor {
 // for each feature that takes more registers (LESS), such as wide indices, and one less for double.
 template <class C, class I, int LESS> constexpr int BLOCKS = sizeof(C) == 8 || LESS >= 2 ? 1 : (sizeof(I) == 8 ? 2 : 3) - LESS;
 
-// The number of packs of V that a thread has in flight before it uses the first: enough bytes for the memory's rate.
+// The number of packs of V that a thread loads before it uses the first: enough bytes in flight for the memory's rate.
 template <class T, int V, int BYTES> struct Batch {
     static const int FIT = BYTES / (int)(sizeof(T) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
 };
 
-// k, d, rstd of a row in the type computed in; they are in a block of four rows: k, d, var, rstd.
+// k, d, rstd of a row in the type computed in. The statistics lie in four rows: k, d, var, rstd.
 template <class C> struct Statistics {
     C k, d, rstd;
     Statistics() = default;
@@ -138,8 +138,8 @@ __device__ __forceinline__ Pack<C, V> parameters(const P* __restrict__ s, I at, 
     return found;
 }
 
-// The part of the sums or of the data for a team of threads: team t of the grid has result `index` in chunk blockIdx.y
-// of its terms. A team is a warp (WARP) or a block.
+// The share of a team of threads in the sums or the data: team t of the grid has result `index`, and of its terms chunk
+// blockIdx.y. A team is a warp (WARP) or a block.
 template <bool WARP, class I> struct Team {
     int size, lane;
     I index;
@@ -150,8 +150,8 @@ template <bool WARP, class I> struct Team {
     }
 };
 
-// Teams that take rows in turn: LANES threads of a warp, or, with 0, a block. All teams of a warp continue as long as
-// one of them has a row, because they add up together.
+// Teams that take rows in turn. A team is LANES threads of a warp, or a block if LANES is 0. All teams of a warp
+// continue as long as one of them has a row, because they add up together.
 template <int LANES, class I> struct Turns {
     int size, lane;
     I rows, teams, first, index;  // `first`: the row of the warp's first team

@@ -15,14 +15,14 @@ __device__ inline float erfc_of(float v) { return erfcf(v); }
 __device__ inline double erfc_of(double v) { return erfc(v); }
 __device__ inline float sqrt_of(float v) { return sqrtf(v); }
 __device__ inline double sqrt_of(double v) { return sqrt(v); }
-// Returns a * b, rounded separately, never in a fused multiply-add. The compiler may fuse or not, depending on the code
-// around. But a subtraction from a sum of such products needs the number that went into the sum, and a formula must
-// have the same bits in every kernel.
+// Returns a * b, rounded separately, never in a fused multiply-add. Otherwise the compiler decides from the surrounding
+// code whether to fuse. But if a product is subtracted again from a sum, it must have the bits that went into the sum,
+// and a formula must have the same bits in every kernel.
 __device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double product(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double fused(double a, double b, double c) { return fma(a, b, c); }
-// Returns v * scale + bias, each if it is given, rounded once if both are.
+// Returns v * scale + bias, without the scale or the bias if it is not given; with both, rounded once.
 template <class C> __device__ inline C affine(C v, C scale, C bias, bool scaled, bool biased) {
     if (scaled && biased) return fused(v, scale, bias);
     return scaled ? product(v, scale) : biased ? v + bias : v;

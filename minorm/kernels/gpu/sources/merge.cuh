@@ -3,8 +3,8 @@
 // results.
 #include "types.cuh"
 
-// Adds up sums in shared memory, PARTS for each result, a power of two; the first sum of a result becomes the total.
-// Thread r may read the total of result r without waiting for others.
+// Adds up sums in shared memory: PARTS sums for each result, a power of two. The first sum of a result becomes the
+// total. Thread r may read the total of result r without waiting for others.
 template <int N, int PARTS, int RESULTS> __device__ inline void knock_out(double (&shared)[N][PARTS][RESULTS]) {
     for (int half = PARTS / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -19,7 +19,7 @@ template <int SPLITS, class I> struct Merge {
     I result;
     __device__ Merge() : split(threadIdx.x / RESULTS), result((I)blockIdx.x * RESULTS + threadIdx.x % RESULTS) {}
 
-    // The totals, in the threads whose `split` is 0.
+    // Computes the totals, in the threads whose `split` is 0.
     template <int N> __device__ void add_up(double (&sums)[N]) const {
         __shared__ double shared[N][SPLITS][RESULTS];
         for (int n = 0; n < N; n++) shared[n][0][threadIdx.x] = sums[n];

@@ -4,12 +4,12 @@
 //     grad_input    dx = rstd * (g - sum_g / m - xhat * sum_gx / m),  g = dy * s; sums that are null count as 0
 //
 // Blocks walk the chunks from the end, because the last data of the previous pass is still in the second-level cache. A
-// thread has a batch of packs in flight before it uses the first.
+// thread loads a batch of packs before it uses the first.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
 
-const int BYTES = 64;  // of a batch of each array
+const int BYTES = 64;  // bytes of a batch of each array
 
 // The two formulas, for one element of row r.
 template <class C> struct Apply {
@@ -36,9 +36,10 @@ template <class C> struct GradInput {
     }
 };
 
-// Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. K: the number of
-// statistics, one, or V if neighbours have separate ones. N: the number of loops. SAME: all have the given scale and
-// bias, else these lie `param_step` apart. `other` is dy in backward, and the residual in forward.
+// Computes packs of V from `start` to `end` by `step`, for a thread that begins at `from`. K: the number of statistics
+// of a pack, 1, or V if neighbours have separate statistics. N: the number of loops. SAME: true if all elements have
+// the given scale and bias; otherwise these lie `param_step` apart. `other` is dy in backward, and the residual in
+// forward.
 template <class F, bool BACKWARD, int ENDING, int K, int N, bool SAME, int SIZE, class T, class C, class P, class I,
           int V>
 __device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I> from, Pack<C, V> scale, Pack<C, V> bias,

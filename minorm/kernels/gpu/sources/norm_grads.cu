@@ -4,18 +4,18 @@
 //     db, ds          w = 1, kept loops: those along which scale and bias vary
 //
 // Partial sums by chunks, (2, chunks, results), are merged in order. If scale and bias do not vary along some reduced
-// loop, one pass serves both. `partial` then has the sums of runs, the turns of all other loops, with w = 1. Runs are
-// added up twice: weighted by s for the statistics, and along other loops for the parameters. All loads of a batch are
-// in flight before the first is used. Behind a ReLU dy counts as 0 where y <= 0; `masked`, if it is given, gets that
-// dy.
+// loop, one pass serves both. Then a run is one turn of all other loops, and `partial` has the sums of runs with w = 1.
+// Runs are added up twice: weighted by s for the statistics, and along other loops for the parameters. All loads of a
+// batch are in flight before the first is used. If a ReLU followed, dy counts as 0 where y <= 0; `masked`, if it is
+// given, gets this dy.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "merge.cuh"
 
-const int BYTES = 64;  // of a batch of each array; it is added up in float
-const int PARTS = 4;   // partial sums that a thread has in flight
+const int BYTES = 64;  // bytes of a batch of each array; a batch is added up in float
+const int PARTS = 4;   // partial sums that a thread loads at once
 
-// dy and x as packs of V, one batch after the other, for a thread that begins at `at`.
+// Reads dy and x as packs of V, one batch after the other, for a thread that begins at `at`.
 template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct Batches {
     const T *dy, *x, *y;
     T* masked;
@@ -171,7 +171,7 @@ struct Finish {
     }
 };
 
-// The parts of (2, parts, results), in type Part. A is the type of the results; `stats` is null for the sums of
+// Adds up the parts of (2, parts, results), of type Part. A is the type of the results; `stats` is null for the sums of
 // parameters.
 template <class Part, class I, int SPLITS, class A>
 __global__ void merge_parts(I results, int parts, const Part* __restrict__ partial, const double* __restrict__ stats,
@@ -201,7 +201,7 @@ __global__ void merge_parts(I results, int parts, const Part* __restrict__ parti
     out[results + result] = (A)sums[1];
 }
 
-// Adds up one result of runs and their chunks, by a team: `data` is the place of a part.
+// Adds up one result from runs and their chunks, by a team; `data` returns the place of a part.
 template <bool WARP, class P, class I>
 __device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, int size, const double* __restrict__ partial,
                          const P* __restrict__ s, double (&sums)[2]) {

@@ -1,4 +1,5 @@
-// Means and variances of rows that do not fit into a block's registers: partial ones by chunks, then merged in order.
+// Means and variances of rows that do not fit into a block's registers: first those of chunks, which then merge in
+// order.
 //
 // Chunk c of a row has a separate shift k, near its mean; with t = x - k
 //
@@ -13,10 +14,10 @@
 #include "loops.cuh"
 #include "merge.cuh"
 
-const int BYTES = 128;  // of a batch; it is added up in float
-const int PARTS = 8;    // chunks that a thread has in flight
+const int BYTES = 128;  // bytes of a batch; a batch is added up in float
+const int PARTS = 8;    // chunks that a thread loads at once
 
-// x as packs of V, one batch after the other, for a thread that begins at `at`.
+// Reads x as packs of V, one batch after the other, for a thread that begins at `at`.
 template <class T, class C, class I, int V, int N> struct Batches {
     static const int SIZE = Batch<T, V, BYTES>::SIZE;
     const T* x;
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
     Batches<T, C, I, V, N> batches(loops, x, begin, step, end);
     batches.fetch_all();
     C shift = 0;
-    if (centered) {  // about the mean of the first batch: a single far element would be a bad shift
+    if (centered) {  // the shift is the mean of the first batch, because a single element may be far off
         const C x0 = widen<C>(x[Cursor<N, I>(loops, first, step).place.data]);
         C few = 0;
         batches.each([&](const Pack<C, V>& pack) {

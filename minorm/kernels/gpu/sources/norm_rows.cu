@@ -14,7 +14,7 @@
 #include "loops.cuh"
 #include "running.cuh"
 
-const int AHEAD = 32;  // bytes of each array of a row that a thread may hold twice
+const int AHEAD = 32;  // a thread reads the next row ahead if its part has at most so many bytes of each array
 
 // The threads of the largest block, as in norm_forward.py: 64 registers each, or 128 if numbers take two.
 template <class C> constexpr int LARGEST = sizeof(C) == 4 ? 1024 : 512;
@@ -122,13 +122,14 @@ __global__ void __launch_bounds__(LARGEST<C>, 1)
 
 // The use of the sums for scale and bias.
 enum Gradients {
-    NONE,         // no sums
+    NONE,         // there are no sums
     OF_ROW,       // one scale per row: sum(dy) and sum(dy * xhat) of each row go to `param_sums` (2, rows), or to
                   // `row_sums` if another row has the same scale
     OF_ELEMENTS,  // one scale per column: each block adds up its rows, and writes to `param_sums` (2, blocks, columns)
 };
 
-// dy, x and y of a row, and its statistics: read during the work on the previous row, if a team has several.
+// dy, x and y of a row, and its statistics. If a team has several rows, they are read during the work on the previous
+// row.
 template <bool RELU, class T, class C, class I, int V, int E> struct Row {
     Held<T, V> dy[E], x[E], y[RELU ? E : 1];
     Statistics<C> stat;
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(512, 1)
         const Kept row = next;
         if (ahead && team.another()) read(next, team.index + team.teams);
         const Statistics<C> stat = row.stat;
-        // dy of pack e, masked, and its g and xhat of each element: computed twice, which takes no registers.
+        // Returns the masked dy of pack e, with g and xhat of each element. It is computed twice, to save registers.
         const auto given = [&](int e) {
             Pack<C, V> found = row.dy[e].template widened<C>();
             if (RELU) mask(found, row.y[RELU ? e : 0].template widened<C>());

@@ -4,8 +4,8 @@
 //
 // Images lie as (image, place, inner). With channels last `inner` is their number, and a thread's neighbours are
 // channels (forward, backward_groups, backward). In C order `inner` is 1; neighbours are columns (forward_columns,
-// backward_columns), or V is 1. The compiler knows K taps along both axes, the stride S and the padding P before; if K
-// is 0, and in `backward`, the struct has them, for up to 3 axes.
+// backward_columns), or V is 1. K taps along both axes, the stride S and the padding P before are constants for the
+// compiler. If K is 0, and in `backward`, they come from the struct, for up to 3 axes.
 #include "types.cuh"
 #include "maths.cuh"
 #include "windows.cuh"
@@ -60,13 +60,15 @@ struct Pool {
     }
 };
 
-// Returns the taps of window (i, j, k) that count: those inside, or those in the padding too.
+// Returns the number of taps of window (i, j, k) that count: those inside the input, and with `padding` also those in
+// it.
 __device__ inline int taps_of(const Windows& w, int i, int j, int k, bool padding) {
     const int a = w.axis[0].count(w.axis[0].start(i), padding), b = w.axis[1].count(w.axis[1].start(j), padding);
     return max(1, a * b * w.axis[2].count(w.axis[2].start(k), padding));
 }
 
-// sum / divisor. A product suffices if 8 or 11 bits of it are kept: `inverse` is off by half a unit of 24 bits.
+// sum / divisor. If 8 or 11 bits of the result are kept, sum * inverse is enough: `inverse` is off by half a unit of 24
+// bits.
 template <class T, class C> __device__ C divided(C sum, C divisor, C inverse) {
     return sizeof(T) == 2 ? sum * inverse : sum / divisor;
 }
@@ -128,8 +130,8 @@ __device__ void write_sums(const C (&sum)[V], int divisor, T* dx, I at) {
     put(dx, at, out);
 }
 
-// If the number of taps or windows is known, there are no branches before the last access: for a place outside, the
-// nearest place inside is read, and then ignored. So all accesses are in flight before the first comparison.
+// If the number of taps or windows is a constant, no branch comes before the last access: for a place outside, the
+// nearest place inside is read and then ignored. So all accesses are in flight before the first comparison.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,8 +1,8 @@
 // Updates running statistics in the kernel that has the batch's statistics: running = running * keep + batch * share.
 //
 // A batch is left out for all rows if one of its statistics is not finite, or if a running value would not fit its
-// type: `update_all` checks that, and then updates all rows or no row. It runs after the launch that wrote the
-// statistics of all rows, or in the last part of a grid to finish a row (`finish`).
+// type. `update_all` checks this, and then updates all rows or no row. It runs after the launch that wrote the
+// statistics of all rows, or in the part of a grid that finishes its row last (`finish`).
 #include "types.cuh"
 
 __device__ inline bool is_finite(double v) { return v - v == 0; }
@@ -32,7 +32,7 @@ template <class R> struct Running {
                fits(var[row], blended(var[row], keep, batch_var, share_var));
     }
 
-    // Updates one row with known statistics, if no batch is left out.
+    // Updates one row with known statistics, for kernels that leave no batch out.
     template <class I> __device__ void update(I row, double batch_mean, double batch_var) const {
         if (!mean || ticket) return;
         blend(row, batch_mean, batch_var);
@@ -41,7 +41,7 @@ template <class R> struct Running {
 
     // Updates all rows, by a warp or a block.
     template <bool WARP, class I> __device__ void update_all(const double* stats, I rows, int lane, int size) const {
-        const volatile double* found = stats;  // other processors wrote it: do not read this one's cache
+        const volatile double* found = stats;  // other multiprocessors wrote it: do not read it from this one's cache
         double refused = 0;
         for (I row = lane; row < rows && ticket; row += size)
             if (!takes(row, found[row] + found[rows + row], found[2 * rows + row])) refused = 1;

@@ -61,7 +61,7 @@ struct log_softmax_grad {
 };
 }  // namespace op
 
-// One access of a thread in a row of n; elements beyond the end are never used.
+// One access of a thread to a row of n; elements beyond the end are never used.
 template <class T, class C, int V, class I> struct Piece {
     C a[V], b[V];
     template <bool TWO> __device__ void read(const T* left, const T* right, I at) {
@@ -115,7 +115,7 @@ __global__ void rows(I count, I n, const T* a, const T* b, O* out) {
                 if (lane * V + p * step < n) sum += F::term(piece[p].a[v], piece[p].b[v], top);
         sum = row_sum<WARP>(sum);
     } else {
-        double total = 0;  // of many terms
+        double total = 0;  // in double, because it has many terms
         for (I at = lane * V; at < n; at += step) {
             piece[0].template read<F::INPUTS == 2>(a, b, begin + at);
             C part = 0;

@@ -2,10 +2,10 @@
 //
 //     y[b, chunk, c] = sum over the rows r of the chunk of x[b, r, c], / divisor
 //
-// A few long sums are cut into chunks (blockIdx.y), and a second launch adds up the chunks; the shape decides their
-// number. Rows: columns = 1, and a team, a warp or a block, walks along one sum. Columns: LANES threads lie side by
-// side on V columns each, the others of the block below them, `256 / LANES` rows at a time; at the end the block adds
-// up each column. A thread has AHEAD accesses in flight before it adds the first.
+// If there are few sums and they are long, they are cut into chunks (blockIdx.y), and a second launch adds up the
+// chunks; the shape decides their number. Rows: columns = 1, and a team, a warp or a block, walks along one sum.
+// Columns: LANES threads lie side by side on V columns each, the others of the block below them, `256 / LANES` rows at
+// a time; at the end the block adds up each column. A thread has AHEAD accesses in flight before it adds the first.
 #include "types.cuh"
 
 __device__ inline double wide(double v) { return v; }

@@ -37,7 +37,7 @@ template <class T, class C> __device__ inline C rounded(C v) {
     return widen<C>(stored);
 }
 
-// Two 16-bit numbers in a register: reads one of them, and makes both from two numbers.
+// Two 16-bit numbers in a register: half_of reads one of them, and halves makes the register from two numbers.
 __device__ inline float half_of(unsigned word, bool high, const __nv_bfloat16*) {
     return __uint_as_float(high ? word & 0xffff0000u : word << 16);
 }
@@ -59,7 +59,8 @@ template <class T> __device__ inline unsigned halves(double low, double high, co
     return *reinterpret_cast<const unsigned short*>(both) | *reinterpret_cast<const unsigned short*>(both + 1) << 16;
 }
 
-// V neighbours in their stored form, read and not used yet: two 16-bit numbers in a register where a Pack has one.
+// V neighbours in their stored form, which are loaded and not used yet. A register holds two 16-bit numbers; in a Pack
+// it would hold one.
 template <class T, int V, bool HALVES = sizeof(T) == 2 && V % 2 == 0> struct Held {
     Pack<T, V> kept;
     template <class C> __device__ Pack<C, V> widened() const {
@@ -95,7 +96,7 @@ template <class T, int V, class C, class I> __device__ inline void put_rounded(T
     *reinterpret_cast<Held<T, V>*>(y + at) = held;
 }
 
-// f(0), f(1) ... f(E - 1), unrolled however long f is, so that arrays indexed by the number stay in registers.
+// Calls f(0), f(1) ... f(E - 1), unrolled even if f is long, so that arrays indexed by the number stay in registers.
 template <int E> struct Unrolled {
     template <class F> static __device__ __forceinline__ void run(F&& f) {
         Unrolled<E - 1>::run(f);
@@ -114,9 +115,9 @@ template <int LANES = 32, class A> __device__ inline A warp_sum(A v) {
     return v;
 }
 
-// The sums of N values over a team: LANES threads of a warp, or, with 0, a block of 32, 64, 128 ... 1024. A warp adds
-// up in the input type C. In a block each warp then writes its sums to shared memory, in type A, and each warp adds up
-// the sums of all warps.
+// Computes the sums of N values over a team: LANES threads of a warp, or, if LANES is 0, a block of 32, 64, 128 ...
+// 1024. A warp adds up in the input type C. In a block each warp then writes its sums to shared memory, in type A, and
+// each warp adds up the sums of all warps.
 template <int LANES, int N, class C, class A> __device__ inline void add_up_team(const C (&values)[N], A (&sums)[N]) {
 #pragma unroll
     for (int n = 0; n < N; n++) sums[n] = warp_sum<LANES ? LANES : 32>(values[n]);
@@ -141,7 +142,7 @@ template <int LANES, class A> __device__ inline A team_sum(A value) {
     return sums[0];
 }
 
-// Is `so` true for one of a warp's teams? The teams of a warp always add up together.
+// Returns whether `so` is true for at least one team of the warp. The teams of a warp always add up together.
 template <int LANES> __device__ inline bool any_team(bool so) {
     int teams = so;
 #pragma unroll

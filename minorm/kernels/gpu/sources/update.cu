@@ -16,8 +16,8 @@ struct Parts {
     int first[MOST + 1];            // block of a part; the number of all blocks from the number of parts on
 };
 
-// Number begin + at of an array. One thread differs from the next by an int: with one long long, NVRTC writes each 16-bit
-// element alone.
+// Element begin + at of an array. Threads of a block differ only in the int `at`: with one long long instead, NVRTC
+// writes each 16-bit element separately.
 struct Spot {
     long long begin;
     int at;
@@ -54,8 +54,8 @@ template <int V, class F> __device__ void each(const Parts& parts, const F& step
 }
 
 //     g = sign * gradient + decay * p,  m = momentum * m + fresh * g,  p -= lr * m
-// fresh = 1 - dampening; sign = -1 to climb. With nesterov p -= lr * (g + momentum * m); without momentum p -= lr * g,
-// and there is no m.
+// fresh = 1 - dampening; sign = -1 to maximize. With nesterov p -= lr * (g + momentum * m); without momentum
+// p -= lr * g, and there is no m.
 template <class T, class C, bool MOMENTUM, bool NESTEROV> struct Sgd {
     C lr, momentum, fresh, decay, sign;
     template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
@@ -82,7 +82,7 @@ __global__ void sgd(Parts parts, Sgd<T, C, MOMENTUM, NESTEROV> step) {
     each<V>(parts, step);
 }
 
-// For a CUDA graph: numbers that change from one replay to the next cannot be arguments.
+// The same for a CUDA graph, which reads the numbers from memory: arguments cannot change from one replay to the next.
 template <class T, class C, int V, bool MOMENTUM, bool NESTEROV>
 __global__ void sgd_kept(const Parts* parts, const Sgd<T, C, MOMENTUM, NESTEROV>* step) {
     each<V>(*parts, Sgd<T, C, MOMENTUM, NESTEROV>(*step));

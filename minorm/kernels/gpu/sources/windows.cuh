@@ -3,12 +3,12 @@
 struct Axis {
     int n, o, k, s, low, high, d;  // length, windows, taps, stride, padding before and after, dilation
 
-    // The taps from `first` on and before `last` of window i are inside.
+    // Of window i, the taps first .. last - 1 are inside.
     __device__ int start(int i) const { return i * s - low; }
     __device__ int first(int start) const { return start >= 0 ? 0 : (d - 1 - start) / d; }
     __device__ int last(int start, int end) const { return start >= end ? 0 : min(k, (end - 1 - start) / d + 1); }
 
-    // The windows from `begin` on and before `end` cover place p; with dilation some of them step over it.
+    // The windows begin .. end - 1 cover place p; with dilation some of them step over it.
     __device__ int begin(int p) const {
         const int reach = p + low - (k - 1) * d;
         return reach <= 0 ? 0 : (reach + s - 1) / s;
@@ -27,7 +27,7 @@ struct Axis {
 
 struct Windows {
     Axis axis[3];
-    int plane, results, taps;  // the products of n, of o, of k
+    int plane, results, taps;  // the products over the axes of n, of o, of k
 
     // Splits a number less than `plane` (PLACES) or `results` into its three digits.
     template <bool PLACES> __device__ void digits(int number, int* digit) const {
