@@ -7,9 +7,9 @@
 
 Softmax and the cross entropy read 16 bits without a cast: they widen the numbers themselves, and give float32.
 
-Only float32 and 16-bit inputs are cast, but never float64. Casts are operations of the graph, so that a float32
+Only float32 and 16-bit inputs are cast; float64 inputs are not. Casts are operations of the graph, so that a float32
 parameter gets a float32 gradient. PyTorch has different policies for "cuda" and "cpu"; minorm has one, which is close
-to that for "cuda". There normalizations of rows and groups give float32.
+to that for "cuda". In PyTorch's policy for "cuda", normalizations of rows and groups give float32.
 """
 
 from __future__ import annotations

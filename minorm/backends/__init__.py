@@ -33,7 +33,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     """Choose how a GPU computes products of float32 matrices: set `backends.cuda.matmul.allow_tf32`.
 
     Raises:
-        ValueError: Another word.
+        ValueError: `precision` is another word.
     """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(

@@ -1,7 +1,7 @@
 """`mn.backends.cudnn`: whether cuDNN, if it is installed, computes convolutions, and whether these may use TF32.
 
     enabled        by default True; False computes convolutions as products of matrices
-    allow_tf32     by default False (PyTorch: True): float32 is computed in float32. Also for convolutions by cuBLAS
+    allow_tf32     by default False (PyTorch: True): float32 is computed in float32 by cuDNN and cuBLAS
 
     benchmark      by default False; True tries ten plans for each new shape of a convolution and keeps the fastest.
                    Another run may find another plan fastest, and have other last bits

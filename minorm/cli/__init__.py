@@ -1,6 +1,6 @@
 """The command line: `minorm demo`, `train`, `export`, `check` and more. Each command is a file with `add` and `run`.
 
-Exit codes: 0 success, 1 failure (one line on stderr says which), 2 wrong usage, 130 stopped with Ctrl-C.
+Exit codes: 0 success, 1 failure (one line on stderr names it), 2 wrong usage, 130 stopped with Ctrl-C.
 """
 
 from __future__ import annotations

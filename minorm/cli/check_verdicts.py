@@ -1,7 +1,7 @@
 """Asks the judges of `minorm check`: does minorm run the model, does the checker accept it, does onnxruntime agree?
 
-Inputs are guessed. If the model fails on a guess, the model is not at fault, and the next guess is tried. If no guess
-fits both programs, the verdict is that nothing was run.
+Inputs are guessed. If the model fails on a guess, the guess may be at fault, so the next one is tried. If no guess fits
+both programs, the verdict is that nothing was run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`minorm completion`: a script that lets the shell complete commands and options, written from what they declare.
+"""`minorm completion`: a script that lets the shell complete commands and options, written from their declarations.
 
 bash  minorm completion bash > ~/.local/share/bash-completion/completions/minorm
 zsh   minorm completion zsh > "${fpath[1]}/_minorm"
@@ -55,7 +55,7 @@ def _words(parser: Any) -> str:
 
 
 def _found(parsers: Mapping[str, Any]) -> list[str]:
-    """Return lines for bash and zsh that set `found` to the words that may replace `word`, the word number `place`."""
+    """Return lines for bash and zsh that set `found` to the words that may stand at `place` in place of `word`."""
     choices = [
         f'*:{name}:{option}) found="{words}" ;;'
         for name, parser in parsers.items()

@@ -107,7 +107,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return the nodes with this verdict by (runtime, cause or else the observation, the cause's page)."""
+    """Return the nodes with this verdict by (runtime, reason, page); the reason is the cause or the observation."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:

@@ -56,7 +56,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim: the value found, the value wanted, and whether it holds; `detail` is printed below the table."""
+    """A claim: the value found, the value wanted, and whether the claim holds; `detail` is printed below the table."""
 
     name: str
     found: str

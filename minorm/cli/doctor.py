@@ -180,7 +180,7 @@ def _fill(model: Any, path: str) -> None:
 
 
 def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
-    """Return for each folded BatchNorm how far its result is from that of training before statistics are frozen."""
+    """Return, for each folded BatchNorm, how far its result is from the result in training with batch statistics."""
     batches = [x for x, _ in itertools.islice(loader, FOLDING_BATCHES)]
     return quantization.folding_gap(model, batches)
 

@@ -97,7 +97,7 @@ class _Seen(nn.CrossEntropyLoss):
         self.batches: list[tuple[Any, Any]] = []
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return the mean cross entropy of a batch; of probabilities the logarithms are taken as logits."""
+        """Return the mean cross entropy of a batch; if the input is probabilities, their logarithms are the logits."""
         if self.of_probabilities:
             input = input.float().clamp(min=float(np.finfo(np.float32).tiny)).log()
         loss = super().forward(input, target)

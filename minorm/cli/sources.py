@@ -43,7 +43,7 @@ PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 @dataclass
 class Source:
-    """An opened model; `path` is the file that was read, `settings` are its run's, or None if the run is unknown."""
+    """An opened model; `path` is the file that was read, `settings` are those of its run, or None without a run."""
 
     path: str
     kind: str  # "checkpoint" or "onnx"
@@ -80,7 +80,7 @@ class Source:
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
-        """The run's record of its images; for its best weights it is read from the checkpoint in the same folder."""
+        """The run's record of its images; for a file of best weights, the record in the checkpoint beside it."""
         parts = self.parts
         if parts is not None and "images" not in parts and os.path.basename(self.path) == BEST:
             beside = os.path.join(os.path.dirname(self.path), CHECKPOINT)

@@ -153,7 +153,7 @@ class Captured:
 
 
 class GraphedForward:
-    """The `forward` of a captured module: it replays if modules are in the modes of the capture, or runs eagerly."""
+    """The `forward` of a captured module: it replays if all modes are as in the capture, and else runs eagerly."""
 
     def __init__(self, module: Any, captured: Captured) -> None:
         self._module, self._captured = module, captured

@@ -209,7 +209,7 @@ class Gradient:
         )
 
     def fits(self) -> bool:
-        """Return whether the leaf's gradient is the one that the captured step had before it, or does not matter."""
+        """Return whether the leaf's gradient is the one before the captured step, or has no effect on the step."""
         return self._is_free or self._leaf.grad is self._before
 
     def put(self) -> None:
@@ -260,7 +260,7 @@ def make_graphed_step(
 
     A replay copies the inputs, which may be on the CPU, to the memory of the graph, and copies the results from there.
     Changes of learning rates and step counts take effect. All other Python code in the step runs only in eager calls
-    and in the capture, so a step must not contain an `if` for every fourth step.
+    and in the capture, so a step must not contain an `if` that holds only in some calls.
 
     TypeError for a step that is not a function, and for a sample that is not a Tensor.
 

@@ -31,7 +31,7 @@ def ahead(
 
     timeout  the most seconds to wait for a result; 0 for no limit
     start    called as start(worker) in each thread before its first task
-    turn     `with turn()` surrounds each task, from the moment a thread asks for it
+    turn     a thread enters `with turn()` before it asks for a task, and leaves it after the task
 
     An exception in a task is raised at the task's place in the order and ends the iteration. Closing this generator
     ends it too, without waiting for running tasks. RuntimeError if the system refuses to start so many threads.

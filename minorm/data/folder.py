@@ -202,7 +202,7 @@ class ImageFolder(Shown):
         return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
-        """Return (train, val): the share `fraction` of each class goes to val, at least one of two or more pictures."""
+        """Return (train, val): the share `fraction` of each class goes to val, but at least one of two pictures."""
         chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 

@@ -7,7 +7,7 @@
     the rest     the elements, C order, big-endian
 
 A plain file must have exactly the size that its header says. A gzipped file is read piece by piece, never further than
-the header says. So a false header or compressed stream costs no more memory than the file has content.
+the header says. So a false header or compressed stream takes no more memory than the contents of the file.
 """
 
 from __future__ import annotations

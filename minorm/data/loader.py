@@ -167,7 +167,7 @@ class DataLoader(Checked):
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
-        """Return the batches per epoch, or the samples if batch_size is None. TypeError if a sampler has no length."""
+        """Return the number of batches per epoch, or of samples without batch_size; TypeError for an unknown number."""
         return len(self.order)
 
     @property
@@ -247,7 +247,7 @@ class DataLoader(Checked):
 
     @property
     def epoch(self) -> int:
-        """The number of the current epoch, or of the next epoch between two epochs; the first one is 0."""
+        """The number of the current epoch, counted from 0; between two epochs, the number of the next one."""
         return self._place[0]
 
     def state_dict(self) -> dict[str, int]:
@@ -264,7 +264,8 @@ class DataLoader(Checked):
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Resume at the place of `state_dict`: the next `iter` yields the rest of that epoch.
 
-        For a place within an epoch, the dataset's length and the batch size must be the same as then.
+        For a place within an epoch, the dataset's length and the batch size must be as they were when the state was
+        taken.
         """
         expected = self.state_dict()
         if not isinstance(state, Mapping):

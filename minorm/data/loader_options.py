@@ -51,7 +51,7 @@ def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single
 
 
 def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) -> None:
-    """Raise ValueError for an invalid seed, for seed with generator, or if ranks need a common seed and have none."""
+    """Raise ValueError for an invalid seed, for a seed beside a generator, or if ranks lack the seed that they need."""
     if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
         raise ValueError(f"DataLoader: seed={seed!r}; expected a non-negative int")
     if seed is not None and generator is not None:

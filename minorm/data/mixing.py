@@ -26,7 +26,7 @@ MIXING = {
 
 
 class Mixing(Shown):
-    """Base class: a subclass defines `mix`, which returns two batches of images as a mixture, and the actual lambda."""
+    """Base class: a subclass defines `mix`, which mixes two batches of images and also returns the actual lambda."""
 
     def __init__(self, alpha: float = 1.0, num_classes: int = 0) -> None:
         name = type(self).__name__
@@ -37,7 +37,7 @@ class Mixing(Shown):
         self.alpha, self.num_classes = float(alpha), int(num_classes)
 
     def __call__(self, images: Any, labels: Any, generator: Any = None) -> tuple[Any, Any]:
-        """Return (images, probabilities) for images N x C x H x W and labels (N); Tensors for Tensors, else arrays."""
+        """Return (images, probabilities) for images N x C x H x W and labels (N), as Tensors if they are Tensors."""
         x, y = (part.array if isinstance(part, Tensor) else np.asarray(part) for part in (images, labels))
         if x.ndim != 4 or x.dtype.kind in "iub" or y.shape != x.shape[:1]:
             raise ValueError(f"{type(self).__name__}: images are {x.dtype} of shape {x.shape} and labels have shape "
@@ -61,7 +61,7 @@ class Mixing(Shown):
 
 @documented(MIXING)
 class MixUp(Mixing):
-    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha); labels likewise.
+    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha); labels are mixed too.
 
     Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 
@@ -83,8 +83,9 @@ class MixUp(Mixing):
 class CutMix(Mixing):
     """Pastes a rectangle of the other image with a share of 1 - lambda of the area; labels get the images' shares.
 
-    lambda is drawn from Beta(alpha, alpha), the centre of the rectangle evenly; a part beyond the border does not
-    count in the shares. Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
+    lambda is drawn from Beta(alpha, alpha). Every element is equally likely to be the rectangle's centre, and a part
+    beyond the border does not count in the shares. Called with (images N x C x H x W, labels N) it gives (images,
+    probabilities N x num_classes).
 
     Example:
         >>> mix = mn.data.CutMix(alpha=1.0, num_classes=2)

@@ -66,7 +66,10 @@ def described(archive: Archive, name: str) -> Stored:
 
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
-    """Return the least and the greatest number: NaN if the array has a NaN, (0, 0) if it is empty; keep no numbers."""
+    """Return the least and the greatest number: NaN if the array has a NaN, (0, 0) if it is empty.
+
+    The numbers are not kept in memory.
+    """
     found = [(piece.min(), piece.max()) for piece in _pieces(archive, stored)]
     return ends(np.array(found, stored.dtype))
 

@@ -98,7 +98,7 @@ def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array
 
 
 def _bytes_in_memory(stored: Stored) -> int:
-    """Return the bytes of the array, or of its conversion if larger: labels become int64, and float16 float32."""
+    """Return the bytes of the array, or of its conversion if larger: labels become int64, float16 becomes float32."""
     least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
     return prod(stored.shape) * max(stored.dtype.itemsize, least)
 

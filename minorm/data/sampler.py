@@ -70,7 +70,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """The number of indices to yield; assign None for the number of samples."""
+        """The number of indices to yield; after assigning None, it is the number of samples."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     @num_samples.setter

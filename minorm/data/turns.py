@@ -2,8 +2,8 @@
 
 Decoders and NumPy release Python's lock while they work, and need it again after each step. If the steps are short, two
 threads lose more time by passing the lock than they gain: they read 6,000 PNGs of 32 pixels a second, but one thread
-alone reads 13,000. So one thread makes batch after batch as long as a sample takes less than SHORT. Threads that wait
-for a disk or a network do not compute meanwhile, and need not take turns.
+alone reads 13,000. So one thread makes batch after batch as long as a sample takes less than SHORT. Threads need not
+take turns while they wait for a disk or a network, as they do not compute then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALONE, TOGETHER = 4.0, 16.0
 class Turns:
     """Lets threads take turns: `with turns.turn()` surrounds a thread's task, and in it `with turns.of(samples)`.
 
-    taken  True if threads take turns at present; at first they do, so that the first batch comes sooner
+    taken  whether threads take turns now; they do so at first, which makes the first batch come sooner
     """
 
     def __init__(self, taken: bool = True) -> None:

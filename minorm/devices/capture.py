@@ -137,7 +137,7 @@ class Recording:
 
     library     the module cupy
     again       functions that the host calls before each replay
-    checks      functions that return a sentence on a change since the capture that forbids a replay, else ""
+    checks      functions that return a sentence if something has changed that forbids a replay, else ""
     held        arrays that captured launches read, kept alive here
     replaying   True while `again` is called, False while the graph is captured
     """
@@ -199,7 +199,7 @@ class Recording:
             _here.recording = None
 
     def changed(self) -> str:
-        """Return a sentence on a change since the capture that forbids a replay; "" if there is no such change."""
+        """If something has changed since the capture that forbids a replay, return a sentence on it; otherwise ""."""
         return next(filter(None, (check() for check in self.checks)), "")
 
     def renew(self) -> None:

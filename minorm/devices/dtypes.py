@@ -45,7 +45,7 @@ _OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # maps equal types to the o
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
-    """Return whether it is one of the four types that can have gradients; np.floating does not include bfloat16."""
+    """Return whether the type is one of the four that can have gradients; np.floating lacks one, bfloat16."""
     return dtype in FLOATS
 
 

@@ -8,8 +8,8 @@ key. A block's number has four words too; the highest word is 0 for NumPy and 1 
 The state is a plain dict of integers, so that a checkpoint can contain it and a resumed run draws the same numbers. The
 state names the generator. A state of PCG64, which minorm used earlier, restores a PCG64; NumPy then draws all numbers.
 
-Each rank of a distributed run has its own generator (`streams`): rank 0 has the global one, and rank r a copy jumped
-ahead r times. So the numbers of a rank do not depend on the process that runs it.
+Each rank of a distributed run has its own generator (`streams`): rank 0 has the global one, and rank r has a copy that
+is jumped ahead r times. So the numbers of a rank do not depend on the process that runs it.
 
 A forked child continues from its parent's state: both draw the same numbers until one of them calls `manual_seed`. A
 fork waits until a draw in another thread has ended, so that the child gets a state between two draws.
@@ -66,7 +66,7 @@ def _own() -> Generator:
 def manual_seed(seed: int) -> Generator:
     """Restart the generator from `seed`, and return it; the same seed gives the same numbers on every machine.
 
-    Each rank of a distributed run gets different numbers. ValueError for any other seed.
+    Each rank of a distributed run gets different numbers. ValueError for a seed that is not an int from 0 on.
 
     Example:
         >>> generator = mn.manual_seed(0)
@@ -163,7 +163,7 @@ class Generator:
 
 
 def source(given: Any = None) -> np.random.Generator:
-    """Return the NumPy generator of the given generator, or the global one for None."""
+    """Return the NumPy generator of the given Generator; if `given` is None, that of the global one."""
     capture.refuse_draws()
     if given is None:
         return generator()
@@ -174,9 +174,10 @@ def source(given: Any = None) -> np.random.Generator:
 
 
 def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
-    """Reserve blocks (n + 1, 0, rank, 1) and following, which no other draw will use; return (n, rank, key, key).
+    """Reserve `count` blocks from (n + 1, 0, rank, 1) on, which no other draw will use; return (n, rank, key, key).
 
-    `given` is a Generator, or None for the global one. Return None if it does not count, or is NumPy's.
+    `given` is a Generator, or None for the global one. Return None for a generator that does not count blocks or is
+    NumPy's.
     """
     own = _own() if given is None else given
     return own._take_blocks(count) if isinstance(own, Generator) else None

@@ -56,11 +56,11 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
     is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, measured while all layers
-    use batch statistics. Findings: stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts,
-    saved_in_training, variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean,
-    eps_swallows_variance, eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm;
-    docs/doctor.md has a section for each. One rank of a distributed run may call this alone. minorm does not import
-    PyTorch, and uses it only if the model is a module of PyTorch.
+    use batch statistics. The possible findings are stale_statistics, untouched_statistics, momentum_convention,
+    frozen_norm_drifts, saved_in_training, variance_convention, skipped_batches, train_eval_gap, small_batch,
+    batch_of_one, large_mean, eps_swallows_variance, eps_underflows, vanished_scale, dead_channel, saturated_channel,
+    undone_norm, folded_norm; docs/doctor.md has a section for each. One rank of a distributed run may call this alone.
+    minorm does not import PyTorch, and uses it only if the model is a module of PyTorch.
 
     TypeError for a model that is not a Module, and for a loader that can be read only once. ValueError for a loader
     with fewer than 2 images, for images that the model does not take, and for a model without normalizations.

@@ -36,7 +36,7 @@ CONVOLUTIONS = (F.conv2d, F.conv_transpose2d)
 )
 @checked
 def grad_cam(model: Any, images: Tensor, layer: Any = None, target: Any = None) -> Tensor:
-    """relu(sum_k a_k A_k): A_k are a layer's maps, and a_k is the mean gradient of the class's score for A_k.
+    """relu(sum_k a_k A_k): A_k are a layer's maps, and a_k is the mean of d(the class's score) / d A_k.
 
     Returns N x H x W, resized to the images and scaled so that the largest number of each image is 1; if nothing in an
     image speaks for the class, its numbers are 0. The model runs in evaluation mode and is then restored.

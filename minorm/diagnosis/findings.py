@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Judged:
-    """A symptom with its severity; it is a consequence of the layer `after`, and the layer `cause` explains it."""
+    """A symptom with its severity; it is a consequence of the layer `after`, or the layer `cause` explains it."""
 
     symptom: Symptom
     severity: str
@@ -68,7 +68,7 @@ class Judged:
 
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
-    """Return the findings, by severity and in the order of the layers, and the gap; None without running statistics."""
+    """Return the findings by severity, then by layer; and the gap, or None without running statistics or images."""
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
@@ -85,7 +85,7 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Return the severity, by the gap, of a symptom that matters only if evaluation suffers."""
+    """Return the severity of a symptom that matters only if evaluation suffers, as the gap shows."""
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING

@@ -55,9 +55,10 @@ def _sets(x: Any, what: str, options: Any) -> Any:
 
 
 def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Return mean, variance and count over the last axis; numbers are centred before squaring. Without elements: 0.
+    """Return mean, variance and count over the last axis; all are 0 if no element counts.
 
-    It works on a few rows at a time, as all of a layer's output in float64 would take several times its memory.
+    Numbers are centred before squaring. Only a few rows are computed at a time, as all of a layer's output in float64
+    would take several times its memory.
     """
     shape, length = rows.shape[:-1], rows.shape[-1]
     rows, mask = rows.reshape(-1, length), None if mask is None else mask.reshape(-1, length)
@@ -81,7 +82,7 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Return mean and variance (C) of all samples together; `counts` (N, C) weights them, None if they are equal."""
+    """Return mean and variance (C) of all samples together; `counts` (N, C) are their weights, None for equal ones."""
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)

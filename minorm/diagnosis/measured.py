@@ -42,7 +42,7 @@ class Norm:
     folded: tuple[float, float, float] | None = None  # of a folded layer: see layer_statistics.cancellation
 
     def sampled(self, which: str) -> Any:
-        """Return the numbers kept of the outputs in pass `which` (E or R), in one row."""
+        """Return in one row the outputs that were kept in pass `which` (E or R)."""
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:

@@ -60,7 +60,7 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
 
 
 def in_training(norm: Norm) -> Symptom | None:
-    """Find a layer that a file has in training mode, so that it normalizes with the batch's statistics."""
+    """Find a layer that is in training mode in its file, so that it normalizes with the batch's statistics."""
     if not norm.in_training or norm.running is None:
         return None
     return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
@@ -69,8 +69,8 @@ def in_training(norm: Norm) -> Symptom | None:
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
     """Find a running variance with the divisor n - 1 of few values: n / (n - 1) times the variance used in training.
 
-    The variance of a batch of B samples is s^2 (1 - tau/B) on average, which the samples tell. So the layer's variance
-    can be compared with n / (n - 1) times this number, unless the sampling error of the images is too large.
+    The variance of a batch of B samples is s^2 (1 - tau/B) on average; s and tau are known from the images. So the
+    layer's variance can be compared with n / (n - 1) times this number, unless the images are too few for that.
     """
     if batch_size is None or norm.running is None or norm.per_sample:
         return None
@@ -122,7 +122,7 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
 
 
 def _noise_kept(norm: Norm) -> float:
-    """Return the variance of a running average with this momentum over that of a batch; 0 for a frozen layer."""
+    """Return (variance of a running average with this momentum) / (variance of a batch); 0 for a frozen layer."""
     if norm.frozen:
         return 0.0
     if norm.momentum is None:

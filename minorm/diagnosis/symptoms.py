@@ -118,7 +118,7 @@ def _eps(norm: Norm) -> Symptom | None:
 
 
 def _half_eps(norm: Norm) -> Symptom | None:
-    """Find an eps that float16 rounds to 0, or by more than a tenth."""
+    """Find an eps that float16 rounds to 0, or changes by more than a tenth."""
     if norm.eps == 0 and norm.dtype != "float16":
         return None
     half = float(np.float16(norm.eps))

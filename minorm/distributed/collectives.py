@@ -73,7 +73,7 @@ class Collectives:
             return self.engine.broadcast(values[root - self.ranks.start if root in self.ranks else 0], owner)
 
     def _agree(self, engine: Engine, call: Call) -> None:
-        """Compare headers with all processes, or with as many as let every difference be found."""
+        """Compare headers with all processes, or with enough of them to find every difference."""
         if self.doubling:
             for step in _powers(self.processes):
                 self._check(call, engine.process ^ step, engine.swap(call.header(), engine.process ^ step))

@@ -69,8 +69,8 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In this block `backward` leaves each rank its own gradients; the first `backward` after it adds up all. So a
-        step of several micro-batches sends one message. Call `zero_grad` before the first micro-batch.
+        """In this block `backward` does not add up gradients over ranks; the first `backward` after the block does. So
+        a step of several micro-batches sends one message. Call `zero_grad` before the first micro-batch.
         """
         before, self._sync = self._sync, False
         try:

@@ -114,7 +114,7 @@ def place(device: str, number: int) -> str:
 
 
 def _fingerprint(size: int, device: str) -> Any:
-    """Return the facts on which the bits depend and the random state, as text of a fixed length."""
+    """Return the random state and the other facts that determine the bits, as text of a fixed length."""
     facts = {
         "minorm": config.__version__,
         "rounding of multiply-adds": minorm_ext.multiply_adds(),

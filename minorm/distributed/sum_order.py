@@ -25,7 +25,7 @@ def split(start: int, stop: int) -> int:
 
 
 def carried(process: int, processes: int, size: int) -> range:
-    """Return the ranks of one process: neighbours, of nearly equal number in all processes (at most one more)."""
+    """Return the ranks of one process, which are neighbours; processes differ by at most one rank."""
     return range(size * process // processes, size * (process + 1) // processes)
 
 

@@ -1,6 +1,7 @@
 """Count the bytes of all arrays seen so far, now and at the peak.
 
-Memory counts once, as that of the array that owns it, from when the array is seen until it is freed.
+Memory is counted once, for the array that owns it. It counts from the time when that array is first seen until the
+array is freed.
 """
 
 from __future__ import annotations

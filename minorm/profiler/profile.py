@@ -18,7 +18,7 @@ from minorm.support.documented import documented
 
 
 class ProfilerActivity(enum.Enum):
-    """The devices whose time is measured: the CPU, GPUs.
+    """The devices whose time is measured: the CPU and the GPUs.
 
     Example:
         >>> mn.profiler.ProfilerActivity.CUDA.name

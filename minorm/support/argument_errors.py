@@ -236,7 +236,7 @@ def kind_of(value: Any) -> str:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether it is an array of another library than NumPy and minorm: of PyTorch, JAX, TensorFlow or CuPy."""
+    """Return whether the value is an array, but not of NumPy or minorm: of PyTorch, JAX, TensorFlow or CuPy."""
     kind = type(value)
     if is_tensor(value) or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
@@ -254,7 +254,7 @@ def conversion(name: str, value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Return whether it is a Tensor, by its `from_array`, as this module cannot import the class."""
+    """Return whether the value has a Tensor's `from_array`, as this module cannot import the class."""
     return hasattr(type(value), "from_array")
 
 

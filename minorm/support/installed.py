@@ -11,7 +11,7 @@ AUTHOR = "the minorm developers"
 
 
 def conflict() -> str | None:
-    """Return a sentence on the conflict and its remedy; None if only minorm-nn is installed, or runs from a folder."""
+    """Return a sentence on the conflict and its remedy; None unless both distributions are installed."""
     from importlib.metadata import Distribution, distributions  # takes 10 ms
 
     def find(name: str) -> Distribution | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def shared_lock() -> Any:
-    """Return a lock that is used as long as the process lives.
+    """Return a lock for use until the process ends.
 
     It is an RLock, as a signal handler or the garbage collector may enter the same code again in the same thread. A
     fork waits for it: otherwise a lock that another thread holds would stay locked in the child, which lacks that

@@ -27,7 +27,7 @@ INTERRUPTED = 130  # the exit code after Ctrl-C: 128 + SIGINT, as in shells
 
 
 class Startup:
-    """Handles Ctrl-C and errors before `cli.main` takes over, and those that it cannot see.
+    """Handles Ctrl-C and errors before `cli.main` takes over, and later those that `main` cannot see.
 
     begun    True if `main` runs, which reports errors itself
     ready    True while `main` is inside its `try`, which catches a KeyboardInterrupt
@@ -46,7 +46,7 @@ class Startup:
         sys.unraisablehook = self.unraisablehook
 
     def interrupt(self, _: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt if `main` will catch it, the first time only; otherwise end the process here."""
+        """At the first Ctrl-C, raise KeyboardInterrupt if `main` will catch it; otherwise end the process here."""
         if not self.ready or _is_importing(frame):
             _end()
         self.ready, self.pressed = False, True

@@ -24,8 +24,9 @@ def run(
 ) -> int | None:
     """Run a program without input, with its standard error in the file `errors`; return its exit status.
 
-    Return None if it took longer than `seconds` and was stopped. With the file `progress`, the limit is the time
-    between changes of its size, and `first` the limit before the first change. `environment` has additional variables.
+    Return None if it took longer than `seconds` and was stopped. If `progress` names a file, `seconds` limits the time
+    between changes of the file's size, and `first` limits the time before its first change. `environment` has
+    additional variables.
     """
     null = subprocess.DEVNULL
     with open(errors, "wb") as stderr:

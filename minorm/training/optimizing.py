@@ -18,7 +18,8 @@ QAT_FROZEN_SHARE = 0.25  # of the epochs of a run with `qat`, the last ones
 def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
     """Return the optimizer; weights decay, but biases and the scales of normalizations do not.
 
-    With `layer_decay` the first group has the head's parameters; the rates of earlier layers fall with their distance.
+    With `layer_decay` the first group has the head's parameters, and the learning rates of earlier layers fall with
+    their distance from the head.
     """
     by_depth = [list(model.parameters())] if layers is None or settings.layer_decay == 1 else layers.by_depth()
     groups: list[dict[str, Any]] = []
@@ -38,9 +39,9 @@ def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None =
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
     """Return the schedule of the learning rate over `steps` steps in all; None for a constant rate.
 
-    It rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
-    which all but the head is frozen, and those after them, have a schedule each, as two runs would. The warm-up of the
-    frozen epochs leaves the last of them out: a single frozen epoch has none.
+    The rate rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
+    which all but the head is frozen have one schedule, and the epochs after them have another, as two runs would. The
+    warm-up of the frozen epochs ends before the last of them, so a single frozen epoch has no warm-up.
     """
     epoch, frozen, constant = steps // settings.epochs, settings.frozen_epochs, optim.lr_scheduler.ConstantLR
     rates = [group["lr"] for group in optimizer.param_groups]

@@ -170,7 +170,7 @@ class Run:
         code          the code, already read and allowed by the user, in place of `model` and `trust`
         epochs        the number of epochs in place of that in the settings; a finished run goes on too. The learning
                       rate goes on as in a run of that many epochs, and `early_stopping` counts from here
-        graph         as for a new run
+        graph         the argument `graph` of a new run
 
         ValueError for a damaged checkpoint, and for a model, classes or images that differ. UntrustedCode, a
         ValueError, if neither `model` nor `trust` allows the code that builds the model; no code has run then.
@@ -240,7 +240,7 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the highest validation accuracy, or the lowest loss among equals; 0 before the first epoch."""
+        """The epoch with the highest validation accuracy, among equals the lowest loss; 0 before the first epoch."""
         best = max(self.history, key=lambda row: (row["val_accuracy"] or 0.0, -row["val_loss"]), default=None)
         return 0 if best is None else int(best["epoch"])
 
@@ -371,7 +371,7 @@ class Run:
         return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:
-        """Load the parts of a checkpoint; with `other_epochs` the schedule is that of a run with the new number."""
+        """Load the parts of a checkpoint; with `other_epochs` the schedule is that of a run of as many epochs."""
         objects = self._objects()
         if missing := objects.keys() - found.keys():
             raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")

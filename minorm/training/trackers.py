@@ -1,6 +1,6 @@
 """Callbacks that send a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
-Rank 0 alone does it. A tracker's package is imported when a run begins, so one that is missing costs no epoch.
+Only rank 0 sends them. A tracker's package is imported when a run begins, so a missing package costs no epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tracker(Callback):
             raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
-        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, those that there are."""
+        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, as far as they are known."""
         assert state.row is not None
         if state.run.rank == 0:
             named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}

@@ -44,7 +44,7 @@ def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
 
 
 def counted(operators: Mapping[str, int], most: int = 4) -> str:
-    """Return operators with their counts: Conv, Relu 2; of more than `most` only the most frequent, then three dots."""
+    """Return operators with their counts: Conv, Relu 2; the `most` most frequent ones, and three dots for others."""
     shown = list(operators)
     if len(shown) > most:
         shown = sorted(sorted(shown, key=lambda name: -operators[name])[:most], key=list(operators).index)

@@ -16,7 +16,7 @@ MOST = 400  # boxes in a drawing
 
 @dataclass(frozen=True)
 class Box:
-    """A box to draw; `kind` is a class of the style sheet, `share` its bar's length (0 to 1), `link` a page's id."""
+    """A box to draw; `kind` is its class in the style sheet, `share` the length of its bar (0 to 1), `link` an id in the page."""
 
     name: str
     text: str = ""

@@ -114,7 +114,7 @@ def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
 
 
 def _move_towards_wished(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
-    """Move the boxes of a row as near to `wished` as order and widths allow: the mean of a pass from each side."""
+    """Move the boxes of a row towards `wished` as far as order and widths allow, by the mean of two passes."""
     ahead, back = list(wished), list(wished)
     space = [(places[a].width + places[b].width) / 2 + GAP for a, b in pairwise(level)]
     for k, needed in enumerate(space):

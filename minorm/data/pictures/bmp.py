@@ -1,4 +1,4 @@
-"""Reads a BMP's header. After it come a palette if a pixel has at most 8 bits, and uncompressed rows of pixels."""
+"""Reads a BMP's header, which is followed by rows of pixels; pixels of at most 8 bits have a palette before them."""
 
 from __future__ import annotations
 

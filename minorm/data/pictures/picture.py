@@ -19,7 +19,7 @@ class Picture(NamedTuple):
     checked: bool = False  # whether the file is known to have all pixels
 
     def decoded(self, scale: int = 1) -> int:
-        """Return the bytes that all pixels take, for a JPEG decoded at 1/scale of its size."""
+        """Return the number of bytes of all pixels; a JPEG may be decoded at 1/scale of its size."""
         width, height = -(-self.width // scale), -(-self.height // scale)
         return width * height * PIXEL + height * ROW
 

@@ -1,4 +1,4 @@
-"""Reads the header of a picture file before a decoder sees it: of PNG, JPEG and WebP; other modules read the rest.
+"""Reads the headers of PNG, JPEG and WebP files before a decoder sees the files; other modules read other formats.
 
 A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
 lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
@@ -118,7 +118,7 @@ def _numbers(frame: bytes) -> float:
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:
-    """Return the number of a JPEG's scans, the first of which is at `at`, and its end: a film may follow it."""
+    """Return the number of a JPEG's scans from `at` on, and the end of the JPEG, after which a film may follow."""
     scans = 0
     while found := _MARKERS.search(contents, at):
         at, marker = found.end(), contents[found.end() - 1]

@@ -5,7 +5,8 @@ generator  the np.random.Generator for all random choices, which are drawn anew 
            the same batch. Without it, the generator that `manual_seed` sets
 
 A DataLoader calls its `transform` with both arguments; a dataset may call a transform with an image only. Any function
-of images is a transform. It gets the generator if it has an argument `generator`, or a second one without a default.
+of images is a transform. It gets the generator if it has an argument `generator`, or a second argument without a
+default.
 """
 
 from __future__ import annotations

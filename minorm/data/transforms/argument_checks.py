@@ -60,7 +60,7 @@ def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: f
 
 
 def around(name: str, argument: str, value: Any, middle: float = 0, low: float = -np.inf) -> tuple[float, float]:
-    """Return (a, b), or d as (middle - d, middle + d); nothing is below `low`."""
+    """Return the pair (a, b), or (middle - d, middle + d) for one number d, cut off at `low`."""
     if not is_number(value):
         return interval(name, argument, value, low)
     if value < 0:
@@ -69,7 +69,7 @@ def around(name: str, argument: str, value: Any, middle: float = 0, low: float =
 
 
 def point(name: str, argument: str, value: Any) -> tuple[float, float] | None:
-    """Return (x, y) as floats; None stays."""
+    """Return (x, y) as floats; None for None."""
     if value is None:
         return None
     both = _listed(value)
@@ -86,7 +86,7 @@ def one_number(name: str, argument: str, value: Any) -> Any:
 
 
 def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
-    """Return one number, or one for each channel, as float64; a Tensor is an array here.
+    """Return one number, or one for each channel, as a float64 array; the value may be a Tensor.
 
     others  words for other accepted values
     """

@@ -155,7 +155,7 @@ def applied(transform: Any, images: Any, generator: Generator) -> Any:
 
 
 def _parameters(transform: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a transform, or of a Module's `forward`; none for a C function without signature."""
+    """Return the parameters of a transform, or of a Module's `forward`; {} for a C function without signature."""
     if isinstance(transform, np.ufunc):  # its second argument is the output
         return {}
     try:

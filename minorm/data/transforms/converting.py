@@ -28,7 +28,7 @@ class ToImage(Shown):
 
 
 def image(name: str, picture: Any) -> Any:
-    """Return a picture as a Tensor C x H x W; a Tensor and a batch of four axes stay."""
+    """Return a picture as a Tensor C x H x W; a Tensor or a batch of four axes is returned as it is."""
     if isinstance(picture, Tensor):
         return picture
     array = np.asarray(picture)
@@ -83,7 +83,7 @@ class ToDtype(Shown):
 
 
 class ToTensor(Shown):
-    """Converts a picture or a batch to floats: bytes become float32 and are divided by 255, other types stay.
+    """Converts a picture or a batch to floats: bytes become float32 and are divided by 255, other types are kept.
 
     A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
 

@@ -83,8 +83,8 @@ class Resize(ImageTransform):
 class RandomResizedCrop(ImageTransform):
     """Crops a window of random area and proportions from each image, and resizes it to `size`.
 
-    Up to ten windows are drawn. If no window fits, the middle of the image is used, as large as the ratios allow. As in
-    torchvision.
+    As in torchvision, up to ten windows are drawn. If no window fits, the middle of the image is used, as large as the
+    ratios allow.
 
     Example:
         >>> mn.data.transforms.RandomResizedCrop(4)(mn.ones(2, 3, 8, 16)).shape

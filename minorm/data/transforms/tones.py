@@ -22,7 +22,7 @@ def solarized(images: Array, threshold: float) -> Array:
 
 
 def autocontrasted(images: Array) -> Array:
-    """Stretch each channel so that its values go from 0 to 1; a channel with a single tone stays."""
+    """Stretch each channel so that its values go from 0 to 1; a channel with a single tone is not changed."""
     low, high = images.min((2, 3), keepdims=True), images.max((2, 3), keepdims=True)
     span = high - low
     flat = span <= 0
@@ -30,7 +30,7 @@ def autocontrasted(images: Array) -> Array:
 
 
 def equalized(images: Array) -> Array:
-    """Spread each channel's tones so that they have about equal numbers of elements; a single tone stays."""
+    """Spread each channel's tones so that they have about equal numbers of elements; a single tone is kept."""
     found = _bytes(images)
     for channel in found.reshape(-1, *found.shape[2:]):
         counts = np.bincount(channel.ravel(), minlength=256)
@@ -42,7 +42,7 @@ def equalized(images: Array) -> Array:
 
 
 def sharpened(images: Array, f: float) -> Array:
-    """f * images + (1 - f) * means over 3 x 3, in which the middle has the weight 5 / 13; the border stays."""
+    """f * images + (1 - f) * means over 3 x 3, in which the middle has the weight 5 / 13; the border is kept."""
     if min(images.shape[2:]) <= 2:
         return images
     smooth = images.copy()

@@ -22,7 +22,7 @@ class ImageTransform(Shown):
     """Base class: a subclass defines `apply` for an array N x C x H x W, which it must not change in place."""
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
-        """Return the changed batch N x C x H x W, or image C x H x W: an array for an array, a Tensor for a Tensor."""
+        """Return the changed batch N x C x H x W or image C x H x W: an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not devices.is_host(array):
             raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(array)}, and transforms compute "
@@ -54,7 +54,7 @@ def check_floats(name: str, images: Array) -> None:
 def drawn_sides(
     area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
 ) -> tuple[int, int]:
-    """Draw a window's sides: its share of the area from the range `scale`, first / second side from `ratio`."""
+    """Draw a window's sides; `scale` is the range of its share of the area, `ratio` that of first / second side."""
     area_drawn = area * generator.uniform(scale[0], scale[1])
     proportion = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
     return round(math.sqrt(area_drawn * proportion)), round(math.sqrt(area_drawn / proportion))

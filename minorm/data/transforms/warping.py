@@ -150,7 +150,7 @@ def filling(name: str, fill: Fill, images: Array) -> Array:
 
 
 def read_at(images: Array, places: Array, interpolation: str, fill: Any) -> Array:
-    """Return the images read at places N x H x W x 2, (x, y) from the upper left corner; outside is `fill`."""
+    """Return the images read at places N x H x W x 2, (x, y) from the upper left; places outside give `fill`."""
     height, width = images.shape[2:]
     grid = 2 * places / [width, height] - 1  # -1 and 1 are the outer edges
     outside = np.reshape(fill, (1, -1, 1, 1)).astype(np.float64)

@@ -47,7 +47,7 @@ def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
 
 
 def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
-    """Copy NumPy arrays into a module's state by name. If they do not fit: ValueError, and nothing is copied.
+    """Copy NumPy arrays into a module's state by name; if they do not fit, copy nothing and raise ValueError.
 
     num_batches_tracked, which older files lack, may be missing. `where` is the name of the arrays in errors.
     """

@@ -1,7 +1,8 @@
 """TorchModel: a torch.nn.Module as the subject of a diagnosis.
 
-PyTorch's momentum is the share that comes in; a Norm stores the share that is kept. In the reference pass the watcher
-calls batch_norm without running statistics, so that no module needs training mode and no module updates anything.
+PyTorch's momentum is the share of the new statistics; a Norm stores the share of the old ones. In the reference pass
+the watcher calls batch_norm without running statistics, so that no module needs training mode and no module updates
+anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records the steps of a PyTorch module in our form: hooks tell which module runs, a mode which functions it calls.
+"""Records the steps of a PyTorch module in our form: hooks show which module runs, and a mode shows its calls.
 
 torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional, so F.relu in a forward counts in the
 same way as nn.ReLU. Arrays are copied before the call, as an activation may work in place.
@@ -87,7 +87,7 @@ class Watcher:
         return lambda module, args: self.places.append((name, self.norms))  # noqa: ARG005
 
     def _leaving(self, module: Any, args: Any, kwargs: Any, y: Any) -> None:
-        """Show as one step a layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d."""
+        """Show a layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d, as one step."""
         name, before = self.places.pop()
         if self.norms > before or not (args and arrays.is_tensor(y) and _holds_statistics(module)):
             return
@@ -139,7 +139,7 @@ class Watcher:
         return next((step for result, step in reversed(self.last) if result is x), None)
 
     def _name(self, given: Mapping[str, Any], operation: str) -> str:
-        """Return the name of the module that owns a tensor of the call, else of the running module, or the function."""
+        """Return the name of the module that owns a tensor of the call, else that of the running module or function."""
         for value in given.values():
             if path := self.paths.get(id(value), ""):
                 return path
@@ -155,7 +155,7 @@ class Watcher:
         return 1 if before is None else before.axis
 
     def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the layer's facts from its module: in evaluation the call of an averaging layer has momentum 0."""
+        """Return facts from the layer's module, as in evaluation the call itself may have a momentum of 0."""
         if given.get("running_mean") is None:
             return {}
         module = self.modules.get(name)

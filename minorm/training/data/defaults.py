@@ -1,4 +1,4 @@
-"""Choose the settings that you leave open to fit your own images, and give the reason for each choice.
+"""Choose the settings that you leave open, so that they fit your own images, and give the reason for each choice.
 
     epochs       enough for STEPS steps: few images are seen more often
     batch size   smaller for few images
@@ -89,7 +89,7 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 
 
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a file of weights contains; a model that is code is left out: the user must name it."""
+    """Return the settings that a file of weights contains, without a model that is code: the user must name that."""
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
     return {**model, **found.form(given.get("data", USUAL_DATA))}
@@ -103,7 +103,7 @@ def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
 
 
 def _batch_size(images: int) -> tuple[int, str]:
-    """SMALL_BATCH for few images, BATCH for many; for very few a power of two that gives about four batches."""
+    """Return SMALL_BATCH or BATCH, or a power of two that gives very few images about four batches; and the reason."""
     few = images < FEW
     usual = SMALL_BATCH if few else BATCH
     if images >= 4 * usual:

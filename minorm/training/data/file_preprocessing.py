@@ -41,7 +41,8 @@ def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
 def of_input(model: Any) -> Preprocessing | None:
     """Return the defaults for a model without a description: pixels from 0 to 1, its input's size, numbered classes.
 
-    Classes with names keep them. If height and width of the input are free, the entry `imgsz` may give them.
+    If the metadata has names of classes, they are used. If height and width of the input are free, the entry `imgsz`
+    may give them.
     """
     shape = model.inputs[0].shape if model.inputs else None
     if shape is None or len(shape) != 4 or shape[1] not in (1, 3):

@@ -1,7 +1,7 @@
 """Describe the images of a run in its checkpoint: number, digest and file names of each part, and the images' path.
 
-The digest of arrays covers their bytes. That of a folder of pictures covers the files' names, labels and sizes, as
-decoding 100,000 pictures would take minutes. For other datasets only the number is known.
+The digest of arrays covers their bytes. The digest of a folder of pictures covers the files' names, labels and sizes,
+as decoding 100,000 pictures would take minutes. For other datasets only the number is known.
 
 The names let a run keep its split when its folder has grown: old pictures stay in their part. A fifth of the new
 pictures of each class is drawn for validation, as at the start.
@@ -57,7 +57,7 @@ def digest(dataset: Any) -> str | None:
 
 
 def packed(names: list[str]) -> Any:
-    """Return the names of files as one array of bytes, so that reading a file cannot take more memory than it says."""
+    """Return the names of files as one array of bytes, so that a checkpoint states the memory that they take."""
     return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
 
 
@@ -70,7 +70,7 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """Read the description of the images in a checkpoint; older ones have only their loader's number of images."""
+    """Read the description of the images in a checkpoint; an older one has only its loader's number of images."""
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -78,7 +78,7 @@ def known_before(found: Mapping[str, Any], now: Known) -> Known:
 
 
 def entry(images: Mapping[str, Any], part: str) -> Any:
-    """Return a checkpoint's description of a part, None if it has none."""
+    """Return a checkpoint's description of a part; None if the part is not described."""
     return images.get(part, images.get(OLD_NAMES.get(part, part)))
 
 
@@ -94,7 +94,7 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
 
 
 def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
-    """Return (train, validation) with the split that the run began with if both come from one folder, else `sets`."""
+    """Return the sets, split as when the run began if both are of one folder and that split is known."""
     train, val = sets
     old = [unpacked(entry(images, part)) if images and entry(images, part) else None for part in PARTS]
     if None in old or not (isinstance(train, Subset) and isinstance(val, Subset)) or train.dataset is not val.dataset:

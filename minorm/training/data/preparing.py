@@ -1,7 +1,7 @@
 """Make batches from a data set's name: read the images, scale them, change them at random.
 
-The order: automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels
-are mixed. Validation images are only scaled.
+The changes come in this order: automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out. Then
+images and labels are mixed. Validation images are only scaled.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Return the training images' Preprocessing; your own arrays are measured. Settings may replace mean and std."""
+    """Return the training images' Preprocessing; arrays give their own mean and std. Settings may replace both."""
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
@@ -153,7 +153,7 @@ def names_of(name: str) -> list[str]:
 def loaders(
     settings: Settings, train: Any, val: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
 ) -> tuple[DataLoader, DataLoader]:
-    """Return loaders of this rank's share: whole, shuffled, changed batches to train, others in order to validate."""
+    """Return this rank's loaders: shuffled, changed images in whole batches to train, images in order to validate."""
     shard = (rank, settings.ranks)
     scale = [Normalize(found.mean, found.std)]
     stored: list[Transform] = [_narrow] if settings.dtype == "bfloat16" else []

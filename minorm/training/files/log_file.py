@@ -20,7 +20,7 @@ EARLIER = {"val_loss": "test_loss", "val_accuracy": "test_accuracy"}  # their na
 class Row(dict[str, Any]):
     """The numbers of an epoch by name; an accuracy is None if the targets are not classes.
 
-    Names with `val_` are of the validation, which chooses the best epoch. Older names with `test_` work too:
+    Numbers of the validation, which chooses the best epoch, have names with `val_`. Older names with `test_` work too:
     row["test_loss"] is row["val_loss"].
     """
 
@@ -32,7 +32,7 @@ class Row(dict[str, Any]):
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Row:
-        """Return the row with these numbers, of a file that may use older names."""
+        """Return the row with these numbers; an older file has older names for some of them."""
         new = {old: new for new, old in EARLIER.items()}
         return cls({new.get(name, name): value for name, value in found.items()})
 
@@ -40,7 +40,7 @@ class Row(dict[str, Any]):
 def log(history: Sequence[Row]) -> str:
     """Return the scores of every epoch as CSV with a header; numbers have enough digits to be read to the same bits.
 
-    A missing number, such as an accuracy without classes as targets, is an empty field.
+    A missing number, such as the accuracy if targets are not classes, is an empty field.
     """
     lines = [",".join(COLUMNS)] + [
         ",".join("" if row[name] is None else repr(row[name]) for name in COLUMNS) for row in history

@@ -103,7 +103,7 @@ def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
 
 
 def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:
-    """Raise ValueError if the images differ from the checkpoint's; an old checkpoint knows only how many trained."""
+    """Raise ValueError if the images differ from the checkpoint's; an old checkpoint has only a number of images."""
     if changes := images.changes(images.known_before(found, now), now):
         raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
                          "--other-images, in Python other_images=True")  # fmt: skip

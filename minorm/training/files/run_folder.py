@@ -4,7 +4,7 @@
     DIR/best.safetensors         the model of the best epoch
     DIR/FILE.py                  a copy of the user's file that builds the model, as it was when the run began
     DIR/FILE.onnx                a copy of the ONNX file whose graph is the model
-    DIR/.lock                    while a process trains there
+    DIR/.lock                    exists while a process trains there
 
 The lock (flock) ends with its process, even a killed one, so a lock file that is left behind locks nothing. A forked
 child would hold the lock too, so it closes the file first. On systems without flock, such as Windows, and on disks
@@ -40,7 +40,7 @@ _opening = threading.Lock()  # held so that no fork comes between opening a file
 
 
 def weights_file(given: str) -> str:
-    """Return the file of weights: for a run's folder the file of its best epoch or else of its last one."""
+    """Return the file of weights; in a run's folder, that of the best epoch or, if it is missing, of the last epoch."""
     if not os.path.isdir(given):
         return given
     paths = [os.path.join(given, name) for name in (BEST, CHECKPOINT)]
@@ -120,7 +120,7 @@ def _open(path: str) -> int:
 
 
 def _whose(path: str) -> str:
-    """Return whose file it is and what to do, if the lock file of another user cannot be read; otherwise ""."""
+    """If another user's lock file cannot be read, return whose file it is and what to do; otherwise ""."""
     try:
         owner = os.stat(path, follow_symlinks=False).st_uid
     except OSError:
@@ -160,7 +160,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _check_links(place: str) -> None:
-    """Raise ValueError if a file to write is a link to outside of the folder, since a run would write to its target."""
+    """Raise ValueError if a file that a run writes is a link out of the folder: it would write to the link's target."""
     for name in WRITTEN:
         path = os.path.join(place, name)
         if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:

@@ -46,7 +46,7 @@ def read_run(path: str) -> dict[str, Any]:
 
 
 def settings(saved: Mapping[str, Any], path: str) -> Settings:
-    """Return the run's settings; a missing setting gets its default, and a model's FILE.py loses its folder."""
+    """Return the run's settings; a missing setting gets its default, and the folder of a model's FILE.py is removed."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
         raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected a dict of values by name")
@@ -96,7 +96,7 @@ def restore_part(path: str, part: str, take: Callable[[], Any]) -> None:
 
 
 def _check_one_model(setting: str, name: str, path: str) -> None:
-    """Check that settings and facts name the same model; facts of older runs, which kept no copy, have the folder."""
+    """Check that settings and facts name the same model; in older runs, the facts' name includes a folder."""
     if setting != os.path.basename(name):
         raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
 

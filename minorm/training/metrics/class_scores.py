@@ -33,8 +33,8 @@ def precision_recall_fscore_support(
 ) -> tuple[Any, Any, Any, Any]:
     """precision = right / predicted, recall = right / support, fscore = 2 right / (predicted + support).
 
-    Returns (precision, recall, fscore, support); support is the number of samples of each class, and None with an
-    average. A quotient with a divisor of 0 is 0, such as the precision of a class that is never predicted.
+    Returns (precision, recall, fscore, support); support is the number of samples of each class, or None if `average`
+    is given. A quotient with a divisor of 0 is 0, such as the precision of a class that is never predicted.
 
     Example:
         >>> precision, recall, fscore, support = mn.training.precision_recall_fscore_support([0, 0, 1, 1], [0, 1, 1, 1])

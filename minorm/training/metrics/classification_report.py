@@ -30,7 +30,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class ClassRow:
-    """The scores of one class; roc_auc is None if the class has no image, or if no other class has one."""
+    """The scores of one class; roc_auc is None if no image or every image is of this class."""
 
     name: str
     precision: float

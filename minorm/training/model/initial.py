@@ -1,7 +1,7 @@
 """Load initial weights from a file: take each tensor that the model has with this name and shape; list the others.
 
-If the file's model has another number of classes, the shapes of its last layer differ, so that layer keeps its random
-weights. Only arrays are read: no code of the file, or of the model that it names, is run.
+If the file's model has another number of classes, its last layer has other shapes, so the last layer of the new model
+keeps its random weights. Only arrays are read: no code of the file, or of the model that it names, is run.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
     anew   names of tensors that are not loaded even if they fit
     notes  further sentences for the user
 
-    ValueError if no parameter of the model is among them; the model is then unchanged.
+    ValueError if not a single parameter would be loaded; the model is then unchanged.
     """
     path = weights_file(given)
     found, own = arrays_by_name(path), model.state_dict()

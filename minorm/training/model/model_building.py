@@ -1,9 +1,9 @@
 """Build a model from its name, FILE.py:FUNCTION or FILE.onnx; only code that the user names or trusts is run.
 
-A checkpoint says which function its model came from and the SHA-256 of the file, and a run's folder keeps a copy of
-that file. Both may come from a stranger, so the file is not run without consent: the user names FILE.py:FUNCTION, or
-passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never opened. The graph of an ONNX file
-is not code: its copy is read without consent, if it has the SHA-256 that the checkpoint says.
+A checkpoint names the function that built its model and the SHA-256 of the function's file, and a run's folder keeps a
+copy of that file. Both may come from a stranger, so the file is not run without consent: the user names
+FILE.py:FUNCTION, or passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never opened. The
+graph of an ONNX file is not code: its copy is read without consent, if it has the SHA-256 that the checkpoint says.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
 
 
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
-    """Return the folder's file with the name and SHA-256 in the facts; None if it differs, or is a path or a link."""
+    """Return the folder's file that the facts name; None for another SHA-256, for a link, or if the name is a path."""
     file, function = split(found["name"])
     if not COPY.fullmatch(file):
         return None
@@ -181,7 +181,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Check a model's file: code needs a function's name, a graph a name without a folder, and both a SHA-256."""
+    """Check a model's facts: the name of a function for code, a name without a folder for a graph, and the SHA-256."""
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

@@ -1,7 +1,7 @@
 """Train the graph of any ONNX file, FILE.onnx, as a model, with its weights and a head for the classes.
 
-A run's folder keeps a copy of the file, so a checkpoint needs no other folder. A graph is not code: building it needs
-no trust, as `minorm.onnx.load` has its limits.
+A run's folder keeps a copy of the file, so a checkpoint needs no other folder. A graph is not code, and
+`minorm.onnx.load` limits its size, so building it needs no trust.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Graph:
 
     @property
     def name(self) -> str:
-        """The model's name in a checkpoint: that of the copy in its folder."""
+        """The model's name in a checkpoint, which is the name of the copy in the run's folder."""
         return self.file
 
     @cached_property

@@ -76,7 +76,7 @@ class Code:
     def loaded(self) -> Callable[..., Any]:
         """Run the file and return the function; a user's own file may import modules beside it.
 
-        A copy may not: a file beside it, such as a `json.py`, may be one that the user has not allowed to run.
+        A run's copy may not import them: the user may not have allowed a file beside it, such as a `json.py`, to run.
         """
         module = types.ModuleType(os.path.splitext(self.file)[0])
         module.__file__ = self.path
@@ -153,7 +153,7 @@ class ImagesNeeded(ValueError):
 
 @dataclass(frozen=True)
 class Built:
-    """The function's result; `batches` is None unless it returned (model, batches)."""
+    """The function's result; `batches` is None unless the function returned (model, batches)."""
 
     model: Any
     batches: Any = None

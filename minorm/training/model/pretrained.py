@@ -23,7 +23,7 @@ from minorm.training.model.own_code import is_graph
 class Pretrained:
     """A file of initial weights: its model, and how the model's pictures are scaled.
 
-    path           the path of the file; for a run's folder that of the best weights
+    path           the path of the file; for a run's folder, the path of its best weights
     facts          the facts of the model if the file is a run's, else None
     graph          the graph if the file is an ONNX model, else None
     preprocessing  the Preprocessing if the file contains one, else None

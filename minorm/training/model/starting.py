@@ -19,7 +19,7 @@ from minorm.training.settings import Settings
 
 
 def fit_channels(sets: Any, code: Any) -> None:
-    """Set the channels in which folders of pictures are read to those of the graph's input, such as 1 for grey."""
+    """Make folders of pictures give as many channels as the graph's input has, such as 1 for grey."""
     if isinstance(code, Graph) and code.classifier.input.channels is not None:
         for folder in filter(None, map(folder_of, sets)):
             folder.channels = code.classifier.input.channels
@@ -51,7 +51,7 @@ def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str
 def begin(
     settings: Settings, model: Module, layers: Layers | None, found: Preprocessing, code: Any, init: str | None
 ) -> Initial | None:
-    """Load the weights of `init`, if given; return what the model begins with, None if all weights are drawn."""
+    """Load the weights of `init`, if given; return the initial weights' description, or None if all are random."""
     if init is None or layers is None:
         if not isinstance(code, Graph):
             return None

@@ -25,9 +25,9 @@ class Batch(NamedTuple):
 
 
 def batches(operation: str, model: Module, loader: Iterable[Any], loss_function: Any) -> Generator[Batch, None, None]:
-    """Yield the loader's batches, which are on the CPU, where the model is; count targets before, so no GPU waits.
+    """Yield the loader's batches, moved from the CPU to the model's device; targets are counted on the CPU.
 
-    `close()` ends the loader's threads at once.
+    So no GPU waits for the count. `close()` ends the loader's threads at once.
     """
     device = device_of(model)
     for batch in loader:

@@ -115,7 +115,7 @@ class Score:
 
 
 def judged(logits: Any, labels: Tensor, ignore_index: int | None) -> Tensor | None:
-    """Return (right, counted), integers on the logits' device, so the host need not wait; None without classes."""
+    """Return (right, counted) on the logits' device, so that no host waits; None if targets are not classes."""
     if not _are_classes(logits, labels):
         return None
     classes = logits.shape[1]

@@ -55,9 +55,9 @@ VIEWS: dict[str, Callable[[Tensor], Iterator[Tensor]]] = {
 class TTA(Module):
     """log(mean of softmax(model(view)) over the views of each image): the model's average answer.
 
-    The result can be used as logits: its softmax is the mean of the probabilities. So `evaluate`, `predict` and other
-    functions that take a model take a TTA. ValueError for an unknown view, and for quarter turns of images that are
-    not square.
+    The result can be used as logits: its softmax is the mean of the probabilities. So a TTA can be given to `evaluate`,
+    `predict` and other functions in place of a model. ValueError for an unknown view, and for quarter turns of images
+    that are not square.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
