@@ -70,7 +70,7 @@ class GradScaler(Checked):
         self._stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:
-        """outputs * scale, for a Tensor or a list or tuple of them; 16 bits become float32, so that none overflows."""
+        """outputs * scale, for a Tensor or a list or tuple of them; 16 bits become float32 to avoid overflow."""
         if not self.asked:
             return outputs
         if isinstance(outputs, (list, tuple)):

@@ -43,7 +43,7 @@ PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 @dataclass
 class Source:
-    """An opened model; `path` is the file that was read, `settings` are those of its run, or None without a run."""
+    """An opened model; `path` is the file that was read, `settings` are its run's settings, or None if unknown."""
 
     path: str
     kind: str  # "checkpoint" or "onnx"

@@ -167,7 +167,10 @@ class DataLoader(Checked):
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
-        """Return the number of batches per epoch, or of samples without batch_size; TypeError for an unknown number."""
+        """Return the number of batches per epoch; TypeError if a sampler has no length.
+
+        If batch_size is None, it is the number of samples.
+        """
         return len(self.order)
 
     @property

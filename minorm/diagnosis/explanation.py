@@ -357,7 +357,7 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """Return the arrays that are added in the same pass, and the phases of an activation that takes separate passes."""
+        """Return the arrays that the kernel adds in its pass, and the phases that activation and addition need else."""
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):

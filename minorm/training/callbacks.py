@@ -167,7 +167,7 @@ class Callbacks:
 
     @contextmanager
     def told_of_errors(self) -> Iterator[None]:
-        """Call `on_exception` if an exception leaves the block; errors in `on_exception` become notes of it."""
+        """Call `on_exception` if an exception leaves the block; its own errors become notes of that exception."""
         try:
             yield
         except BaseException as first:

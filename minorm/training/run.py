@@ -240,7 +240,7 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the highest validation accuracy, among equals the lowest loss; 0 before the first epoch."""
+        """The epoch with the highest validation accuracy (and then the lowest loss); 0 before the first epoch."""
         best = max(self.history, key=lambda row: (row["val_accuracy"] or 0.0, -row["val_loss"]), default=None)
         return 0 if best is None else int(best["epoch"])
 

@@ -16,7 +16,12 @@ MOST = 400  # boxes in a drawing
 
 @dataclass(frozen=True)
 class Box:
-    """A box to draw; `kind` is its class in the style sheet, `share` the length of its bar (0 to 1), `link` an id in the page."""
+    """A box to draw.
+
+    kind    the box's class in the style sheet
+    share   the length of its bar, from 0 to 1
+    link    the id in the page to which a click leads; "" for no link
+    """
 
     name: str
     text: str = ""

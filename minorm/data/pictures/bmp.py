@@ -1,4 +1,4 @@
-"""Reads a BMP's header, which is followed by rows of pixels; pixels of at most 8 bits have a palette before them."""
+"""Reads a BMP's header. A palette (if pixels have at most 8 bits) and uncompressed rows of pixels follow it."""
 
 from __future__ import annotations
 

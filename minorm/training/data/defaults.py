@@ -103,7 +103,10 @@ def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
 
 
 def _batch_size(images: int) -> tuple[int, str]:
-    """Return SMALL_BATCH or BATCH, or a power of two that gives very few images about four batches; and the reason."""
+    """Return the batch size, which is SMALL_BATCH for few images and BATCH for many, and the reason.
+
+    For very few images it is a power of two that gives about four batches.
+    """
     few = images < FEW
     usual = SMALL_BATCH if few else BATCH
     if images >= 4 * usual:
