@@ -1,8 +1,8 @@
 """DataLoader yields a dataset in batches of Tensors, in an order that three integers determine.
 
 Every random choice is a function of (seed, epoch, batch): the order of an epoch is drawn from a generator made
-from (seed, epoch), the transforms of a batch from one made from (seed, epoch, batch). There is no other state, so a run
-that stops anywhere resumes with the batches it would have seen.
+from (seed, epoch), and the transforms of a batch draw from one made from (seed, epoch, batch). There is no other state,
+so a run that stops anywhere resumes with the batches it would have seen.
 
 The ranks of a distributed run share each batch: every rank draws the same order for the epoch and takes its own rows.
 So all ranks have the same number of steps, and no sample is left out or seen twice.

@@ -38,7 +38,7 @@ def check_workers(
 
 
 def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single: bool) -> None:
-    """Raise TypeError for an argument that is not a function, ValueError for a transform without batches to change."""
+    """Raise TypeError for an argument that is no function, and ValueError for a transform unless we collate."""
     if transform is not None and not callable(transform):
         raise TypeError(f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)")
     for name, given in (("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):

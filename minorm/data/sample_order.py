@@ -19,7 +19,7 @@ from minorm.data.dataset import Array, IterableDataset
 class Order:
     """The order of a DataLoader's samples; it checks the arguments together.
 
-    Raises ValueError for arguments that contradict each other, TypeError for a sampler that cannot be iterated over.
+    Raises ValueError for arguments that contradict each other, and TypeError for a sampler that is not iterable.
     """
 
     def __init__(

@@ -5,8 +5,8 @@
 
 image_batches.py draws images, and passes.py runs the model over them twice. subject.py wraps the model: one of minorm
 (recording.py sees its steps, modes.py restores it) or a module of PyTorch (pytorch/). records.py collects the
-measurements of measured.py. symptoms.py and statistics_symptoms.py compute the statistic of each finding, findings.py
-its severity. finding_words.py has the texts, and diagnosis_report.py the result.
+measurements of measured.py. symptoms.py and statistics_symptoms.py compute the statistic of each finding, and
+findings.py rates its severity. finding_words.py has the texts, and diagnosis_report.py has the result.
 
 class_activation.py is independent: Grad-CAM shows which parts of a picture speak for a class.
 """

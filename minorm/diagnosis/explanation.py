@@ -180,8 +180,8 @@ def explain(
     """Explain function(x, *args, **options) for x of this shape: its loops, plan of the CPU kernels and memory floor.
 
     For a convolution, it says how each of its sums is computed, such as by `winograd`, and how the work is divided.
-    Nothing is computed, and memory is only reserved. Raises TypeError for another function, TypeError or
-    ValueError for a wrong shape, and the function's own errors.
+    Nothing is computed, and memory is only reserved. Raises TypeError for another function, TypeError or ValueError
+    for a wrong shape, and the function's own errors.
 
     Example:
         >>> plan = mn.explain(F.layer_norm, (32, 768), 768)
@@ -357,7 +357,7 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """Return the arrays that the kernel adds in its pass, and the phases that activation and addition need else."""
+        """Return the arrays that the same pass adds, or else the separate phases of addition and activation."""
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):

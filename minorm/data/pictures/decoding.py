@@ -1,4 +1,4 @@
-"""Decodes a picture file to a square of bytes: turned upright, RGB or grey, scaled by its shorter side, centre cut.
+"""Decodes a picture file to a square of bytes: the middle of the picture, upright, scaled, in RGB or grey.
 
     file (any size, any mode)  ->  uint8, channels x size x size
 

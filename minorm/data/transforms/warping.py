@@ -1,6 +1,7 @@
 """Turns, moves, scales and shears images: reads each element of the result where the inverse map sends it.
 
-F.grid_sample reads them. With (x, y) in pixels from the centre c, y downwards, an element goes to  A (x, y) + t + c,
+F.grid_sample reads the elements. With (x, y) in pixels from the centre c, y downwards, an element goes to
+A (x, y) + t + c,
 
     A = scale * [[cos(a - s), -cos(a - s) tan(r) - sin(a) cos(s)],     a the angle, r and s the shears,
                  [sin(a - s), -sin(a - s) tan(r) + cos(a) cos(s)]] / cos(s)

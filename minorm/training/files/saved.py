@@ -1,4 +1,4 @@
-"""Read and check a run's checkpoint before it is used: a damaged checkpoint is a ValueError that names the part.
+"""Read and check a run's checkpoint before it is used: for a damaged one, raise a ValueError that names the part.
 
 All parts are checked before a model is built or an object is changed.
 """

@@ -1,8 +1,8 @@
 """Run the steps of a loop on a GPU as two CUDA graphs; between them the host checks the loss.
 
-The first graph is forward and loss, the second one zero_grad, backward and the optimizer's step, so a loss that is NaN
-does not reach the parameters. Batches of another shape than the first batch, and steps that cannot be captured, run
-eagerly.
+The first graph computes the outputs and the loss; the second one runs zero_grad, backward and the optimizer's step. So
+a loss that is NaN does not reach the parameters. Batches of another shape than the first batch, and steps that cannot
+be captured, run eagerly.
 """
 
 from __future__ import annotations
