@@ -112,7 +112,7 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Return the training images' Preprocessing; arrays give their own mean and std. Settings may replace both."""
+    """Return the training images' Preprocessing, measured for your own arrays; settings may replace mean and std."""
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
