@@ -7,7 +7,7 @@ dilation d,
     length of y = floor((length of x + low + high - d * (k - 1) - 1) / s) + 1
 
 This is a cross-correlation, as everywhere in deep learning. `groups` splits the channels into that many independent
-convolutions; with groups = C it is the depthwise convolution.
+convolutions; with groups = C the result is the depthwise convolution.
 """
 
 from __future__ import annotations

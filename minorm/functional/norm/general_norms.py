@@ -47,8 +47,8 @@ def mean_variance_norm(
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`; eps is outside the root.
 
-    y has x's shape and type. Where all values are equal, y is 0, and the gradient of x, which has no limit there, is
-    set to 0. Raises ValueError for axes that x lacks.
+    y has x's shape and type. Where all values are equal, y is 0. The gradient of x has no limit there and is set to 0.
+    Raises ValueError for axes that x lacks.
 
     Example:
         >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))

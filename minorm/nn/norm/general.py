@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, axes=AXES, eps=GUARD_EPS)
 class MeanVarianceNorm(Module):
-    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
+    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`; eps is outside the root.
 
     layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.mean_variance_norm`.
 
