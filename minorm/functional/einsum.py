@@ -1,9 +1,9 @@
 """einsum: products and sums written with letters. Every step is a matrix product, a sum or a change of axes.
 
 "bij,bjk->bik" is a matrix product for each b; "ii->" is a trace; "...ij->...ji" swaps the last two axes of any tensor.
-Two tensors combine in a stack of matrix products. Letters that are in both tensors and in the result index the stack.
-Letters that are in both tensors but not in the result are summed over. Letters in only one tensor are the rows or the
-columns. More than two tensors are combined one after the other, from the left.
+Two tensors are combined in a stack of matrix products. Letters that are in both tensors and in the result index the
+stack. Letters that are in both tensors but not in the result are summed over. Letters in only one tensor are the rows
+or the columns. More than two tensors are combined one after the other, from the left.
 """
 
 from __future__ import annotations

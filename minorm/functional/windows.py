@@ -56,7 +56,7 @@ def for_each_rank(
 def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
     """Decorate a traced function of x (N, C, *spatial), so that it also takes one sample (C, *spatial).
 
-    The sample becomes a batch of one, in a trace too, so no other code handles this case.
+    The sample becomes a batch of one. This also happens in a trace, so no other code needs to handle single samples.
     """
 
     def decorate(function: AnyCallable) -> AnyCallable:

@@ -151,8 +151,8 @@ def dice_loss(
     sigmoid(input) if there is only one class; q is the target's probability of that class. The sums run over d1, ...
     and leave out positions whose label is ignored. 16-bit floats compute in float32.
 
-    Raises TypeError for other types, and ValueError for other shapes, for labels that are not a class, and unless
-    smooth is positive.
+    Raises TypeError for other types. Raises ValueError for other shapes, for labels that are not a class, and for a
+    smooth that is not above 0.
 
     Example:
         >>> logits = mn.tensor([[[30.0, 30.0, -30.0, -30.0]]])  # (N, C, d1) = (1, 1, 4)

@@ -105,8 +105,8 @@ def normalization(
         >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
         tensor([[-1.,  1.]])
 
-    Known as INormalizationLayer in TensorRT. Written to ONNX as an operator that computes the same, or by
-    its formula.
+    TensorRT calls it INormalizationLayer. It is written to ONNX as an operator that computes the same, or by its
+    formula.
     """
     options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
     form = form_of("normalization", backend, (x, scale, bias), options)

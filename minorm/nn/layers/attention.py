@@ -52,7 +52,7 @@ class MultiheadAttention(Module):
 
     The parameters are in_proj_weight (3 * embed_dim, embed_dim), in_proj_bias (3 * embed_dim), and the weight and bias
     of out_proj, a Linear. If kdim or vdim differs from embed_dim, q_proj_weight, k_proj_weight and v_proj_weight
-    replace in_proj_weight. Weights start with draws of xavier_uniform_, biases start as 0. Raises ValueError if
+    replace in_proj_weight. Weights start with draws of xavier_uniform_, and biases start as 0. Raises ValueError if
     num_heads does not divide embed_dim.
 
     Example:

@@ -13,10 +13,10 @@ from minorm.tensor.tensor import Tensor
 class BCELoss(Options):
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), where p = input; logarithms are at least -100.
 
-    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape. Raises ValueError for an
-    input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses fewer
-    digits.
+    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
+    they have the same float type. The loss is one number; without a reduction it has their shape. Raises ValueError for
+    an input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses
+    fewer digits.
 
     Example:
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
@@ -36,7 +36,7 @@ class BCELoss(Options):
 class KLDivLoss(Options):
     """loss = target * (log target - input): how far exp(input) is from the distribution target.
 
-    input holds log-probabilities, target holds probabilities or their logarithms. Where target is 0, the loss is 0. The
+    input holds log-probabilities; target holds probabilities or their logarithms. Where target is 0, the loss is 0. The
     two broadcast to one shape. The loss is one number; without a reduction it has that shape. reduction="batchmean"
     gives the divergence: the sum divided by the size of the batch.
 
@@ -59,9 +59,9 @@ class HuberLoss(Options):
     """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a parabola with straight
     ends.
 
-    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape. A call raises ValueError
-    unless delta > 0.
+    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
+    they have the same float type. The loss is one number; without a reduction it has their shape. A call raises
+    ValueError unless delta > 0.
 
     Example:
         >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))

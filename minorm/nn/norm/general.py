@@ -78,8 +78,8 @@ class Normalization(Affine):
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    Known as INormalizationLayer in TensorRT. Written to ONNX as an operator that computes the same, or by
-    its formula.
+    TensorRT calls it INormalizationLayer. It is written to ONNX as an operator that computes the same, or by its
+    formula.
     """
 
     _made_by: ClassVar[MadeBy] = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}
