@@ -79,8 +79,8 @@ def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    approximate="tanh" uses Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. Raises ValueError for
-    any other word.
+    approximate="tanh" uses Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. Raises ValueError unless
+    approximate is "none" or "tanh".
 
     Example:
         >>> F.gelu(mn.tensor([-1.0, 0.0, 2.0]))
@@ -196,9 +196,10 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 @documented(ALONG)
 @trace.operation
 def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
+    """y = exp(x) / sum exp(x), with the sum along axis `dim`.
 
-    y has x's shape. Raises IndexError if x has no axis `dim`.
+    The computation starts from x - max(x), so nothing overflows. y has x's shape. Raises IndexError if x has no axis
+    `dim`.
 
     Example:
         >>> F.softmax(mn.tensor([[0.0, 1.0], [1000.0, 1000.0]]), dim=1)
@@ -215,9 +216,10 @@ def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 @documented(ALONG)
 @trace.operation
 def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
+    """y = x - log sum exp(x), with the sum along axis `dim`.
 
-    y has x's shape. Raises IndexError if x has no axis `dim`.
+    The computation starts from x - max(x), so nothing overflows. y has x's shape. Raises IndexError if x has no axis
+    `dim`.
 
     Example:
         >>> F.log_softmax(mn.tensor([[0.0, 1.0], [1000.0, 1000.0]]), dim=1)

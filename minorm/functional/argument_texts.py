@@ -1,5 +1,5 @@
-"""Texts for `documented`: descriptions of the arguments that several functions or layers share, a dictionary for each
-family.
+"""Texts for `documented`: a dictionary for each family of functions or layers, which describes the arguments that they
+share.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Checks that functionals make before they compute: arguments are Tensors, and of the same float type if
-they must be.
+"""Checks that functionals make before they compute: that arguments are Tensors and, where necessary, have one float
+type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
 
 
 def holds_integers(operation: str, name: str, x: Any) -> bool:
-    """Return True if x holds integers, False if floats; raise TypeError for anything else."""
+    """Return True if x holds integers, and False if it holds floats; raise TypeError for anything else."""
     if isinstance(x, Tensor) and x.array.dtype.kind in "iu":
         return True
     float_type(operation, name, x)

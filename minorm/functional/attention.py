@@ -43,7 +43,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """y = softmax(scale * query @ key^T + mask) @ value: for each query, a weighted mean of the values.
 
-    y is (*, L, V), of query's type. For a query that may look at no key, y is 0. 16-bit floats compute in float32.
+    y is (*, L, V) and has query's type. For a query that may look at no key, y is 0. 16-bit floats compute in float32.
 
     Example:
         >>> q, k = mn.tensor([[100.0, 0.0]]), mn.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -72,7 +72,8 @@ def attend(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the means and the weights. 16-bit floats compute in float32, and only the result is rounded.
+    """Return the weighted means of the values, and the weights. 16-bit floats compute in float32, and only the result
+    is rounded.
 
     If the scores were rounded, the exponent of e^x would have an error that grows with the scores.
     """
@@ -118,8 +119,8 @@ def _shared(x: Tensor, query: Tensor) -> Tensor:
 
 
 def joined_masks(*masks: Any) -> Any:
-    """Join masks of bools (True where the query must not look) and of numbers into one mask to add; None without a
-    mask.
+    """Join masks into one mask that is added to the scores; return None if all masks are None. A mask holds bools,
+    which are True where the query must not look, or numbers.
     """
     total = None
     for mask, dtype in masks:

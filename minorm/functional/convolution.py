@@ -7,7 +7,7 @@ dilation d,
     length of y = floor((length of x + low + high - d * (k - 1) - 1) / s) + 1
 
 This is a cross-correlation, as everywhere in deep learning. `groups` splits the channels into that many independent
-convolutions; with groups = C it is the depthwise convolution.
+convolutions; with groups = C the result is the depthwise convolution.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _conv(
         >>> F.{name}(x, weight=x).item() == x.numel()  # one window, a sum of ones
         True
 
-    Its ONNX operator is Conv; LeCun et al. 1989, and for the arithmetic of the lengths Dumoulin and Visin 2016,
+    Its ONNX operator is Conv; LeCun et al. 1989. The arithmetic of the lengths: Dumoulin and Visin 2016,
     arXiv:1603.07285.
     """
     options = checked_options(f"conv{rank}d", rank, x, weight, bias, stride, padding, dilation, groups)
@@ -132,7 +132,7 @@ def _transpose(
     groups: int = 1,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). The function computes what the backward pass of a convolution computes for its input, so the
+    """y is (N, O, {new}). A convolution's backward pass computes the gradient of its input in the same way, so the
     stride spreads x out. Along each axis, for K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1

@@ -56,8 +56,8 @@ def check_probability(operation: str, p: float, name: str = "p") -> None:
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    Neighbours in a signal are much alike, so single zeros would hide little. Raises ValueError unless 0 <= p <= 1, and
-    for another number of axes.
+    Neighbours in a signal are much alike, so single zeros would hide little. Raises ValueError if p is outside 0 to 1,
+    or if input has another number of axes.
 
     Example:
         >>> y = F.dropout1d(mn.ones(2, 3, 4), p=0.5)
@@ -74,8 +74,8 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    Neighbouring pixels are much alike, so single zeros would hide little. Raises ValueError unless 0 <= p <= 1, and for
-    another number of axes.
+    Neighbouring pixels are much alike, so single zeros would hide little. Raises ValueError if p is outside 0 to 1, or
+    if input has another number of axes.
 
     Example:
         >>> y = F.dropout2d(mn.ones(2, 3, 4, 4), p=0.5)
@@ -92,8 +92,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
 
-    Neighbours in a volume are much alike, so single zeros would hide little. Raises ValueError unless 0 <= p <= 1, and
-    for another number of axes.
+    Neighbours in a volume are much alike, so single zeros would hide little. Raises ValueError if p is outside 0 to 1,
+    or if input has another number of axes.
 
     Example:
         >>> y = F.dropout3d(mn.ones(2, 3, 4, 4, 4), p=0.5)
@@ -132,9 +132,9 @@ def feature_alpha_dropout(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = a * (x where its channel is kept, else -1.7581) + b; in evaluation y = x: `alpha_dropout` of whole channels.
+    """y = a * (x where its channel is kept, else -1.7581) + b; in evaluation y = x.
 
-    Raises ValueError unless 0 <= p <= 1.
+    This is `alpha_dropout` of whole channels. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> x = mn.randn(2, 3, 4)
@@ -159,11 +159,10 @@ def feature_alpha_dropout(
 )
 @trace.operation
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """y = x * m / (1 - p); in evaluation y = x. m is 0 with probability p, else 1, drawn for each sample or once for
-    the batch.
+    """y = x * m / (1 - p); in evaluation y = x. Each sample, or the whole batch, draws m: 0 with probability p, else 1.
 
     A residual block whose branch is 0 passes its input on, so the depth of the network varies from sample to sample.
-    For p = 1, y is 0. The draws come from minorm's generator. Raises ValueError unless 0 <= p <= 1, and for another
+    For p = 1, y is 0. The draws come from minorm's generator. Raises ValueError if p is outside 0 to 1, or for another
     mode.
 
     Example:

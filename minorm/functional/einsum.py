@@ -1,9 +1,9 @@
 """einsum: products and sums written with letters. Every step is a matrix product, a sum or a change of axes.
 
 "bij,bjk->bik" is a matrix product for each b; "ii->" is a trace; "...ij->...ji" swaps the last two axes of any tensor.
-Two tensors combine in a stack of matrix products. Letters that are in both tensors and in the result index the stack.
-Letters that are in both tensors but not in the result are summed over. Letters in only one tensor are the rows or the
-columns. More than two tensors combine one after the other, from the left.
+Two tensors are combined in a stack of matrix products. Letters that are in both tensors and in the result index the
+stack. Letters that are in both tensors but not in the result are summed over. Letters in only one tensor are the rows
+or the columns. More than two tensors are combined one after the other, from the left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
     """Multiply the tensors, and sum over the letters that the result lacks.
 
     An axis of length 1 broadcasts to a longer axis of the same letter. Raises ValueError for an equation that does not
-    fit.
+    fit the tensors.
 
     Example:
         >>> a = mn.tensor([[1.0, 2.0], [3.0, 4.0]])

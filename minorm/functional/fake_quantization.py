@@ -1,8 +1,8 @@
 """Fake quantization: rounds floats to the values that 8-bit integers can represent, and lets gradients pass.
 
 A network that trains on rounded numbers learns weights that still work as integers. The names are PyTorch's. As in ONNX
-QuantizeLinear, x is divided by the scale; PyTorch multiplies by the reciprocal. The two differ only rarely, at a tie,
-and then by one step.
+QuantizeLinear, x is divided by the scale; PyTorch multiplies by the reciprocal. The results differ only rarely, at a
+tie, and then by one step.
 """
 
 from __future__ import annotations

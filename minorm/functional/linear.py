@@ -20,7 +20,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         >>> F.linear(mn.tensor([[1.0, 2.0]]), weight=mn.tensor([[3.0, 4.0], [0.0, 1.0]]), bias=mn.tensor([0.0, 10.0]))
         tensor([[11., 12.]])
 
-    Its ONNX operator is Gemm (opset 13) for x (N, in); for other shapes of x they are MatMul (opset 13) and
+    Its ONNX operator is Gemm (opset 13) if x is (N, in). For other shapes of x its operators are MatMul (opset 13) and
     Add.
     """
     floats("linear", x=x, weight=weight, bias=bias)

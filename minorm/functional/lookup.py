@@ -138,7 +138,8 @@ def embedding_bag(
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """y[..., c] = 1 where tensor[...] = c, else 0
 
-    y is int64, (*tensor.shape, num_classes). Raises ValueError for a number outside of 0 .. num_classes - 1.
+    y is (*tensor.shape, num_classes) and has the type int64. Raises ValueError for a number below 0 or above
+    num_classes - 1.
 
     Example:
         >>> F.one_hot(mn.tensor([0, 2]), num_classes=3)
@@ -187,7 +188,7 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 
 
 def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Shorten the rows that `input` reads to max_norm if they are longer, in place."""
+    """Scale the rows that `input` reads down to the length max_norm if they are longer, in place."""
     with devices.on_device_of(weight.array):
         rows = np.unique(input.array)
         sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)
@@ -197,9 +198,7 @@ def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Any, Any]:
-    """Return, for each bag, the positions of its numbers, padded to the longest bag, and a mask that is False for
-    padding.
-    """
+    """Return the positions of each bag's numbers, padded to the longest bag, and a mask that is False for padding."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(

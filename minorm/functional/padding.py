@@ -31,8 +31,8 @@ COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTo
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """y[..., i] = input[..., i - before] inside, and `value` or copies of input's elements outside.
 
-    Each length of y is that of input plus before and after. Raises ValueError for another mode, and for widths beyond
-    the elements that the mode can copy.
+    Each length of y is that of input plus before and after. Raises ValueError for another mode, and for widths larger
+    than the number of elements that the mode can copy.
 
     Example:
         >>> F.pad(mn.tensor([1.0, 2.0, 3.0]), (1, 0))

@@ -21,7 +21,7 @@ from minorm.tensor.tensor import Tensor
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """y = x where x > 0, else weight * x. The slope `weight` is learned.
 
-    Raises ValueError for another number of weights.
+    Raises ValueError unless there is one weight, or one weight for each channel.
 
     Example:
         >>> F.prelu(mn.tensor([[-1.0, -1.0, 2.0]]), mn.tensor([0.1, 0.2, 0.3]))
@@ -127,11 +127,10 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = x where x > 0, else a * x, with a drawn from lower to upper for each element; in evaluation a is the mean of
-    the two.
+    """y = x where x > 0, else a * x, where each element draws a between lower and upper.
 
-    Raises ValueError for lower > upper. The draws come from minorm's generator, so they repeat after
-    `minorm.manual_seed` with the same seed.
+    In evaluation a is (lower + upper) / 2. Raises ValueError for lower > upper. The draws come from minorm's generator,
+    so they repeat after `minorm.manual_seed` with the same seed.
 
     Example:
         >>> F.rrelu(mn.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)

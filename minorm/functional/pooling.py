@@ -1,8 +1,8 @@
 """Pooling in one, two and three dimensions, with PyTorch's names and argument order.
 
-x is (N, C, *spatial), or one sample (C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride`
-(None: by kernel_size) over x with `padding` on both sides. ceil_mode=True keeps a last window that reaches beyond the
-end, if it starts inside; so a window larger than x covers all of x.
+x is (N, C, *spatial), or one sample (C, *spatial). A window has `kernel_size` taps, which are `dilation` apart. It
+moves over x with `padding` on both sides, by `stride` at a time (None means by kernel_size). ceil_mode=True keeps a
+last window that reaches beyond the end, if it starts inside; so a window larger than x covers all of x.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _max(
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    With return_indices=True the result is (y, places). Raises ValueError if the windows do not fit.
+    With return_indices=True the result is (y, indices). Raises ValueError if the windows do not fit.
 
     Example:
         >>> x = mn.arange(4.0).expand({shape})
@@ -97,8 +97,8 @@ def _avg(
     dilation: IntOrInts = 1,
 ) -> Tensor:
     """y is (N, C, {new}). The sum is divided by the number of taps that lie on x or its padding, unless
-    count_include_pad=False or divisor_override changes the divisor; taps beyond the padding (ceil_mode) never count.
-    Along each axis, for K taps,
+    count_include_pad=False or divisor_override changes the divisor; taps beyond the padding, which ceil_mode=True
+    allows, never count. Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -210,8 +210,8 @@ def _windows(
 def _check_fit(
     name: str, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool
 ) -> None:
-    """Raise ValueError if a window does not fit into the padded input, with ceil_mode only if there would be no window
-    at all.
+    """Raise ValueError if a window does not fit into the padded input. With ceil_mode, raise it only if y would be
+    empty.
     """
     if not ceil_mode or min(output_shape(size, kernel, stride, padding, dilation, True)) < 1:
         check_fit(name, size, kernel, padding, dilation)

@@ -40,10 +40,10 @@ def quantize(
 ) -> Tensor:
     """q = round(x / scale) + zero_point, clipped to the range of the type; ties round to even.
 
-    q has the type of zero_point, or `dtype`: 8- or 16-bit integers, or a type in which a file may store numbers
-    (NARROW). scale is one number; or (n,), a number for each place along `axis`; or, with a block_size, x's shape with
-    ceil(n / block_size) places along `axis`. Gradients pass straight through to scale, and to x except where q is
-    clipped.
+    q has the type of zero_point, or `dtype` if zero_point is missing: 8- or 16-bit integers, or a type of NARROW, in
+    which a file may store numbers. scale is one number, or has one number for each of the n places along `axis`. With a
+    block_size, scale has x's shape, but ceil(n / block_size) places along `axis`. Gradients pass straight through to
+    scale, and to x except where q is clipped.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
     of_bias = zero_point is not None and wanted == dtypes.int32  # the type of biases in files with int8 weights

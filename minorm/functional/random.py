@@ -1,7 +1,7 @@
 """Tensors of random numbers, without gradients. Not public yet.
 
-All draw from minorm's generator, so that draws repeat after `minorm.manual_seed`, or from a generator that the caller
-passes.
+All draw from a generator that the caller passes, or else from minorm's generator, so that draws repeat after
+`minorm.manual_seed`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ KINDS = ("normal", "uniform")
 
 @trace.operation
 def drawn(kind: str, shape: Sequence[int], a: float, b: float, dtype: Any, generator: Source = None) -> Tensor:
-    """Draw a tensor. For kind "normal", a is the mean and b the standard deviation; "uniform" draws from a to b,
-    without b.
+    """Draw a tensor. For kind "normal", a is the mean and b is the standard deviation; for "uniform", numbers lie in
+    [a, b).
     """
     return _drawn(kind, tuple(shape), a, b, dtype, generator)
 
@@ -47,7 +47,7 @@ def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
 def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Source = None) -> Tensor:
     """Draw `count` places for each row of x, independently; place i has probability exp(x[i]) / sum exp(x).
 
-    x is (rows, places), the result holds integers (rows, count).
+    x is (rows, places). The result is (rows, count) and holds integers.
     """
     float_type("multinomial", "x", x)
     if x.ndim != 2 or x.shape[1] == 0:

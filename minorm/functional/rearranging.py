@@ -137,7 +137,7 @@ def fold(
     padding: IntOrInts = 0,
     stride: IntOrInts = 1,
 ) -> Tensor:
-    """y[n, c, i * stride + k * dilation - padding, ...] += input[n, (c, k, l), (i, j)]: `unfold`'s windows added up.
+    """y[n, c, i * stride + k * dilation - padding, ...] += input[n, (c, k, l), (i, j)]: adds up `unfold`'s windows.
 
     y is (N, C, *output_size). Raises ValueError for another number of windows.
 

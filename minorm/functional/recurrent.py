@@ -7,15 +7,15 @@ tensor holds both biases.
     hx           the first state (directions, batch, hidden), or None for zeros; for an LSTM a pair (h, c)
     weight_ih    (directions, gates * hidden, in)         weight_hh    (directions, gates * hidden, hidden)
     bias         (directions, 2 * gates * hidden), first the bias of weight_ih @ x, then the bias of weight_hh @ h
-    direction    "forward", "reverse", or "bidirectional": then there are two
-    lengths      (batch,) integers: the steps of each sequence; y is 0 beyond them
+    direction    "forward", "reverse", or "bidirectional", which means two directions
+    lengths      (batch,) integers: the number of steps of each sequence; y is 0 after them
     gates        the order of the gates' rows in the weights: PyTorch's by default
-    activations  for each direction one Gate for each kind of gate; None for sigmoid and tanh
-    clip         bounds of every pre-activation: -clip to clip
+    activations  one Gate for each kind of gate in each direction; None means sigmoid and tanh
+    clip         every pre-activation is limited to the range from -clip to clip
 
-They return y (steps, directions, batch, hidden), the state after each step, and the last state, which has hx's shape.
-With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden) and a state (batch, directions,
-hidden).
+They return y and the last state. y (steps, directions, batch, hidden) holds the state after each step; the last state
+has hx's shape. With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden), and a state is
+(batch, directions, hidden).
 """
 
 from __future__ import annotations

@@ -39,12 +39,12 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """y[i] = input at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: resizes an image.
+    """y[i] = input at the position (i + 1/2) / scale - 1/2 along each axis, computed from the elements around it.
 
-    y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With align_corners=True the position is
-    i * (n - 1) / (m - 1) instead, for n elements of input and m of y; for "nearest" it is floor(i / scale). Raises
-    ValueError for a mode that does not fit the number of axes, and unless exactly one of size and scale_factor is
-    given.
+    This resizes a signal, an image or a volume. y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With
+    align_corners=True the position is i * (n - 1) / (m - 1) instead, for n elements of input and m of y; for "nearest"
+    it is floor(i / scale). Raises ValueError if mode does not fit the number of axes, or if size and scale_factor are
+    both given or both missing.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])

@@ -93,7 +93,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 def _positions(n: int, align_corners: bool) -> np.ndarray:
     """Return the centres of n elements in [-1, 1]; align_corners=True puts the first and the last centre at the ends.
-    n = 1 gives 0.
+    For n = 1 the only centre is 0.
     """
     if n == 1:
         return np.zeros(1)

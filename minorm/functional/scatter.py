@@ -15,8 +15,8 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
     """y = x, but y[index[i, j], j] = src[i, j] for dim=0, and likewise for other axes. `reduction` can replace = by +=,
     *=, min or max with the element there.
 
-    index holds integers, which may count from the end. index and src have the same shape, which is not longer than x's
-    along any axis but `dim`.
+    index holds integers, which may count from the end. index and src have the same shape. Along all axes but `dim` they
+    are at most as long as x.
     """
     return put_along("scatter", x, dim, index, src, reduction)
 

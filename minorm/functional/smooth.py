@@ -133,7 +133,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 @documented(ALONG)
 @trace.operation
 def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """y = exp(-x) / sum exp(-x), the sum along axis `dim`: the smallest x gets the largest y.
+    """y = exp(-x) / sum exp(-x), with the sum along axis `dim`: the smallest x gets the largest y.
 
     Example:
         >>> F.softmin(mn.tensor([0.0, 1.0]), dim=0)
@@ -152,11 +152,10 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 )
 @trace.operation
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """y = softmax((logits + g) / tau) along `dim`, with random g = -log(-log(u)): draws a class, and gradients flow to
-    logits.
+    """y = softmax((logits + g) / tau) along `dim`, with random g = -log(-log(u)).
 
-    y has the shape of logits. The draws come from minorm's generator, so they repeat after `minorm.manual_seed` with
-    the same seed.
+    This draws a class in a way that lets gradients flow to logits. y has the shape of logits. The draws come from
+    minorm's generator, so they repeat after `minorm.manual_seed` with the same seed.
 
     Example:
         >>> y = F.gumbel_softmax(mn.tensor([[0.0, 1.0, 2.0]]), hard=True)

@@ -194,7 +194,7 @@ def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> 
 
 @functools.lru_cache(maxsize=64)
 def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """Return the places in the plane of each part's elements, as an array (*output, k); a shorter part repeats its last
+    """Return the places of each part's elements in the plane, as an array (*output, k); a shorter part repeats its last
     element.
     """
     places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)

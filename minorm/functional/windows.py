@@ -32,9 +32,9 @@ def for_each_rank(
     """Make the public functions `family` 1d, 2d ... from one function that takes the number of axes first.
 
     texts      the descriptions of the arguments; words in braces come from `argument_texts.AXES`, for each rank
-    formulas   the beginning of each docstring, from rank 1 on; the docstring of the one function follows it
+    formulas   the beginning of the docstring for each rank, from 1 on; then the one function's docstring follows
     example    the length of each axis in the docstring's example
-    batch      True lets `batches` turn one sample into a batch; False if the function itself takes one sample
+    batch      if True, `batches` turns one sample into a batch; False if the function itself takes one sample
     """
 
     def make(function: Callable[Concatenate[int, Arguments], Result]) -> Public[Arguments, Result]:
@@ -56,7 +56,7 @@ def for_each_rank(
 def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
     """Decorate a traced function of x (N, C, *spatial), so that it also takes one sample (C, *spatial).
 
-    The sample becomes a batch of one, in a trace too, so no other code handles this case.
+    The sample becomes a batch of one. This also happens in a trace, so no other code needs to handle single samples.
     """
 
     def decorate(function: AnyCallable) -> AnyCallable:
@@ -76,8 +76,8 @@ def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
 
 
 def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
-    """Return `value`, an int for all axes or `rank` ints, as one int per axis; raise TypeError or
-    ValueError otherwise.
+    """Return one int per axis; `value` is one int for all axes, or `rank` ints. Raise TypeError or ValueError for
+    anything else.
     """
     if type(value) is tuple and len(value) == rank:  # the form in which layers pass it
         for n in value:
@@ -100,7 +100,9 @@ def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> In
 
 
 def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
-    """Return `value` as a (low, high) pair per axis. It is an int, or a tuple of ints for both sides, or the pairs."""
+    """Return `value` as a (low, high) pair per axis. `value` is one int, or an int per axis for both sides, or a pair
+    per axis.
+    """
     if type(value) is int and 0 <= value <= MOST:
         return ((value, value),) * rank
     kinds = (tuple, list)

@@ -28,7 +28,7 @@ def check_arguments(model: str, num_classes: int, channels: int, **probabilities
 
 
 def no_weights(model: str, weights: Any) -> None:
-    """Raise ValueError, which says how weights are loaded, unless `weights` is None."""
+    """Raise ValueError unless `weights` is None; the message says how weights are loaded."""
     if weights is not None:
         raise ValueError(
             f"{model}: weights is {weights!r}; expected None, because minorm ships no weights; load a file by "
@@ -39,7 +39,9 @@ def no_weights(model: str, weights: Any) -> None:
 def conv_norm(
     channels: int, width: int, kernel_size: int, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    """Return a convolution that keeps the size (but for the stride), BatchNorm, and the activation if it is given."""
+    """Return a convolution, BatchNorm, and the activation if it is not None. With stride=1 the convolution keeps the
+    size.
+    """
     padding = kernel_size // 2
     layers: list[nn.Module] = [
         nn.Conv2d(channels, width, kernel_size, stride, padding, groups=groups, bias=False),

@@ -16,7 +16,7 @@ from minorm.support.documented import documented
 
 
 def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[..., Any]:
-    """Return a function with `build`'s arguments that calls `make` with torchvision's; `sized` passes the size too."""
+    """Return a function with `build`'s arguments; it calls `make` with torchvision's, and with the size if `sized`."""
 
     def built(nn: Namespace = minorm_nn, channels: int = 3, size: int = 224, classes: int = 1000) -> Any:
         if nn is not minorm_nn:
@@ -47,7 +47,7 @@ PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of this
 
 @documented(NETWORK, name="the network's name, such as lenet or resnet18")
 def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
-    """Return the network `name` for such images; ValueError for an unknown name, or a size that it cannot take.
+    """Return the network `name` for images of this size; ValueError for an unknown name, or a size that it cannot take.
 
     Example:
         >>> model = mn.models.build("lenet", channels=1, size=28, classes=10)

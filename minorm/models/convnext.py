@@ -61,7 +61,7 @@ class CNBlock(nn.Module):
 
 
 class ConvNeXt(nn.Module):
-    """A 4x4 convolution of patches, stages of blocks with 2x2 convolutions between, the mean, a norm, linear layer."""
+    """A 4x4 convolution, stages of blocks with 2x2 convolutions between them, the mean, a norm and a linear layer."""
 
     def __init__(
         self,
@@ -103,7 +103,8 @@ def convnext_tiny(
 ) -> ConvNeXt:
     """ConvNeXt-T with torchvision's keys: 28.6 million weights, for images of at least 32 x 32 pixels.
 
-    ValueError for any weights, for num_classes or channels below 1, and unless 0 <= stochastic_depth_prob <= 1.
+    Raises ValueError if weights is not None, if num_classes or channels is below 1, or if stochastic_depth_prob is
+    outside 0 to 1.
 
     Example:
         >>> model = mn.models.convnext_tiny(num_classes=5)

@@ -1,7 +1,7 @@
 """EfficientNet-B0 (Tan and Le 2019, arXiv:1905.11946): MobileNetV2's blocks with a gate for each channel.
 
 The gate, squeeze and excitation (Hu et al. 2017, arXiv:1709.01507), is computed from the mean over the image. In
-training blocks are left out at random, later blocks more often. The state_dict has torchvision's keys.
+training blocks are left out at random; later blocks are left out more often. The state_dict has torchvision's keys.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def efficientnet_b0(
 ) -> EfficientNet:
     """EfficientNet-B0 with torchvision's keys: 5.3 million weights, for images of any size.
 
-    ValueError for any weights, for num_classes or channels below 1, and for probabilities outside 0 to 1.
+    Raises ValueError if weights is not None, if num_classes or channels is below 1, or if a probability is outside 0 to
+    1.
 
     Example:
         >>> model = mn.models.efficientnet_b0(num_classes=5)

@@ -1,7 +1,8 @@
 """MobileNetV2 (Sandler et al. 2018, arXiv:1801.04381): blocks with many channels inside and few between them.
 
 A block is a 1x1 convolution to more channels, a 3x3 convolution of each channel, and a 1x1 convolution to few channels.
-The last one has no activation, which would lose too much of few channels. The state_dict has torchvision's keys.
+The last convolution has no activation, since an activation loses too much if there are few channels. The state_dict has
+torchvision's keys.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def mobilenet_v2(
 ) -> MobileNetV2:
     """MobileNetV2 with torchvision's keys: 3.5 million weights, for images of any size.
 
-    ValueError for any weights, for num_classes or channels below 1, and unless 0 <= dropout <= 1.
+    Raises ValueError if weights is not None, if num_classes or channels is below 1, or if dropout is outside 0 to 1.
 
     Example:
         >>> model = mn.models.mobilenet_v2(num_classes=5)

@@ -57,7 +57,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem that halves the size twice, four stages of blocks, the mean over the image, a linear layer."""
+    """A stem that halves the size twice, four stages of blocks, the mean over the image and a linear layer."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ def resnet18(
 ) -> ResNet:
     """ResNet-18 with torchvision's keys: 11.7 million weights in four stages of two blocks, for images of any size.
 
-    ValueError for any weights, and for num_classes or channels below 1.
+    Raises ValueError if weights is not None, or if num_classes or channels is below 1.
 
     Example:
         >>> model = mn.models.resnet18(num_classes=5)
@@ -134,7 +134,7 @@ def resnet34(
 ) -> ResNet:
     """ResNet-34 with torchvision's keys: 21.8 million weights in 3, 4, 6 and 3 blocks, for images of any size.
 
-    ValueError for any weights, and for num_classes or channels below 1.
+    Raises ValueError if weights is not None, or if num_classes or channels is below 1.
 
     Example:
         >>> model = mn.models.resnet34(num_classes=5)
@@ -153,7 +153,8 @@ def resnet50(
 ) -> ResNet:
     """ResNet-50 with torchvision's keys: 25.6 million weights in 3, 4, 6 and 3 bottlenecks, for images of any size.
 
-    The 3x3 convolution of a block has the stride. ValueError for any weights, and for num_classes or channels below 1.
+    The 3x3 convolution of a block has the stride. Raises ValueError if weights is not None, or if num_classes or
+    channels is below 1.
 
     Example:
         >>> model = mn.models.resnet50(num_classes=5)

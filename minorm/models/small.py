@@ -1,4 +1,4 @@
-"""Networks for small images, of the demo, examples, tests and benchmarks; they can be built with two libraries.
+"""Networks for small images, which the demo, examples, tests and benchmarks use; minorm or PyTorch can build them.
 
 Every function takes the namespace `nn` of its layers. `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
 with the same state_dict keys, so each can load the other's weights, and their steps can be compared.
@@ -72,7 +72,7 @@ def resnet20(
     size: int = 32,  # noqa: ARG001  any size will do: the last pooling averages all that is left
     classes: int = 10,
 ) -> Any:
-    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts are 1x1 convolutions if sizes change.
+    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts that change sizes are 1x1 convolutions.
 
     Example:
         >>> model = mn.models.resnet20(classes=7)

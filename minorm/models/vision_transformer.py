@@ -1,8 +1,8 @@
 """The vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929): attention between the patches of an image.
 
-A convolution whose stride is its size turns each patch into a token. A learned class token comes first, and its final
-state gives the logits. Positions are learned too, so a network is for images of one size; `interpolate_embeddings`
-converts them to another size. The state_dict has the keys of torchvision's VisionTransformer.
+A convolution whose stride equals its kernel size turns each patch into a token. A learned class token comes first, and
+its final state gives the logits. Positions are learned too, so a network is for images of one size;
+`interpolate_embeddings` converts them to another size. The state_dict has the keys of torchvision's VisionTransformer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRANSFORMER = {
 
 
 class EncoderBlock(nn.Module):
-    """y = x + attention(norm(x)); y + mlp(norm(y))"""
+    """y + mlp(norm(y)), where y = x + attention(norm(x))"""
 
     def __init__(self, num_heads: int, hidden_dim: int, mlp_dim: int, dropout: float, attention_dropout: float) -> None:
         super().__init__()
@@ -83,8 +83,9 @@ class Encoder(nn.Module):
 class VisionTransformer(nn.Module):
     """logits = head(the class token after num_layers blocks of attention between the patches of an image).
 
-    Layers and their names are those of torchvision's VisionTransformer, whose weights it can load. ValueError unless
-    patch_size divides image_size and num_heads divides hidden_dim, and for probabilities outside 0 to 1.
+    Layers and their names are those of torchvision's VisionTransformer, whose weights it can load. Raises ValueError if
+    patch_size does not divide image_size, if num_heads does not divide hidden_dim, or if a probability is outside 0 to
+    1.
 
     Example:
         >>> model = mn.models.VisionTransformer(
@@ -157,8 +158,9 @@ def vit_tiny(
 ) -> VisionTransformer:
     """A VisionTransformer with 12 blocks, 3 heads and width 192, for patches of 16 x 16: 5.7 million weights.
 
-    The keys are those of torchvision's class, which has no network of this size. ValueError for any weights, for
-    num_classes or channels below 1, for probabilities outside 0 to 1, and unless image_size is a multiple of 16.
+    The keys are those of torchvision's VisionTransformer; torchvision has no network of this size. Raises ValueError if
+    weights is not None, if num_classes or channels is below 1, if a probability is outside 0 to 1, or if image_size is
+    not a multiple of 16.
 
     Example:
         >>> model = mn.models.vit_tiny(image_size=32, num_classes=5)
@@ -189,7 +191,7 @@ def interpolate_embeddings(
     """Return a VisionTransformer's state_dict with resized positions, for a network for images of another size.
 
     The positions of the patches are resized as a square picture whose corners stay in place; the position of the class
-    token is kept. ValueError for positions that are not a square, and unless patch_size divides image_size.
+    token is kept. Raises ValueError if the positions do not form a square, or if patch_size does not divide image_size.
 
     Example:
         >>> small, large = mn.models.vit_tiny(image_size=32), mn.models.vit_tiny(image_size=64)

@@ -44,7 +44,7 @@ class Attributes(Checked):
         self.__dict__["_kinds"] = {}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter; None reserves the name without a parameter (a layer without bias).
+        """Add a parameter; None reserves the name without a parameter, as in a layer without bias.
 
         Example:
             >>> layer = nn.Module()
@@ -60,7 +60,7 @@ class Attributes(Checked):
         self._register(name, param, PARAMETER, "register_parameter")
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a Tensor that is state but is not trained.
+        """Add a Tensor that belongs to the module's state but is not trained.
 
         Example:
             >>> layer = nn.Module()
@@ -183,7 +183,7 @@ def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
 
 
 def _as_a_module(value: Any) -> str:
-    """Return a hint that says how to turn `value` into a module, or ""."""
+    """Return a hint that says how to turn `value` into a module; "" if there is no hint."""
     if isinstance(value, type):
         return f"; make one of the class: {value.__name__}()" if issubclass(value, Attributes) else ""
     if isinstance(value, (list, tuple)):

@@ -15,10 +15,10 @@ class OfRank(Module):
     """Base of a family; each member names its rank: `class MaxPool2d(_MaxPool, rank=2)`.
 
     family     the name of the functions that the members call: "max_pool" means `F.max_pool1d` ...
-    arguments  the descriptions of the arguments; a family without it takes those of the function
+    arguments  the descriptions of the arguments; if it is missing, the descriptions of the function's arguments count
 
-    A member's docstring is its formula, and then the family's docstring with the words for the rank filled in. Other
-    keywords of the class fill in more words.
+    A member's docstring is its formula, and then the family's docstring with the words for the rank filled in. The
+    class statement may give more words as keywords.
     """
 
     _rank: ClassVar[int]

@@ -18,8 +18,8 @@ class Conversion:
 
     Integers keep their type.
 
-    tensors  the tensors that will be converted; their arrays and those of their gradients are made at once, so several
-             calls for one tensor share one array
+    tensors  the tensors that will be converted; the new arrays of them and of their gradients are made in the
+             constructor, so several calls for one tensor share one array
     """
 
     def __init__(self, tensors: Iterable[Tensor], device: Any, dtype: Any) -> None:

@@ -42,6 +42,6 @@ def run_together(layer: Module, follower: Module) -> bool:
 
 
 def _is_changed(layer: Module) -> bool:
-    """Has this layer a hook, or a custom forward as an attribute?"""
+    """Does this layer have a hook, or a custom forward as an attribute?"""
     own = vars(layer)
     return "forward" in own or any(own.get("_hooks", {}).values())

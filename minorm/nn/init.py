@@ -133,8 +133,9 @@ def trunc_normal_(
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """gain = 1 / sqrt(the share of the second moment that an activation keeps): sqrt(2) for ReLU, which keeps half.
 
-    Weights with standard deviation gain / sqrt(fan_in) keep the size of values from layer to layer. linear, conv and
-    sigmoid have gain 1, tanh 5 / 3, leaky_relu sqrt(2 / (1 + slope^2)), selu 3 / 4. Raises ValueError for other names.
+    Weights with standard deviation gain / sqrt(fan_in) keep the size of values from layer to layer. The gain is 1 for
+    linear, conv and sigmoid, 5 / 3 for tanh, sqrt(2 / (1 + slope^2)) for leaky_relu, and 3 / 4 for selu. Raises
+    ValueError for other names.
 
     Example:
         >>> nn.init.calculate_gain("tanh")
@@ -159,7 +160,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the products in an output, and the uses of an input."""
+    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the inputs per output, and the outputs per input."""
     if tensor.ndim < 2:
         raise ValueError(
             f"init: fan_in and fan_out need a weight of at least 2 dimensions (out, in, ...); shape is {tensor.shape}; "
@@ -252,11 +253,11 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 @documented(ARGUMENTS)
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """tensor, as a matrix (out, the rest), = gain * Q, with a random Q such that Q Q^T = 1 or Q^T Q = 1.
+    """tensor = gain * Q as a matrix (out, all other axes), with a random Q such that Q Q^T = 1 or Q^T Q = 1.
 
     All such Q are equally likely. The weight keeps the length of vectors. Q comes from normal draws by the method of
-    Gram and Schmidt, which here subtracts from each vector its parts along the earlier ones, twice. Returns the tensor.
-    Raises ValueError for fewer than two axes.
+    Gram and Schmidt: each vector loses its parts along the earlier vectors, here twice. Returns the tensor. Raises
+    ValueError for fewer than two axes.
 
     Example:
         >>> w = nn.init.orthogonal_(mn.empty(2, 5))
@@ -299,8 +300,8 @@ def eye_(tensor: Tensor) -> Tensor:
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fills a weight (out, in / groups, *kernel) so that the convolution passes its channels on. Returns the tensor.
 
-    Output channel i of each group is its input channel i, or 0 if the group has fewer inputs. Raises ValueError unless
-    the tensor has 3 to 5 axes and groups divides out.
+    Output channel i of each group is input channel i of the group, or 0 if the group has fewer input channels. Raises
+    ValueError unless the tensor has 3 to 5 axes and groups divides out.
 
     Example:
         >>> conv = nn.Conv1d(2, 2, 3, padding=1, bias=False)

@@ -64,8 +64,8 @@ class Offer:
 
 
 class Part(dict[str, Any]):
-    """A module's part of the state. Like the lists, it refers to the offer, since an override may replace some of them
-    by its own objects.
+    """A module's part of the state. It and the lists refer to the offer, since an override may replace some of these
+    objects by others.
     """
 
     def __init__(self, offer: Offer, state: Mapping[str, Any] | None = None) -> None:
@@ -90,8 +90,8 @@ def take(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """`Module._load_from_state_dict`: take the module's entries. If strict, also add its keys to `missing` and
-    `unexpected`.
+    """`Module._load_from_state_dict`: take the module's entries. If strict, also add missing and unexpected keys to the
+    lists.
     """
     given = (state, missing, unexpected, errors)
     offer = next((one.offer for one in given if isinstance(one, Part | Lines)), None)

@@ -42,8 +42,8 @@ def ctc_loss(
 ) -> Tensor:
     """loss = -log of the probability of each text: the sum over all ways to spread its letters over the steps.
 
-    Equal letters in a row count as one, unless a blank stands between them. The gradient for log_probs is, as in
-    PyTorch, the gradient for the logits before log_softmax. Raises ValueError for lengths and classes that do not fit.
+    Equal letters in a row count as one, unless a blank stands between them. As in PyTorch, log_probs gets the gradient
+    that the logits before log_softmax should get. Raises ValueError for lengths and classes that do not fit.
 
     Example:
         >>> log_probs = mn.full((2, 1, 2), 0.5).log()  # two steps, two classes: blank and 1

@@ -42,7 +42,7 @@ GAMMA = "at least 0: how much less an example counts that is right already; with
 def sigmoid_focal_loss(
     inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
-    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p_t is the probability of the right answer by p = sigmoid(inputs).
+    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p = sigmoid(inputs) gives the right answer the probability p_t.
 
     a_t is alpha for a yes and 1 - alpha for a no. With targets t between 0 and 1, p_t is p * t + (1 - p) * (1 - t), and
     a_t is alpha * t + (1 - alpha) * (1 - t). As in torchvision.ops, the default is no reduction. Nothing overflows,
@@ -145,14 +145,14 @@ def focal_loss(
 def dice_loss(
     input: Tensor, target: Tensor, *, smooth: float = 1.0, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth), for each sample and class: how much areas
-    overlap.
+    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth), for each sample and class.
 
-    p = softmax(input) along axis 1, or sigmoid(input) with one class; q is the target's probability of that class. The
-    sums run over d1, ... and leave out positions whose label is ignored. 16-bit floats compute in float32.
+    The better the predicted areas overlap the target's, the smaller the loss. p is softmax(input) along axis 1, or
+    sigmoid(input) if there is only one class; q is the target's probability of that class. The sums run over d1, ...
+    and leave out positions whose label is ignored. 16-bit floats compute in float32.
 
-    Raises TypeError for other types, and ValueError for other shapes, for labels that are not a class, and unless
-    smooth > 0.
+    Raises TypeError for other types. Raises ValueError for other shapes, for labels that are not a class, and for a
+    smooth that is not above 0.
 
     Example:
         >>> logits = mn.tensor([[[30.0, 30.0, -30.0, -30.0]]])  # (N, C, d1) = (1, 1, 4)
@@ -201,8 +201,8 @@ def _check_gamma(name: str, gamma: float) -> None:
 
 
 def _power(share: Tensor, gamma: float) -> Tensor:
-    """share^gamma, for 0 <= share <= 1. For gamma below 2, share is at least tiny, since the slope at 0 may be
-    infinite.
+    """share^gamma, for 0 <= share <= 1. For gamma below 2, a share of 0 is replaced by a tiny number, since the slope
+    at 0 may be infinite.
     """
     if gamma == 0:
         return share.detach() * 0 + 1
@@ -210,7 +210,7 @@ def _power(share: Tensor, gamma: float) -> Tensor:
 
 
 def _mean(total_loss: Tensor, total: Any) -> Tensor:
-    """Divide the sum by its divisor; NaN with a gradient of 0 if no label counts."""
+    """Divide the sum by its divisor; if no label counts, return NaN with a gradient of 0."""
     divisor = Tensor(np.asarray(total, total_loss.dtype, like=total_loss.array))
     none = divisor == 0
     return total_loss / where(none, 1.0, divisor) + where(none, float("nan"), 0.0).to(divisor.dtype)

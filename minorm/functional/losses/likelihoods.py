@@ -33,11 +33,10 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input from 0 to 1; logarithms are at least
-    -100.
+    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), where p = input; logarithms are at least -100.
 
-    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and loses fewer digits. Raises ValueError
-    for an input outside of 0 to 1, and unless the shapes are equal.
+    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and loses fewer digits. Raises ValueError if
+    input is outside 0 to 1, or if the shapes differ.
 
     Example:
         >>> F.binary_cross_entropy(mn.tensor([0.5, 0.0]), mn.tensor([1.0, 1.0]), reduction="none")
@@ -125,7 +124,7 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = exp(input) - target * input; with log_input=False, input - target * log(input + eps).
+    """loss = exp(input) - target * input; with log_input=False it is input - target * log(input + eps).
 
     Example:
         >>> F.poisson_nll_loss(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]), reduction="none")

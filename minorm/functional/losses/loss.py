@@ -46,7 +46,7 @@ def cross_entropy(
     not ruin a model. For a target of probabilities, q = weight * target, and the mean divides by N * d1 * ... .
 
     Raises TypeError for other types, and ValueError for other shapes and for labels outside 0 .. C - 1. On a GPU a
-    label outside makes the loss NaN instead, since the host would have to wait for a check.
+    label outside this range makes the loss NaN instead, since the host would have to wait for a check.
 
     Example:
         >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
@@ -120,7 +120,7 @@ def nll_loss(
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = (input - target)^2
 
-    Raises ValueError unless the shapes are equal, since they do not broadcast.
+    Raises ValueError unless the shapes are equal: input and target do not broadcast.
 
     Example:
         >>> F.mse_loss(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -135,7 +135,7 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tenso
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = |input - target|
 
-    Raises ValueError unless the shapes are equal, since they do not broadcast.
+    Raises ValueError unless the shapes are equal: input and target do not broadcast.
 
     Example:
         >>> F.l1_loss(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -150,7 +150,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target
 
-    Raises ValueError unless the shapes are equal, since they do not broadcast.
+    Raises ValueError unless the shapes are equal: input and target do not broadcast.
 
     Example:
         >>> F.smooth_l1_loss(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]), reduction="none")
@@ -338,8 +338,8 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
 ) -> tuple[Tensor, Any, Any]:
-    """Return q for each example, the sum of the labels' weights, by which the mean divides, and a mask of the labels
-    that count.
+    """Return q for each example, the sum of the labels' weights, and a mask of the labels that count. The mean divides
+    by this sum.
     """
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)

@@ -1,5 +1,5 @@
-"""Losses with a margin, by which right answers must lead wrong ones, or unlike vectors must be farther apart than like
-ones.
+"""Losses with a margin: right answers must lead wrong ones by it, or unlike vectors must be farther apart by it than
+like vectors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def margin_ranking_loss(
 )
 @trace.operation
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """loss = input where target is 1, max(0, margin - input) where it is -1; input is a distance.
+    """loss = input where target is 1, and max(0, margin - input) where target is -1; input is a distance.
 
     Example:
         >>> F.hinge_embedding_loss(mn.tensor([0.2, 0.2]), mn.tensor([1.0, -1.0]), reduction="none")
@@ -78,10 +78,10 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = 1 - cos where target is 1, max(0, cos - margin) where it is -1.
+    """loss = 1 - cos where target is 1, and max(0, cos - margin) where target is -1.
 
-    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), of vectors along the last axis. Raises ValueError unless there
-    is one target for each vector.
+    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), for vectors x and y along the last axis. Raises ValueError
+    unless there is one target for each vector.
 
     Example:
         >>> x, y = mn.tensor([[1.0, 0.0], [1.0, 0.0]]), mn.tensor([[0.0, 2.0], [2.0, 0.0]])

@@ -48,8 +48,8 @@ def activated(function: Normalization) -> Normalization:
 
 
 def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any = None) -> bool:
-    """Can one kernel compute the result? Not if the residual has another type: it is then added separately, also under
-    autocast.
+    """Can one kernel compute the result? It cannot if the residual has another type, even under autocast; the residual
+    is then added separately.
     """
     same = residual is None or residual.array.dtype == x.array.dtype
     return activation is not None and same and group is None and not is_recorded()

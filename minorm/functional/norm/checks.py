@@ -115,7 +115,7 @@ def running_stats(
     skipped: Tensor | None = None,
     update_nonfinite: bool = False,
 ) -> RunningStats | None:
-    """Check the running statistics, and return them as the object that a batch updates; return None without them."""
+    """Check the running statistics, and return them as the object that a batch updates; None if neither is given."""
     if running_mean is None and running_var is None:
         return None
     if running_mean is None or running_var is None:
@@ -147,8 +147,8 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Warn that `momentum` is probably meant as in PyTorch. Layers call this when it is set, functions when a user
-    calls them.
+    """Warn that `momentum` is probably meant as in PyTorch. Layers call this function when momentum is set, and
+    functions do so when a user calls them.
     """
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
@@ -188,8 +188,9 @@ def batch_axes(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the axes to reduce, and the axes of the parameters.
 
-    These are all axes but 1, and axis 1. With parameters (C, *positions) they are axis 0, and all other axes. Raises
-    ValueError unless weight, bias and the running statistics fit x and x has channels.
+    Parameters (C) vary along axis 1, and all other axes are reduced. Parameters (C, *positions) vary along all axes but
+    0, and only axis 0 is reduced. Raises ValueError unless weight, bias and the running statistics fit x and x has
+    channels.
     """
     tensors = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
     given = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
@@ -299,5 +300,5 @@ def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_gro
 
 
 def shape_of(tensor: Tensor | None) -> Any:
-    """Return the shape of a tensor, or None without a tensor, for a message."""
+    """Return the shape of a tensor for a message, or None if the tensor is None."""
     return None if tensor is None else tensor.shape

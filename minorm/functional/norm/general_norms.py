@@ -45,10 +45,10 @@ def mean_variance_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
+    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`; eps is outside the root.
 
-    y has x's shape and type. Where all values are equal, y is 0, and the gradient of x, which has no limit there, is
-    set to 0. Raises ValueError for axes that x lacks.
+    y has x's shape and type. Where all values are equal, y is 0. The gradient of x has no limit there and is set to 0.
+    Raises ValueError for axes that x lacks.
 
     Example:
         >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))
@@ -99,14 +99,14 @@ def normalization(
 
     scale and bias have the shape [1, C, 1, 1] for an instance normalization, [1, G, 1, 1] for a group normalization,
     and [1, 1, D2, D3] for a layer normalization. y has x's shape and type. Raises ValueError for axes that x lacks, and
-    for groups if axis 1 is among the axes.
+    if axis 1 is among the axes although num_groups is not 1.
 
     Example:
         >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
         tensor([[-1.,  1.]])
 
-    Known as INormalizationLayer in TensorRT. Written to ONNX as an operator that computes the same, or by
-    its formula.
+    TensorRT calls it INormalizationLayer. It is written to ONNX as an operator that computes the same, or by its
+    formula.
     """
     options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
     form = form_of("normalization", backend, (x, scale, bias), options)

@@ -42,11 +42,11 @@ def ghost_batch_norm(
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
 
     x is cut along N into groups of virtual_batch_size. In training one call gives the same outputs, gradients and
-    running statistics as calls of `batch_norm` on each group in turn: each group updates the running statistics (the
-    paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it is `batch_norm`. One pass normalizes
-    all whole groups without a copy; if the last group is smaller, y and gradients are copied. y has x's shape and type.
-    Raises ValueError for virtual_batch_size < 1, and for a last group of one value per channel; the running statistics
-    then stay unchanged.
+    running statistics as a call of `batch_norm` for each group in turn: each group updates the running statistics (the
+    paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it computes the same as `batch_norm`. One
+    pass normalizes all whole groups without a copy; if the last group is smaller, y and gradients are copied. y has x's
+    shape and type. Raises ValueError if virtual_batch_size < 1, or if a group has only one value per channel; the
+    running statistics then stay unchanged.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])

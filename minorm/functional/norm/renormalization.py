@@ -52,8 +52,8 @@ def batch_renorm(
     running_std is sqrt(running_var + eps). r and d use the running statistics from before this call; then the call
     updates them with the batch, as `batch_norm` does. No gradient flows through r and d. If neither of them is clipped,
     y is the same as in evaluation with the old running statistics. With rmax=1 and dmax=0, and in evaluation, the
-    result is that of `batch_norm`. y has x's shape and type. Raises ValueError for rmax < 1 and dmax < 0, and every
-    error of `batch_norm`.
+    result is that of `batch_norm`. y has x's shape and type. Raises ValueError for rmax < 1 or dmax < 0, and the errors
+    that `batch_norm` raises.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])

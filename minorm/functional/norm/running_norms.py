@@ -71,10 +71,10 @@ def batch_norm(
 
     training=False normalizes with the running statistics; gradients flow to them too. The tensors may have different
     float types. y has x's shape and type. In training a single value per channel raises ValueError, since it has no
-    variance; but inside `nn.accumulate_stats`, where x is part of a larger batch, its y is bias. An empty batch gives
-    an empty y and changes nothing. With a mask, y is bias in a channel with one element, and a channel without elements
-    keeps its running statistics. Raises ValueError for C = 0 and for shapes that do not fit, and NotImplementedError
-    for a mask on several ranks.
+    variance. Inside `nn.accumulate_stats` x is part of a larger batch, so y is bias instead. An empty batch gives an
+    empty y and changes nothing. With a mask, y is bias in a channel in which only one element counts, and a channel in
+    which no element counts keeps its running statistics. Raises ValueError for C = 0 and for shapes that do not fit,
+    and NotImplementedError for a mask on several ranks.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -169,9 +169,9 @@ def instance_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
-    use_input_stats=True takes mean and var from x. It updates the running statistics, if given, with the means of mean
-    and var over the samples. With a process_group these are the samples of all ranks, and with a mask the samples that
-    have elements. y has x's shape and type. Raises ValueError for a single position.
+    use_input_stats=True takes mean and var from x. It updates the running statistics, if given, with the averages of
+    mean and var over the samples. With a process_group these are the samples of all ranks; with a mask they are the
+    samples in which an element counts. y has x's shape and type. Raises ValueError for a single position.
 
     Example:
         >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))

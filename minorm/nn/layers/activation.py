@@ -21,7 +21,7 @@ class _Plain(OfOne):
 class ReLU(_Plain):
     """y = max(x, 0), element by element.
 
-    x has any shape, y has x's shape and type. y is piecewise linear: its slope is 1 where x > 0, else 0.
+    x has any shape; y has x's shape and type. y is piecewise linear: its slope is 1 where x > 0, else 0.
 
     Example:
         >>> nn.ReLU()(mn.tensor([-2.0, 0.5]))
@@ -37,7 +37,7 @@ class ReLU(_Plain):
 class ReLU6(_Plain):
     """y = min(max(x, 0), 6), element by element.
 
-    x has any shape, y has x's shape and type. The bound 6 keeps values small, for networks that later compute in 8
+    x has any shape; y has x's shape and type. The bound 6 keeps values small, for networks that later compute in 8
     bits.
 
     Example:
@@ -54,7 +54,7 @@ class ReLU6(_Plain):
 class LeakyReLU(OfOne):
     """y = x where x > 0, else negative_slope * x.
 
-    x has any shape, y has x's shape and type. Unlike ReLU it has a gradient everywhere, so no unit can stop
+    x has any shape; y has x's shape and type. Unlike ReLU it has a gradient everywhere, so no unit can stop
     learning.
 
     Example:
@@ -75,7 +75,7 @@ class LeakyReLU(OfOne):
 class ELU(OfOne):
     """y = x where x > 0, else alpha * (exp(x) - 1).
 
-    x has any shape, y has x's shape and type. The negative values bring the mean of y nearer to 0.
+    x has any shape; y has x's shape and type. The negative values bring the mean of y nearer to 0.
 
     Example:
         >>> nn.ELU()(mn.tensor([-2.0, 0.5]))
@@ -95,7 +95,7 @@ class ELU(OfOne):
 class GELU(OfOne):
     """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    x has any shape, y has x's shape and type. The usual approximation, faster on some devices, is
+    x has any shape; y has x's shape and type. The usual approximation, faster on some devices, is
 
         Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
 
@@ -117,7 +117,7 @@ class GELU(OfOne):
 class SiLU(_Plain):
     """y = x * sigmoid(x), also called swish.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.SiLU()(mn.tensor([-2.0, 0.5]))
@@ -132,7 +132,7 @@ class SiLU(_Plain):
 class Sigmoid(OfOne):
     """y = 1 / (1 + exp(-x)), a number between 0 and 1.
 
-    x has any shape, y has x's shape and type. Nothing overflows, however large x is. `BCEWithLogitsLoss` takes x itself
+    x has any shape; y has x's shape and type. Nothing overflows, however large x is. `BCEWithLogitsLoss` takes x itself
     and loses fewer digits.
 
     Example:
@@ -151,7 +151,7 @@ class Sigmoid(OfOne):
 class Tanh(OfOne):
     """y = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x)), a number between -1 and 1.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Tanh()(mn.tensor([-2.0, 0.5]))
@@ -170,7 +170,7 @@ class Tanh(OfOne):
 class Hardswish(_Plain):
     """y = x * min(max(x + 3, 0), 6) / 6: SiLU with a piecewise linear sigmoid.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Hardswish()(mn.tensor([-2.0, 0.5]))
@@ -186,7 +186,7 @@ class Hardswish(_Plain):
 class Hardsigmoid(_Plain):
     """y = min(max(x + 3, 0), 6) / 6: a piecewise linear sigmoid.
 
-    x has any shape, y has x's shape and type. The slope is 1 / 6, as in PyTorch; ONNX's default is 0.2.
+    x has any shape; y has x's shape and type. The slope is 1 / 6, as in PyTorch; ONNX's default is 0.2.
 
     Example:
         >>> nn.Hardsigmoid()(mn.tensor([-2.0, 0.5]))
@@ -202,7 +202,7 @@ class Hardsigmoid(_Plain):
 class Softplus(OfOne):
     """y = log(1 + exp(beta * x)) / beta, but y = x where beta * x > threshold: a ReLU without a corner.
 
-    x has any shape, y has x's shape and type. A call raises ValueError for beta <= 0.
+    x has any shape; y has x's shape and type. A call raises ValueError for beta <= 0.
 
     Example:
         >>> nn.Softplus()(mn.tensor([-2.0, 0.5]))
@@ -220,9 +220,9 @@ class Softplus(OfOne):
 
 @documented(arguments_of(F.softmax))
 class Softmax(OfOne):
-    """y = exp(x) / sum exp(x), the sum along axis `dim`: numbers above 0 that add up to 1.
+    """y = exp(x) / sum exp(x), with the sum along axis `dim`: numbers above 0 that add up to 1.
 
-    x has any shape, y has x's shape and type. The computation starts from x - max(x), so nothing overflows. PyTorch
+    x has any shape; y has x's shape and type. The computation starts from x - max(x), so nothing overflows. PyTorch
     guesses a missing `dim`; here it is required. For training, pass x itself to `CrossEntropyLoss`, which contains a
     softmax.
 
@@ -242,9 +242,9 @@ class Softmax(OfOne):
 
 @documented(arguments_of(F.log_softmax))
 class LogSoftmax(OfOne):
-    """y = x - log sum exp(x), the sum along axis `dim`: the logarithm of Softmax.
+    """y = x - log sum exp(x), with the sum along axis `dim`: the logarithm of Softmax.
 
-    x has any shape, y has x's shape and type. The computation starts from x - max(x), so nothing overflows and no
+    x has any shape; y has x's shape and type. The computation starts from x - max(x), so nothing overflows and no
     logarithm of 0 is taken. `NLLLoss` takes the result.
 
     Example:

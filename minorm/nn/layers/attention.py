@@ -35,11 +35,10 @@ from minorm.tensor.tensor import Tensor
     batch_first="True takes and returns (batch, length, features), False (length, batch, features)",
 )
 class MultiheadAttention(Module):
-    """y = concat(head_1 ... head_h) @ out_proj, where head_i = softmax(Q K^T / sqrt(d)) V of part i of the projected
-    inputs.
+    """y = concat(head_1 ... head_h) @ out_proj, where head_i = softmax(Q K^T / sqrt(d)) V.
 
-    layer(query, key, value) returns (y, weights). Each element of query compares itself with all keys, and y is a mean
-    of the values with these weights.
+    Q, K and V of head_i are part i of the projected query, key and value. layer(query, key, value) returns (y,
+    weights). Each element of query compares itself with all keys, and y is a mean of the values with these weights.
 
         query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); with batch_first=True N comes first; all three
                  may lack N
@@ -47,13 +46,13 @@ class MultiheadAttention(Module):
         weights  (N, L, S), the mean over the heads, or (N, heads, L, S) with average_attn_weights=False; None with
                  need_weights=False
 
-    key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where a query must not look, or
-    numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is causal; attn_mask must still be
-    given.
+    key_padding_mask is (N, S), and attn_mask is (L, S) or (N * heads, L, S). They hold bools, which are True where a
+    query must not look, or numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is causal;
+    attn_mask must still be given.
 
     The parameters are in_proj_weight (3 * embed_dim, embed_dim), in_proj_bias (3 * embed_dim), and the weight and bias
     of out_proj, a Linear. If kdim or vdim differs from embed_dim, q_proj_weight, k_proj_weight and v_proj_weight
-    replace in_proj_weight. Weights start with draws of xavier_uniform_, biases start as 0. Raises ValueError if
+    replace in_proj_weight. Weights start with draws of xavier_uniform_, and biases start as 0. Raises ValueError if
     num_heads does not divide embed_dim.
 
     Example:
@@ -148,9 +147,9 @@ class MultiheadAttention(Module):
         """Return (y, weights): y has query's shape; weights is (N, L, S) or (N, heads, L, S), but None if
         need_weights=False.
 
-        key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where a query must not look,
-        or numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is causal, so the caller must
-        pass a causal one.
+        key_padding_mask is (N, S), and attn_mask is (L, S) or (N * heads, L, S). They hold bools, which are True where
+        a query must not look, or numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is
+        causal, so the caller must pass a causal mask.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor):

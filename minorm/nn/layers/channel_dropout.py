@@ -17,7 +17,7 @@ VOLUMES = {"form": "(N, C, D, H, W) or (C, D, H, W)", "shape": "2, 3, 8, 8, 8"}
 
 
 class _Dropout(Random):
-    """x is {form}, y has x's shape and type. Neighbours in a channel are much alike, so single zeros would hide little.
+    """x is {form}; y has x's shape and type. Neighbours in a channel are much alike, so single zeros would hide little.
     The division by 1 - p keeps the mean. A frozen layer gives y = x too. Raises ValueError unless 0 <= p <= 1; a call
     raises it for another number of axes.
 
@@ -68,7 +68,7 @@ class Dropout3d(_Dropout):
 class AlphaDropout(_Dropout):
     """y = a * (x where kept, else -1.7581) + b in training, where a and b keep mean 0 and variance 1; else y = x.
 
-    It is the dropout for networks with SELU, whose lowest value is -1.7581. x has any shape, y has x's shape and type.
+    It is the dropout for networks with SELU, whose lowest value is -1.7581. x has any shape; y has x's shape and type.
     In evaluation, and in a frozen layer, y = x. Raises ValueError unless 0 <= p <= 1.
 
     Example:
@@ -84,10 +84,10 @@ class AlphaDropout(_Dropout):
 
 @documented(arguments_of(feature_alpha_dropout))
 class FeatureAlphaDropout(_Dropout):
-    """y = a * (x where its channel is kept, else -1.7581) + b in training, else y = x: AlphaDropout of whole channels.
+    """y = a * (x where its channel is kept, else -1.7581) + b in training, else y = x.
 
-    x is (N, C, ...), y has x's shape and type. In evaluation, and in a frozen layer, y = x. Raises ValueError unless
-    0 <= p <= 1.
+    This is AlphaDropout of whole channels. x is (N, C, ...); y has x's shape and type. In evaluation, and in a frozen
+    layer, y = x. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> nn.FeatureAlphaDropout(p=0.3)(mn.randn(2, 3, 8)).shape

@@ -56,7 +56,7 @@ TRANSPOSED = {
 
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
-    """Return the value, one int for all axes or one int for each axis, as a tuple of one int per axis."""
+    """Return a tuple with one int per axis; the value is one int for all axes, or one int for each axis."""
     whole = isinstance(value, (int, np.integer))
     sizes = (value,) * axes if whole else tuple(value) if isinstance(value, Iterable) else ()
     if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
@@ -145,7 +145,7 @@ class _Conv(OfRank):
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, in_channels, *size) -> (N, out_channels, *new size); one sample has no N in both shapes"""
+        """x (N, in_channels, *size) -> (N, out_channels, *new size); for one sample both shapes lack N"""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             x, padding = F.pad(x, self._around(), self.padding_mode), 0

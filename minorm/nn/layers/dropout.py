@@ -12,7 +12,7 @@ from minorm.support.documented import arguments_of, documented
 class Dropout(Random, OfOne):
     """y = x * m / (1 - p) in training, else y = x. Each element draws m: 0 with probability p, else 1.
 
-    x has any shape, y has x's shape and type. The division by 1 - p keeps the mean, so evaluation needs no factor. A
+    x has any shape; y has x's shape and type. The division by 1 - p keeps the mean, so evaluation needs no factor. A
     frozen layer gives y = x too. After `mn.manual_seed` with the same seed the draws repeat. Raises ValueError unless
     0 <= p <= 1.
 

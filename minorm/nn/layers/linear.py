@@ -25,7 +25,7 @@ from minorm.tensor.tensor import Tensor
 class Linear(Module):
     """y = x @ weight.T + bias along the last axis: each feature of y is a weighted sum of the features of x.
 
-    x is (..., in_features), y is (..., out_features) and has x's type. weight (out_features, in_features) and bias
+    x is (..., in_features); y is (..., out_features) and has x's type. weight (out_features, in_features) and bias
     (out_features) are learned; both start uniform on +-1 / sqrt(in_features). A call raises ValueError for another
     length of the last axis, and TypeError for another float type.
 

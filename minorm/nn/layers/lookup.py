@@ -74,7 +74,7 @@ class _Table(Module):
 
 
 def _table_shape(layer: type, embeddings: Any) -> tuple[int, int]:
-    """Return the shape of a table of two axes; ValueError for any other."""
+    """Return the shape of a table; raise ValueError unless it has two axes."""
     if getattr(embeddings, "ndim", None) != 2:
         came = getattr(embeddings, "shape", type(embeddings).__name__)
         raise ValueError(f"{layer.__name__}.from_pretrained: embeddings is {came}; expected a Tensor of two axes, "
@@ -87,7 +87,7 @@ def _table_shape(layer: type, embeddings: Any) -> tuple[int, int]:
 class Embedding(_Table):
     """y = weight[input]: looks up a learned row for each word of a vocabulary.
 
-    input holds integers of any shape (*), y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is learned
+    input holds integers of any shape (*); y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is learned
     and starts from the standard normal distribution. A call raises IndexError for a number outside the table, and
     TypeError for an input that does not hold integers.
 
@@ -146,10 +146,10 @@ class EmbeddingBag(_Table):
     """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
     The call is layer(input, offsets, per_sample_weights). input holds integers, either (bags, n) or (total) with all
-    bags one after the other; in the second case offsets says where each bag begins. per_sample_weights has a factor for
-    each number, for mode "sum" only. y is (bags, embedding_dim), with zeros for an empty bag. weight (num_embeddings,
-    embedding_dim) is learned and starts from the standard normal distribution. A call raises IndexError for a number
-    outside the table, and ValueError for offsets that do not rise.
+    bags one after the other; in the second case offsets says where each bag begins. per_sample_weights, which only mode
+    "sum" takes, has a factor for each number. y is (bags, embedding_dim), with zeros for an empty bag. weight
+    (num_embeddings, embedding_dim) is learned and starts from the standard normal distribution. A call raises
+    IndexError for a number outside the table, and ValueError for offsets that do not rise.
 
     Example:
         >>> layer = nn.EmbeddingBag(10, 3)

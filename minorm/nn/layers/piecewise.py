@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 class PReLU(Module):
     """y = x where x > 0, else weight * x: a LeakyReLU with learned slopes.
 
-    x has any shape, y has x's shape and type. weight (num_parameters) starts as `init` and holds one slope for all
+    x has any shape; y has x's shape and type. weight (num_parameters) starts as `init` and holds one slope for all
     channels, or one for each channel (axis 1 of x). Exclude it from weight decay, which would pull the layer towards
     ReLU.
 
@@ -58,7 +58,7 @@ class PReLU(Module):
 class Hardtanh(Options):
     """y = min(max(x, min_val), max_val): a piecewise linear tanh.
 
-    x has any shape, y has x's shape and type. The slope of y is 1 between the bounds, and 0 at them and outside.
+    x has any shape; y has x's shape and type. The slope of y is 1 between the bounds, and 0 at the bounds and outside.
 
     Example:
         >>> nn.Hardtanh()(mn.tensor([-2.0, 0.5]))
@@ -78,7 +78,7 @@ class Hardtanh(Options):
 class Threshold(Options):
     """y = x where x > threshold, else value.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Threshold(0.1, 20.0)(mn.tensor([-2.0, 0.5]))
@@ -109,7 +109,7 @@ class _Shrink(Options):
 class Hardshrink(_Shrink):
     """y = x where |x| > lambd, else 0.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Hardshrink()(mn.tensor([-2.0, 0.5]))
@@ -125,7 +125,7 @@ class Hardshrink(_Shrink):
 class Softshrink(_Shrink):
     """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: moves x towards 0.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Softshrink()(mn.tensor([-2.0, 0.5]))
@@ -139,9 +139,9 @@ class Softshrink(_Shrink):
 
 @documented(arguments_of(F.rrelu))
 class RReLU(Random):
-    """y = x where x > 0, else a * x, with a drawn between lower and upper for each element.
+    """y = x where x > 0, else a * x, where each element draws a between lower and upper.
 
-    x has any shape, y has x's shape and type. In evaluation, and in a frozen layer, a is always (lower + upper) / 2.
+    x has any shape; y has x's shape and type. In evaluation, and in a frozen layer, a is always (lower + upper) / 2.
 
     Example:
         >>> nn.RReLU(0.1, 0.3).eval()(mn.tensor([-2.0, 0.5]))

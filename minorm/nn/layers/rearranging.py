@@ -15,11 +15,11 @@ Factor = float | tuple[float, ...] | None
 
 @documented(arguments_of(interpolate))
 class Upsample(Options):
-    """y[i] = x at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: resizes an image.
+    """y[i] = x at the position (i + 1/2) / scale - 1/2 along each axis, computed from the elements around it.
 
-    x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths `size`, or floor(length * scale_factor). A call
-    raises ValueError if the mode does not fit the number of axes, or unless exactly one of size and scale_factor is
-    given. See `F.interpolate`.
+    This resizes a signal, an image or a volume. x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths
+    `size`, or floor(length * scale_factor). A call raises ValueError if the mode does not fit the number of axes, or if
+    size and scale_factor are both given or both missing. See `F.interpolate`.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])
@@ -98,7 +98,7 @@ class UpsamplingBilinear2d(Upsample):
 class PixelShuffle(Options):
     """y[c, h * r + i, w * r + j] = x[c * r^2 + i * r + j, h, w], r = upscale_factor: channels become pixels.
 
-    x is (*, C * r^2, H, W), y is (*, C, H * r, W * r). Behind a convolution it gives an image larger than the
+    x is (*, C * r^2, H, W); y is (*, C, H * r, W * r). Behind a convolution it gives an image larger than the
     convolution's input. A call raises ValueError if r^2 does not divide the number of channels.
 
     Example:
@@ -140,7 +140,7 @@ class PixelUnshuffle(Options):
 class ChannelShuffle(Options):
     """y[:, i * groups + g] = x[:, g * n + i], n = C / groups: takes a channel from each group in turn.
 
-    x is (N, C, ...), y has x's shape. Between two grouped convolutions, it gives each group of the second one channels
+    x is (N, C, ...); y has x's shape. Between two grouped convolutions, it gives each group of the second one channels
     from all groups of the first. A call raises ValueError if groups does not divide the number of channels.
 
     Example:

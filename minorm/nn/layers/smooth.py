@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 class SELU(Options):
     """y = 1.0507 * elu(x, 1.6733): layers with this activation keep mean 0 and variance 1.
 
-    x has any shape, y has x's shape and type. The weights must start with variance 1 / fan_in; for dropout, use
+    x has any shape; y has x's shape and type. The weights must start with variance 1 / fan_in; for dropout, use
     `AlphaDropout`.
 
     Example:
@@ -34,7 +34,7 @@ class SELU(Options):
 class CELU(Options):
     """y = x where x > 0, else alpha * (exp(x / alpha) - 1): an ELU whose slope is 1 at 0 for every alpha.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.CELU()(mn.tensor([-2.0, 0.5]))
@@ -54,7 +54,7 @@ class CELU(Options):
 class Mish(Options):
     """y = x * tanh(log(1 + exp(x))).
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Mish()(mn.tensor([-2.0, 0.5]))
@@ -73,8 +73,8 @@ class Mish(Options):
 class GLU(Options):
     """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: b decides how much of a passes.
 
-    x has any shape with an even length n along `dim`, where y has the length n / 2. A call raises ValueError for an odd
-    length.
+    x has any shape, with an even length n along `dim`; y has the length n / 2 there. A call raises ValueError for an
+    odd length.
 
     Example:
         >>> nn.GLU(dim=1)(mn.randn(2, 6, 5)).shape
@@ -94,7 +94,7 @@ class GLU(Options):
 class LogSigmoid(Options):
     """y = log(1 / (1 + exp(-x))), a number below 0.
 
-    x has any shape, y has x's shape and type. Nothing overflows, however large x is.
+    x has any shape; y has x's shape and type. Nothing overflows, however large x is.
 
     Example:
         >>> nn.LogSigmoid()(mn.tensor([-2.0, 0.5]))
@@ -110,7 +110,7 @@ class LogSigmoid(Options):
 class Softsign(Options):
     """y = x / (1 + |x|), a number between -1 and 1 that approaches the bounds more slowly than tanh.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Softsign()(mn.tensor([-2.0, 0.5]))
@@ -126,7 +126,7 @@ class Softsign(Options):
 class Tanhshrink(Options):
     """y = x - tanh(x), which is nearly 0 around 0.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Tanhshrink()(mn.tensor([-2.0, 0.5]))
@@ -140,9 +140,9 @@ class Tanhshrink(Options):
 
 @documented(arguments_of(F.softmin))
 class Softmin(Options):
-    """y = exp(-x) / sum exp(-x), the sum along axis `dim`: Softmax of -x, so the smallest x has the largest y.
+    """y = exp(-x) / sum exp(-x), with the sum along axis `dim`: Softmax of -x, so the smallest x has the largest y.
 
-    x has any shape, y has x's shape and type.
+    x has any shape; y has x's shape and type.
 
     Example:
         >>> nn.Softmin(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))
@@ -159,9 +159,9 @@ class Softmin(Options):
 
 
 class Softmax2d(Module):
-    """y = exp(x) / sum exp(x), the sum over the channels at each position of an image.
+    """y = exp(x) / sum exp(x), with the sum over the channels at each position of an image.
 
-    x is (N, C, H, W) or (C, H, W), y has x's shape and type. A call raises ValueError for other shapes.
+    x is (N, C, H, W) or (C, H, W); y has x's shape and type. A call raises ValueError for other shapes.
 
     Example:
         >>> nn.Softmax2d()(mn.randn(2, 3, 4, 4)).sum(1)[0, 0]

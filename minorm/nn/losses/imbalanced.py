@@ -10,7 +10,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.focal_loss))
 class FocalLoss(_Loss):
-    """loss = -(1 - p)^gamma log p, p = softmax(input)[target]: cross entropy with little weight for easy examples.
+    """loss = -(1 - p)^gamma log p, p = softmax(input)[target]: cross entropy in which easy examples count little.
 
     input is (N, C, d1, ...) or (C), where C is the number of classes. target is (N, d1, ...) and holds classes as
     integers from 0 to C - 1; or it holds probabilities, and has input's shape and type. The loss is one number, or (N,
@@ -43,12 +43,12 @@ class FocalLoss(_Loss):
 
 @documented(arguments_of(F.dice_loss))
 class DiceLoss(_Loss):
-    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth): for segmentation, how much areas overlap.
+    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth): for segmentation.
 
     input is (N, C, d1, ...), and p is softmax(input) along axis 1, or sigmoid(input) if C is 1. target is (N, d1, ...)
     and holds classes as integers; or it holds probabilities, and has input's shape and type. q is the target, as
-    probabilities. The sums run over the positions of one class in one sample. The loss is one number, or (N, C) without
-    a reduction. See `F.dice_loss`.
+    probabilities. The sums run over the positions of one class in one sample. The better the predicted areas overlap
+    the target's, the smaller the loss. The loss is one number, or (N, C) without a reduction. See `F.dice_loss`.
 
     Example:
         >>> nn.DiceLoss()(mn.tensor([[[30.0, 30.0, -30.0, -30.0]]]), mn.tensor([[1, 0, 0, 0]]))

@@ -11,12 +11,12 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.binary_cross_entropy))
 class BCELoss(Options):
-    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input; logarithms are at least -100.
+    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), where p = input; logarithms are at least -100.
 
-    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape. Raises ValueError for an
-    input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses fewer
-    digits.
+    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
+    they have the same float type. The loss is one number; without a reduction it has their shape. Raises ValueError for
+    an input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses
+    fewer digits.
 
     Example:
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
@@ -34,11 +34,11 @@ class BCELoss(Options):
 
 @documented(arguments_of(F.kl_div))
 class KLDivLoss(Options):
-    """loss = target * (log target - input): how far exp(input) is from the distribution target, 0 where target is 0.
+    """loss = target * (log target - input): how far exp(input) is from the distribution target.
 
-    input holds log-probabilities, target holds probabilities or their logarithms. The two broadcast to one shape. The
-    loss is one number; without a reduction it has that shape. reduction="batchmean" gives the divergence: the sum
-    divided by the size of the batch.
+    input holds log-probabilities; target holds probabilities or their logarithms. Where target is 0, the loss is 0. The
+    two broadcast to one shape. The loss is one number; without a reduction it has that shape. reduction="batchmean"
+    gives the divergence: the sum divided by the size of the batch.
 
     Example:
         >>> input = mn.tensor([[0.5, 0.5]]).log()
@@ -59,9 +59,9 @@ class HuberLoss(Options):
     """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a parabola with straight
     ends.
 
-    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape. A call raises ValueError
-    unless delta > 0.
+    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
+    they have the same float type. The loss is one number; without a reduction it has their shape. A call raises
+    ValueError unless delta > 0.
 
     Example:
         >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
@@ -103,9 +103,9 @@ class PoissonNLLLoss(Options):
 class GaussianNLLLoss(Options):
     """loss = (log var + (input - target)^2 / var) / 2: -log of the density of target around input, with variance var.
 
-    The call is loss(input, target, var). input and target have the same shape. var has it too, or lacks the last axis,
-    or has axes of length 1, or is a number. The loss is one number; without a reduction it has input's shape. A call
-    raises ValueError for other shapes and for a var below 0.
+    The call is loss(input, target, var). input and target have the same shape. var has this shape too, or this shape
+    without the last axis, or axes of length 1; or it is a number. The loss is one number; without a reduction it has
+    input's shape. A call raises ValueError for other shapes and for a var below 0.
 
     Example:
         >>> loss = nn.GaussianNLLLoss()
@@ -126,10 +126,10 @@ class CTCLoss(Options):
     """loss = -log of the probability of a text: the sum over all ways in which the steps of a sequence can spell it.
 
     The call is loss(log_probs, targets, input_lengths, target_lengths). log_probs (T, N, C) or (T, C) holds the
-    log-probabilities of C symbols at each step. targets holds the texts as integers, (N, S) or all texts one after the
-    other. The lengths (N) say how many steps of each sequence and how many symbols of each text count. A symbol may
-    last several steps, and blanks between symbols vanish: with - for the blank, "aab-b" spells "abb". The loss is one
-    number, or (N) without a reduction; the mean first divides each loss by the length of its text.
+    log-probabilities of C symbols at each step. targets holds the texts as integers: it is (N, S), or has all texts one
+    after the other. The lengths (N) say how many steps of each sequence and how many symbols of each text count. A
+    symbol may last several steps, and blanks between symbols vanish: with - for the blank, "aab-b" spells "abb". The
+    loss is one number, or (N) without a reduction; the mean first divides each loss by the length of its text.
 
     Example:
         >>> log_probs = nn.LogSoftmax(dim=-1)(mn.zeros(4, 1, 3))  # 4 steps, 3 symbols, all alike

@@ -81,8 +81,8 @@ class NLLLoss(_Loss):
 
 
 class _Difference(_Loss):
-    """input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape.
+    """A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError
+    unless they have the same float type. The loss is one number; without a reduction it has their shape.
 
     Example:
         >>> nn.{name}()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -121,8 +121,8 @@ class L1Loss(_Difference):
 class SmoothL1Loss(_Loss):
     """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target: L1 with a round bottom.
 
-    input and target must have the same shape (otherwise ValueError; they do not broadcast) and the same float type
-    (otherwise TypeError). The loss is one number; without a reduction it has their shape.
+    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
+    they have the same float type. The loss is one number; without a reduction it has their shape.
 
     Example:
         >>> nn.SmoothL1Loss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
@@ -141,9 +141,9 @@ class SmoothL1Loss(_Loss):
 class BCEWithLogitsLoss(_Loss):
     """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
 
-    It is for yes-or-no answers. input holds logits, and nothing overflows, however large they are. input and target
-    must have the same shape (otherwise ValueError; they do not broadcast) and the same float type (otherwise
-    TypeError). The loss is one number; without a reduction it has their shape. weight and pos_weight are buffers.
+    It is for yes-or-no answers. input holds logits, and nothing overflows, however large they are. A call raises
+    ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless they have the
+    same float type. The loss is one number; without a reduction it has their shape. weight and pos_weight are buffers.
 
     Example:
         >>> loss = nn.BCEWithLogitsLoss(reduction="none")

@@ -33,10 +33,10 @@ class MarginRankingLoss(Options):
 
 @documented(arguments_of(F.hinge_embedding_loss))
 class HingeEmbeddingLoss(Options):
-    """loss = input where target is 1, max(0, margin - input) where it is -1; input holds distances of like and unlike
-    pairs.
+    """loss = input where target is 1, and max(0, margin - input) where target is -1; input holds distances.
 
-    input and target have the same shape. The loss is one number; without a reduction it has that shape.
+    target is 1 for pairs that should be alike, else -1. input and target have the same shape. The loss is one number;
+    without a reduction it has that shape.
 
     Example:
         >>> loss = nn.HingeEmbeddingLoss(reduction="none")
@@ -54,7 +54,7 @@ class HingeEmbeddingLoss(Options):
 
 @documented(arguments_of(F.cosine_embedding_loss))
 class CosineEmbeddingLoss(Options):
-    """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
+    """loss = 1 - cos(input1, input2) where target is 1, and max(0, cos - margin) where target is -1.
 
     loss(input1, input2, target) takes vectors input1 and input2, (N, M) or (M), and a target (N) or one number. The
     loss is one number, or (N) without a reduction. A call raises ValueError unless each pair has one target.

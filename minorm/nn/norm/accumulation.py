@@ -117,7 +117,7 @@ class Collected:
     def __call__(
         self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None, rest: Any
     ) -> bool:
-        """Merge in an update and return True, if the statistics are the model's; otherwise return False."""
+        """If the statistics are the model's, merge in an update and return True; otherwise return False."""
         if self._tensor(running.mean) is None:  # a lazy layer may have made its buffers in the meantime
             self.buffers = list(self.model.buffers())
         tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
@@ -157,13 +157,13 @@ class Collected:
 def accumulate_stats(model: Module) -> Iterator[None]:
     """running = running * momentum + merged * (1 - momentum), once, at the end of the block.
 
-    merged are the moments of all inputs that a layer saw in the block, as if they were one batch. Running statistics
-    and num_batches_tracked get the values that this batch would give, to 1e-6 in float32 and 1e-12 in float64. This
-    holds for every layer with running statistics, also with momentum=None, with unbiased_running_var=True, and for
-    InstanceNorm. A layer that the model calls twice, or has in two places, merges all its inputs. Calls in evaluation,
-    in frozen layers and under `no_stats_update` contribute nothing. If the block raises an error, the statistics stay
-    unchanged. A block inside a block passes its moments to the outer block. Each thread, and so each rank of a
-    distributed run, has separate blocks.
+    `merged` stands for the moments of all inputs that a layer saw in the block, as if the inputs were one batch.
+    Running statistics and num_batches_tracked get the values that this batch would give, to 1e-6 in float32 and 1e-12
+    in float64. This holds for every layer with running statistics, also with momentum=None, with
+    unbiased_running_var=True, and for InstanceNorm. A layer that the model calls twice, or has in two places, merges
+    all its inputs. Calls in evaluation, in frozen layers and under `no_stats_update` contribute nothing. If the block
+    raises an error, the statistics stay unchanged. A block inside a block passes its moments to the outer block. Each
+    thread, and so each rank of a distributed run, has separate blocks.
 
     A micro-batch may have only one value per channel, such as a single sample (1, C); its output is then the bias. The
     end of the block raises ValueError if all micro-batches together have only one value per channel.

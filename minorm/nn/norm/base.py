@@ -3,7 +3,7 @@
 Constructors take PyTorch's arguments, with one difference in meaning: `momentum`, 0.9 by default, is the share of the
 *old* running value; PyTorch's 0.1 is the share of the new value. Running variances are population variances unless
 `unbiased_running_var=True`. Unless `update_nonfinite=True`, the running statistics skip a batch whose statistics are
-not finite, and `skipped_batches`, which is not in the state_dict, counts it. `compute_dtype=` is the type of the
+not finite. `skipped_batches` counts these batches; it is not in the state_dict. `compute_dtype=` is the type of the
 computation, forward and backward (see `F.layer_norm`). `backend=` takes an object with the functions of
 minorm/kernels/protocol.py. `variance=` names a formula (see `F.batch_norm`). BatchNorm, InstanceNorm, GroupNorm,
 LayerNorm, RMSNorm and MeanVarianceNorm also take layer(x, mask): the mask is True where an element counts. layer(x,
@@ -145,8 +145,8 @@ class RunningNorm(Affine):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """Raise ValueError if track is True and the layer has no running statistics. False stops their updates in
-        training.
+        """Raise ValueError if track is True and the layer has no running statistics. track=False stops the updates of
+        running statistics in training.
         """
         if track and self.__dict__.get("running_mean") is None:
             name = type(self).__name__
@@ -229,8 +229,8 @@ def _check_momentum(layer: str, momentum: float | None) -> None:
 
 
 def checked_shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return a shape, given as its lengths or as one int, as a tuple; raise unless each length is an int of
-    at least 1.
+    """Return a shape as a tuple; it is given as its lengths, or as one int. Raises an error unless each length is an
+    int of at least 1.
     """
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not sizes:

@@ -1,4 +1,4 @@
-"""BatchNorm: normalizes each channel with its mean and variance over the batch, in evaluation with the running ones."""
+"""BatchNorm: normalizes each channel with its mean and variance over the batch; evaluation uses running values."""
 
 from __future__ import annotations
 

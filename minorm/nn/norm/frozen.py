@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, num_features=CHANNELS)
 class FrozenBatchNorm2d(Module):
-    """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in both modes.
+    """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in training too.
 
     running_mean, running_var, weight and bias are buffers (C): they are saved and loaded, and no optimizer sees them.
     As in torchvision, the layer loads the state of a BatchNorm2d and ignores its num_batches_tracked. Only x gets a

@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, axes=AXES, eps=GUARD_EPS)
 class MeanVarianceNorm(Module):
-    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
+    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`; eps is outside the root.
 
     layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.mean_variance_norm`.
 
@@ -78,8 +78,8 @@ class Normalization(Affine):
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    Known as INormalizationLayer in TensorRT. Written to ONNX as an operator that computes the same, or by
-    its formula.
+    TensorRT calls it INormalizationLayer. It is written to ONNX as an operator that computes the same, or by its
+    formula.
     """
 
     _made_by: ClassVar[MadeBy] = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}

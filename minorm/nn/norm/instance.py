@@ -23,7 +23,7 @@ class _InstanceNorm(RunningNorm):
         >>> layer(mn.randn({shape})).shape
         ({shape})
 
-    Without running statistics written to ONNX as InstanceNormalization (opset 22); Ulyanov et al. 2016,
+    Without running statistics it is written to ONNX as InstanceNormalization (opset 22); Ulyanov et al. 2016,
     arXiv:1607.08022.
     """
 

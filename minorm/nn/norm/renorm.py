@@ -16,12 +16,12 @@ LEAST = {"rmax": 1, "dmax": 0}
 
 
 def default_rmax(step: int) -> float:
-    """Return the paper's rmax: 1 until step 5,000, then linearly to 3 at step 40,000."""
+    """Return the paper's rmax: it is 1 until step 5,000, and then rises linearly to 3 at step 40,000."""
     return 1 + 2 * min(max((step - 5_000) / 35_000, 0), 1)
 
 
 def default_dmax(step: int) -> float:
-    """Return the paper's dmax: 0 until step 5,000, then linearly to 5 at step 25,000."""
+    """Return the paper's dmax: it is 0 until step 5,000, and then rises linearly to 5 at step 25,000."""
     return 5 * min(max((step - 5_000) / 20_000, 0), 1)
 
 
@@ -41,10 +41,10 @@ class _BatchRenorm(_Variant):
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    turn the batch's statistics into those that evaluation will use; no gradient flows through them. The default clamps
-    are the paper's. Until step 5,000 they are rmax = 1 and dmax = 0, which gives BatchNorm. Then rmax rises linearly to
-    3 at step 40,000, and dmax to 5 at step 25,000. Evaluation, parameters and state_dict are the same as BatchNorm's.
-    The layer takes no mask. y has x's shape and type. See `F.batch_renorm`.
+    turn the batch's statistics into those that evaluation will use; no gradient flows through r and d. The default
+    clamps are the paper's. Until step 5,000 they are rmax = 1 and dmax = 0, which gives BatchNorm. Then rmax rises
+    linearly to 3 at step 40,000, and dmax rises to 5 at step 25,000. Evaluation, parameters and state_dict are the same
+    as BatchNorm's. The layer takes no mask. y has x's shape and type. See `F.batch_renorm`.
 
     Example:
         >>> layer = nn.{name}(3, rmax=3.0, dmax=5.0)

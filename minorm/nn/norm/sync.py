@@ -27,11 +27,10 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 class SyncBatchNorm(_BatchNorm):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over the x of all ranks.
 
-    x is (N, C) or (N, C, *positions), and N may differ from rank to rank, and may be 0. In training all ranks must call
-    the layer the same number of times; each call sends one message forward and one backward. On a single rank the
-    result is BatchNorm's to the bit. Evaluation and frozen layers send nothing and compute the same as BatchNorm, and
-    export writes a BatchNorm. The parameters and the state are BatchNorm's. y has x's shape and type. See
-    `F.batch_norm`.
+    x is (N, C) or (N, C, *positions). N may differ from rank to rank, and may be 0. In training all ranks must call the
+    layer the same number of times; each call sends one message forward and one backward. On a single rank the result is
+    BatchNorm's to the bit. Evaluation and frozen layers send nothing and compute the same as BatchNorm, and export
+    writes a BatchNorm. The parameters and the state are BatchNorm's. y has x's shape and type. See `F.batch_norm`.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3))
@@ -77,9 +76,9 @@ class SyncBatchNorm(_BatchNorm):
         """Replace every BatchNorm layer of `module` by a SyncBatchNorm with the same parameters, buffers and options.
 
         InstanceNorm layers normalize single samples, so they stay; their running statistics, if they have any, now come
-        from the samples of all ranks. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or its
-        replacement if it is a BatchNorm. The layers of a loaded ONNX graph have other classes; each rank still uses its
-        own statistics for them.
+        from the samples of all ranks. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or a
+        SyncBatchNorm if the module itself is a BatchNorm. The layers of a loaded ONNX graph have other classes; each
+        rank still uses its own statistics for them.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):

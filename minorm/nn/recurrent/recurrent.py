@@ -185,12 +185,12 @@ class RNNBase(Module):
 
             input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
             hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None means zeros
-            output   (steps, batch, D * H), or in the form of input: the last layer's h after each step
+            output   (steps, batch, D * H), in the same form as input: the last layer's h after each step
 
         {last} is the state after the last step and has hx's shape. The parameters of each layer k are weight_ih_lk
-        ({gates}H, I), or ({gates}H, D * H) from the second layer on, weight_hh_lk ({gates}H, H), and bias_ih_lk and
-        bias_hh_lk ({gates}H){rows}; names for the other direction end in _reverse. All start uniform on +-1 / sqrt(H).
-        A call raises ValueError for shapes that do not fit.
+        ({gates}H, I), weight_hh_lk ({gates}H, H), and bias_ih_lk and bias_hh_lk ({gates}H){rows}. From the second layer
+        on, weight_ih_lk is ({gates}H, D * H). Names for the other direction end in _reverse. All start uniform on +-1 /
+        sqrt(H). A call raises ValueError for shapes that do not fit.
 
         Example:
             >>> layer = nn.{name}(3, 5, num_layers=2)
@@ -214,7 +214,7 @@ class RNNBase(Module):
 
 @documented(ARGUMENTS, base=RNNBase._layer, words=KINDS["RNN"])
 class RNN(RNNBase):
-    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh) at each step, or relu."""
+    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh) at each step; relu can replace tanh."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class RNNCellBase(Module):
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """Take the input (batch, in) or (in) and the state before the step (None means zeros); return the state after
-        it.
+        the step.
         """
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
@@ -93,7 +93,7 @@ class RNNCellBase(Module):
 
 @documented(ARGUMENTS, base=RNNCellBase._step, words=KINDS["RNN"] | {"operator": "RNN"})
 class RNNCell(RNNCellBase):
-    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu: one step of an RNN."""
+    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh): one step of an RNN. relu can replace tanh."""
 
     def __init__(
         self,

@@ -34,8 +34,8 @@ def clip_grad_norm_(
     """gradient *= max_norm / (norm + 1e-6) for all gradients, if their common norm is above max_norm.
 
     It works in place and skips parameters without a gradient. Returns the norm before clipping, a Tensor without axes.
-    The norm is computed in float64, in a fixed order. Raises ValueError for max_norm < 0 or norm_type <= 0; with
-    error_if_nonfinite=True also RuntimeError for a norm that is not finite.
+    The norm is computed in float64, in a fixed order. Raises ValueError for max_norm < 0 or norm_type <= 0. With
+    error_if_nonfinite=True it raises RuntimeError for a norm that is not finite.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)

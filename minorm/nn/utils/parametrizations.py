@@ -1,7 +1,7 @@
 """weight_norm, spectral_norm, weight_standardization: compute a weight from other parameters at every call.
 
-The layer then has a child `parametrizations.weight`, which holds the original parameters, and no parameter `weight`:
-reading `layer.weight` computes the weight again. Keys are PyTorch's: `parametrizations.weight.original0` ...
+The layer then has no parameter `weight`: its child `parametrizations.weight` holds the original parameters, and reading
+`layer.weight` computes the weight again. Keys are PyTorch's: `parametrizations.weight.original0` ...
 """
 
 from __future__ import annotations
