@@ -8,11 +8,11 @@ will allocate gradients too.
 
 A run may hold `max_bytes`. But the caller, not the file, chooses a large batch. So if `max_bytes` is at least the
 default, a run may also hold INPUTS times its inputs' bytes, and RECORDED times as much while gradients may be recorded.
-A smaller `max_bytes` is a limit for any input: then inputs raise it to SMALL bytes at most. For each byte that a run
+If `max_bytes` is smaller, large inputs raise this limit to SMALL bytes at most. For each byte that a run
 may hold, a convolution, product or pooling may take STEPS multiplications.
 
-All turns of all loops together have the same limit. There a node counts its multiplications and also TURN, or WORK for
-each element if that is more.
+All turns of all loops together have the same limit. In a loop, a node counts its multiplications plus TURN, or plus
+WORK for each element if that is more.
 """
 
 from __future__ import annotations

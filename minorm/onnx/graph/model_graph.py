@@ -117,7 +117,7 @@ class Graph:
         shape   the output's shape, if it is not the broadcast shape of the inputs; a tuple of shapes for several
                 outputs
         dtype   the output's type, if it is not the type of the first input; a tuple for several outputs
-        also    attributes whose names are parameters here: shape and dtype of the Random operators
+        also    attributes that are named like a parameter of this method: shape and dtype of the Random operators
         Attributes that are None are left out.
         """
         attributes = {name: value for name, value in {**attributes, **(also or {})}.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Collect the names in a model, so that new names differ from them, and the names that nodes read."""
+"""Collect all names in a model, from which new names must differ, and the names that nodes read."""
 
 from __future__ import annotations
 
