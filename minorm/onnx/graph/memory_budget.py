@@ -8,8 +8,8 @@ will allocate gradients too.
 
 A run may hold `max_bytes`. But the caller, not the file, chooses a large batch. So if `max_bytes` is at least the
 default, a run may also hold INPUTS times its inputs' bytes, and RECORDED times as much while gradients may be recorded.
-If `max_bytes` is smaller, large inputs raise this limit to SMALL bytes at most. For each byte that a run
-may hold, a convolution, product or pooling may take STEPS multiplications.
+If `max_bytes` is smaller, large inputs raise this limit to SMALL bytes at most. For each byte that a run may hold, a
+convolution, product or pooling may take STEPS multiplications.
 
 All turns of all loops together have the same limit. In a loop, a node counts its multiplications plus TURN, or plus
 WORK for each element if that is more.

@@ -16,7 +16,7 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 
 
 class Turns:
-    """Runs its steps once a turn.
+    """Runs the steps of a body, once for each turn.
 
     slots       the slots of its values, by name
     inputs      the names of one turn's inputs; `outputs` has the names of its outputs

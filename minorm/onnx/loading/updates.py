@@ -1,4 +1,4 @@
-"""Handle outputs that are the next values of buffers: `<name>.updated`, as minorm writes training graphs.
+"""Handle outputs that are the next values of buffers; minorm names them `<name>.updated` in training graphs.
 
 An ONNX graph cannot change its state, so its new running statistics are outputs. A loaded module updates its buffers
 with them and does not return them. A cut graph keeps the updates of the layers that it still computes. The nodes that
@@ -26,7 +26,7 @@ _BLENDING = frozenset(_ARITHMETIC + _LENGTHS)
 
 
 def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
-    """Return initializer -> the output that is its next value, in a file that minorm wrote."""
+    """Map initializers to the outputs that are their next values, in a file that minorm wrote."""
     if not metadata.is_ours(model):
         return {}
     kept = {f"{name}{ENDING}": name for name in initializers}
