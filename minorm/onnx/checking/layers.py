@@ -116,7 +116,7 @@ def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
 
 
 class _Weights:
-    """Counts each tensor once that a node reads, directly or through nodes that compute only from constants."""
+    """Counts the tensors that a node reads, also through nodes that compute only from constants; each counts once."""
 
     def __init__(self, held: Sizes) -> None:
         self.held = held

@@ -104,7 +104,7 @@ def ask(
 
 
 def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
-    """Infer element types and lengths of the values of each graph by onnx's shape inference; {} if it fails.
+    """Infer the types and lengths of the values in each graph by onnx's shape inference; return {} if it fails.
 
     model    the model; its large tensors may be empty, since only lengths and types matter
     """

@@ -145,9 +145,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _with_running_outputs(path: str) -> tuple[bytes, int]:
-    """Add the running statistics of training BatchNormalizations to the model's outputs; return the model and their
-    count.
-
+    """Add the running statistics of training BatchNormalizations to the outputs; return the model and their number.
     If these outputs are not fetched, onnxruntime updates the statistics in place. It may have merged the statistics
     with an equal scale or bias, and then y is wrong.
     """

@@ -33,7 +33,7 @@ TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, d
 )
 @dataclass(frozen=True)
 class Report:
-    """Holds the result of `verify`; print it for one line.
+    """Holds the result of `verify`; `print` shows it in one line.
 
     Example:
         >>> print(mn.onnx.Report("passed", "onnxruntime 1.26.0", difference=1e-7))
@@ -141,7 +141,10 @@ def compare(
 
 
 def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
-    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9, there 1 / std."""
+    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9.
+
+    onnxruntime returns 1 / std there.
+    """
     return {
         node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
     } - {""}

@@ -1,4 +1,4 @@
-"""Place the graph inside a Loop or Scan in a flat list, between the node that enters it and the node that ends it.
+"""Put the body of a Loop or Scan into a flat list, between a node that enters the body and a node that ends it.
 
     enters    the inputs of the Loop -> the inputs of its body
     ...       the nodes of the body
@@ -19,7 +19,7 @@ from minorm.onnx.graph.errors import LoadError
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """The graph that a Loop or Scan repeats, with its values by their names in the flat list.
+    """The graph that a Loop or Scan repeats; its values have the names of the flat list.
 
     given       the number of inputs of the Loop or Scan
     before      how many of these inputs precede the carried values: the trip count and the condition
@@ -41,9 +41,10 @@ class Body:
     def of(
         cls, graph: Any, operator: str, opset: int, inputs: tuple[str, ...], outputs: int, scanned: Any, what: str
     ) -> Body:
-        """Make the Body of a graph with its own names; LoadError if it does not fit the Loop or Scan that holds it.
+        """Make the Body of a graph, with the graph's own names; raise LoadError if it does not fit its Loop or Scan.
 
-        inputs     the inputs of the node, which has this number of `outputs`
+        inputs     the inputs of the Loop or Scan
+        outputs    the number of its outputs
         scanned    the number of inputs over which a Scan iterates
         """
         batched = operator == "Scan" and opset < 9  # the lengths of the sequences come first

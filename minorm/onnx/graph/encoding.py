@@ -1,8 +1,8 @@
 """Convert bytes to a ModelProto and back, and check that there is enough memory.
 
-Without memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or it writes to a
-null pointer and the process ends. So minorm first checks that there is room for everything large, and raises
-MemoryError if there is not.
+If there is not enough memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or
+it writes to a null pointer and the process ends. So minorm first checks that there is room for everything large, and
+raises MemoryError if there is not.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
     max_bytes    the memory that the model may take; None for no limit, if minorm wrote the file or has read it before
 
-    Raise LoadError if it is not a model or not a regular file, or if it takes more memory than max_bytes or far more
-    than its length. FileNotFoundError and PermissionError pass through.
+    Raise LoadError if the file is not a model or not a regular file, or if the model takes more memory than max_bytes
+    or far more than the file's length. FileNotFoundError and PermissionError pass through.
     """
     try:
         with regular(path, operation) as file:

@@ -1,4 +1,4 @@
-"""Count, from a file's bytes and before parsing them, the memory that the file would take as a model.
+"""Count the memory that a file would take as a model, from its bytes and before they are parsed.
 
 protobuf makes an object for every node, and minorm makes a few more. So a node of two bytes in the file takes a
 thousand bytes of memory. This module therefore walks the bytes first, field by field and message by message, in
@@ -39,7 +39,10 @@ GROUPS = (3, 4)  # begin and end of a group, which no ONNX file has; its content
 
 
 class Field(NamedTuple):
-    """The memory of a field: `once`, plus `each` per byte of its contents, or plus that of a message's `fields`."""
+    """The memory of a field: `once`, plus `each` per byte of its contents.
+
+    If the contents are a message, the field takes `once` plus the memory of the message's `fields`.
+    """
 
     once: int
     each: int

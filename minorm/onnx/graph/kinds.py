@@ -1,4 +1,4 @@
-"""Check the kind of value of each input of a node: floats, integers, bools, or a sequence of Tensors.
+"""Check the kind of each input of a node: floats, integers, bools, or a sequence of Tensors.
 
 ONNX lists types for each version. minorm accepts the kinds that any version of the operator takes for that input. For
 example, Relu accepts integers at every opset, although ONNX allows them only from version 14 on. But axes that are
@@ -90,7 +90,7 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
 
 @functools.cache
 def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-    """Return, for each output, its possible kinds and the places of the inputs of the same type."""
+    """Return the possible kinds of each output, and the indices of the inputs that have the output's type."""
     schema = onnx.defs.get_schema(operator, since, "")
     return tuple(
         (

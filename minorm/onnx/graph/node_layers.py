@@ -13,12 +13,12 @@ from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):
-    """A module whose parts cannot be exchanged once it is sealed: a run executes the file's nodes, not the parts."""
+    """A module whose parts cannot be exchanged once it is sealed, because a run executes the file's nodes instead."""
 
     _sealed = False
 
     def seal(self) -> None:
-        """Make it an error, from now on, to assign, add or delete a part here or below."""
+        """From now on, raise an error if a part of this module, or of a module below, is assigned, added or deleted."""
         for module in self.modules():
             vars(module)["_sealed"] = True
 
@@ -146,7 +146,7 @@ class Written:
     shape         the shape after the groups are joined again, in which 0 keeps a length; None for x's shape
     weight, bias  the shapes in which the nodes read weight and bias; None if absent
     per_group     True if weight and bias have one number per group and are applied before the groups are joined
-    parts         the operators and results of the nodes
+    parts         the operator and the name of the result, for each node
     """
 
     axes: tuple[int, ...] = ()

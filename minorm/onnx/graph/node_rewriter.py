@@ -129,7 +129,7 @@ class NodeRewriter:
         return any(a.name == name for a in self.node.attribute)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute; if it is left out, the default of the node's version, else `default`."""
+        """Return an attribute; if the node leaves it out, return the default of its version, or else `default`."""
         found = next((a for a in self.node.attribute if a.name == name), None)
         if found is not None and found.ref_attr_name:
             raise RuleNotApplicable(f"its attribute {name} belongs to the function around it, {found.ref_attr_name}")

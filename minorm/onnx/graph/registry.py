@@ -155,7 +155,7 @@ def reads(
 
 
 def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that converts an operator from version `old` to `new`; between any two if `old` is None."""
+    """Register the rule that converts an operator from version `old` to `new`; any two if `old` is None."""
     key = operator if old is None else (operator, old, new)
     if key in CONVERTERS:
         raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")
@@ -208,7 +208,7 @@ def absent(target: Any, opset: int) -> list[str]:
 
 
 def reader(operator: str, opset: int) -> Reader:
-    """Return the reader of nodes of `operator` at `opset`; LookupError if there is no reader."""
+    """Return the reader of nodes of `operator` at `opset`; raise LookupError if there is no reader."""
     since = versions.resolve(operator, opset)
     if (operator, since) not in READERS:
         raise LookupError(f"minorm does not have version {since} of the operator {operator}")

@@ -88,7 +88,7 @@ class Formula:
     terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def of(self, lengths: Mapping[str, int]) -> int:
-        """Return the number for these lengths of the free axes."""
+        """Return the value of the formula if the free axes have these lengths."""
         return self.constant + sum(factor * math.prod(lengths[n] for n in names) for factor, names in self.terms)
 
     def __str__(self) -> str:
