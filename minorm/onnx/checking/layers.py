@@ -29,8 +29,10 @@ class LayerRow:
     """Describes a layer. Each tensor counts once, in the first layer that reads it.
 
     path               the path of its module, if the file says it
-    parameters         the count of numbers in parameters; `frozen` is the count of those that are frozen
-    statistics         the count of running statistics; `fixed` is the count of other floats, which do not train
+    parameters         the count of numbers in parameters
+    frozen             how many of these are frozen
+    statistics         the count of running statistics
+    fixed              the count of other floats, which do not train
     shape              the shape of its result; None if the model did not run
     multiplications    the count of multiplications, as in profiling.py; None if the model did not run
     reads, gives       the values of the graph that it reads, and the values that it computes

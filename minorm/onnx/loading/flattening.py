@@ -45,9 +45,10 @@ class Home(NamedTuple):
 class Layout:
     """Records how the bodies of a file became one list, so that each value can be found in the file.
 
+    A context is the label of the call, branch or loop around a node; "" is the graph itself.
     homes     the values in functions and branches, by their flat names
     labels    the name of a call or an If, by its context and its index there
-    around    the context of a call or branch -> the context around it; "" is the graph itself
+    around    the context of a call or branch -> the context around it
     """
 
     homes: dict[str, Home] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """Describes the place of nodes being written: the model itself, the body of a call or Loop, a branch of an If."""
+    """Describes where the nodes being written are: in the model itself, a call, a loop, or a branch of an If."""
 
     label: str
     path: str

@@ -1,4 +1,4 @@
-"""Describe an input of a loaded graph as the file declares it, and check a given Tensor against that."""
+"""Describe an input of a loaded graph as the file declares it, and check Tensors against the declaration."""
 
 from __future__ import annotations
 

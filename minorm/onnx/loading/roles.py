@@ -69,7 +69,7 @@ def assign(
     """Decide the roles, and tell each node the buffers that it owns (`node.statistics`, `node.updates`).
 
     inputs       the types of the graph's inputs, by name
-    updated      initializer -> the output that is its next value, as minorm writes training graphs
+    updated      initializer -> the output that is its next value; minorm's training graphs have such outputs
     source       the file's producer and its own statements
     trainable    the caller's choice of Parameters, or None
     """

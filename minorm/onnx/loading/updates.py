@@ -36,10 +36,11 @@ def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
 def still_computed(
     nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str], updated: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the entries of `updated` that the nodes for `outputs` still compute; a layer keeps all entries or loses
-    all.
+    """Return the entries of `updated` that the nodes for `outputs` still compute.
 
     given    the inputs and initializers of the graph
+
+    A layer keeps all its entries, or none.
     """
     there = set(given)
     needed = {id(node) for node in validation.needed(nodes, outputs)}

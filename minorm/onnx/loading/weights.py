@@ -81,7 +81,7 @@ def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> i
 
 
 def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Map those tensors of `others` in which folding repeated a weight for each sample to that weight.
+    """Find the tensors of `others` that folding made by repeating a weight for each sample; map each to its weight.
 
     For example, the newer exporter writes an RNN as sums and products. The first of these, zeros times a matrix plus a
     bias, is folded into the bias, repeated for each sample.

@@ -27,7 +27,7 @@ CLOSE = 1e-3  # of the largest number: the allowed difference of two images' res
 
 
 def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = None) -> bytes:
-    """Return the file's bytes; if its weights are in other files, the bytes of a model that contains them."""
+    """Return the file's bytes; if its weights are in other files, return the bytes of a model that holds them."""
     model, folder = load.parse(path, max_bytes, None, external_root)
     if not embedded_weights.is_outside(model):
         with open(path, "rb") as file:

@@ -26,10 +26,10 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProt
 class ImageInput:
     """Describes the images that a file declares.
 
-    channels        their number, None if free
-    size            height and width, None if free
-    batch           the number of images, None if free
-    channels_last   True if it takes N x size x size x channels
+    channels        the number of channels; None if it is free
+    size            height and width; None if they are free
+    batch           the number of images; None if it is free
+    channels_last   True if the shape is N x size x size x channels
     """
 
     name: str

@@ -135,13 +135,13 @@ def _may_be_a_table(array: Any) -> bool:
 
 
 def _sample(array: Any) -> Any:
-    """Return some of the numbers; all of a small tensor."""
+    """Return some of the numbers, or all of them if the tensor is small."""
     flat = array.reshape(-1)
     return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
 
 
 def _is_mixed(array: Any) -> bool:
-    """Return whether a large tensor has both signs and only finite, nonzero numbers: no mask, filter bank or blur."""
+    """Return whether a large tensor has both signs and only finite, nonzero numbers, so it is no mask or filter."""
     if array.size <= SMALL:
         return False
     sample = _sample(array)

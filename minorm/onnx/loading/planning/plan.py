@@ -16,7 +16,7 @@ class Plan:
     """Applies the Functions of a run again, on numbered registers. Register 0 holds None, for an absent argument.
 
     held      pairs: a register, and the Tensor of the graph whose array it holds when a run begins
-    fixed     the registers as a run begins: arrays that follow from shapes, and None for the others
+    fixed     the registers when a run begins: arrays that depend on shapes alone, and None for the others
     layers    the layers that have options; the plan becomes invalid if these options change
     """
 

@@ -35,7 +35,7 @@ KEPT = 8  # the most plans of a graph; a new shape replaces the oldest
 class Plans:
     """Keeps the plans of a graph, by the shapes and types of its inputs and the type to which it was converted.
 
-    The entry is True for inputs that have come once so far, and False for inputs that cannot have a plan.
+    In place of a plan, an entry is True for inputs that have come only once, and False for inputs that cannot have one.
     """
 
     def __init__(self) -> None:
