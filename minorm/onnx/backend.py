@@ -98,10 +98,11 @@ class MinormBackend(Backend):  # type: ignore[misc]
         outputs_info: Sequence[tuple[Any, Sequence[int]]] | None = None,  # noqa: ARG003  the interface's
         **options: Any,
     ) -> tuple[Any, ...]:
-        """Run one node and return its outputs; the option `opset_version` chooses the operator's version (default:
-        newest).
+        """Run one node and return its outputs.
 
         outputs_info    (dtype, shape) of each output; not needed
+
+        The option `opset_version` chooses the operator's version, by default the newest.
         """
         opset = options.pop("opset_version", min(versions.NEWEST, onnx.defs.onnx_opset_version()))
         arrays = [np.asarray(array) for array in (inputs.values() if isinstance(inputs, Mapping) else inputs)]

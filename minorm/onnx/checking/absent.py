@@ -1,4 +1,4 @@
-"""Find a BatchNorm that a file no longer has, because an exporter folded it into a convolution or into two numbers.
+"""Find a BatchNorm that a file no longer has, because an exporter folded it into a convolution or into two constants.
 
 The exporter multiplied the weights of the convolution before the norm by the norm's scale and statistics. So the file
 computes the same, but the norm can no longer train. If there is no convolution, tf2onnx and Keras write a product and a

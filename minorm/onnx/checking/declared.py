@@ -1,4 +1,4 @@
-"""Compare the lengths that a file declares with the real lengths, because onnxruntime plans memory by declarations.
+"""Compare the lengths that a file declares with the real lengths, because onnxruntime plans its memory by them.
 
 A declared number must be the real length. A declared name must mean the same length everywhere, also in the inputs.
 """
@@ -32,7 +32,7 @@ def bare(model: Any) -> Any:
 
 
 def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> list[Shapes]:
-    """Return, for each size, the real shapes in onnxruntime of the values with declared lengths; {} if it fails."""
+    """Return the shapes that values with declared lengths have in onnxruntime at each size; {} if onnxruntime fails."""
     entries = (*model.graph.value_info, *model.graph.output)
     declared = {entry.name for entry in entries if entry.type.tensor_type.HasField("shape")}
     made = [name for node in model.graph.node for name in node.output if name in declared]

@@ -1,4 +1,4 @@
-"""Find a weight that became two tensors, which no longer train together, and weights merged into one that trains.
+"""Find one weight that became two tensors, which no longer train together, and several that became one tensor.
 
 If a head shares its weights with a word embedding, folding writes the head's transposed weights as a second tensor.
 PyTorch's newer exporter writes equal weights of several modules once, under a new name.
@@ -16,7 +16,7 @@ from minorm.onnx.loading.judging.naming import Origin
 
 
 def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Return a Parameter's exporter-made name -> the weight with the same numbers, perhaps transposed."""
+    """Map each Parameter with an exporter-made name to a named weight with the same numbers, perhaps transposed."""
     named: dict[Any, list[str]] = {}
     for name, array in arrays.items():
         if array.ndim == 2 and array.size and origin.names(name):

@@ -107,7 +107,11 @@ class Inspection:
 def inspect(
     path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None, operation: str = "check"
 ) -> Inspection:
-    """Inspect an ONNX file; raise LoadError for other files. `external_root` as in `load`; errors name `operation`."""
+    """Inspect an ONNX file; raise LoadError for other files.
+
+    max_bytes, external_root    as in `load`
+    operation                   the name of the caller, for errors
+    """
     proto, folder = _read(path, max_bytes, operation), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:

@@ -26,12 +26,15 @@ SIZES = frozenset(("Shape", "Size"))
 
 @dataclass(frozen=True)
 class LayerRow:
-    """Describes a layer. A number counts once, in the first layer that reads it.
+    """Describes a layer. Each tensor counts once, in the first layer that reads it.
 
     path               the path of its module, if the file says it
-    parameters         the count of numbers that train; `frozen` of them are frozen
-    statistics         the count of running statistics; `fixed` is the count of other floats, which do not train
-    shape              the shape of its result; `multiplications` counts as profiling.py does. None without a run
+    parameters         the count of numbers in parameters
+    frozen             how many of these are frozen
+    statistics         the count of running statistics
+    fixed              the count of other floats, which do not train
+    shape              the shape of its result; None if the model did not run
+    multiplications    the count of multiplications, as in profiling.py; None if the model did not run
     reads, gives       the values of the graph that it reads, and the values that it computes
     """
 
@@ -49,7 +52,7 @@ class LayerRow:
 
     @property
     def trains(self) -> str:
-        """Say if its parameters train: "yes", "partly", "frozen"; "no" if all numbers are fixed, "" without numbers."""
+        """Say if its parameters train: "yes", "partly" or "frozen"; "no" if it has only fixed numbers; else ""."""
         if not self.parameters:
             return "no" if self.fixed else ""
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"
@@ -71,7 +74,7 @@ def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) ->
 
     inputs    the inputs of the graph
     held      the tensors of the graph, as `sizes` gives them
-    seen      the results and costs of the nodes in a run; empty without a run
+    seen      the results and costs of the nodes in a run; empty if the model did not run
     """
     live = set(inputs)
     weights = _Weights(held)
@@ -107,7 +110,7 @@ def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
 
 
 def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
-    """Return pairs of layers, as places in `rows`; the second layer reads a result of the first."""
+    """Return pairs of layers, as indices of `rows`; the second layer reads a result of the first."""
     maker = {name: place for place, row in enumerate(rows) for name in row.gives}
     return sorted(
         {(maker[n], place) for place, row in enumerate(rows) for n in row.reads if maker.get(n, place) != place}
@@ -115,7 +118,7 @@ def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
 
 
 class _Weights:
-    """Counts the tensors that a node reads, directly or through nodes that compute from constants alone, each once."""
+    """Counts the tensors that a node reads, also through nodes that compute only from constants; each counts once."""
 
     def __init__(self, held: Sizes) -> None:
         self.held = held

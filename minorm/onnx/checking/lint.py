@@ -1,4 +1,4 @@
-"""Find oddities of normalizations in a file that its author may not know and that may surprise users later.
+"""Find oddities of a file's normalizations, which its author may not know and which may surprise users later.
 
 These are not errors: the file is valid, and minorm computes what it says.
 """
@@ -46,7 +46,8 @@ def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]]
     """Describe a normalization and its oddities.
 
     find       a function that returns the array of a value, or None if the file does not fix it
-    readers    value -> the operators that read it; `outputs` are the outputs of the graph
+    readers    value -> the operators that read it
+    outputs    the outputs of the graph
     """
     has_mode = node.operator == "BatchNormalization"
     mode = ("training" if batch_norm.trains(node) else "inference") if has_mode else ""

@@ -14,7 +14,7 @@ DRAWING = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 def drawn(model: Any, training: bool = False) -> set[str]:
     """Return the values of the graph that depend on a random number.
 
-    training    True if a Dropout before opset 12 may drop; it has no mode in the file
+    training    True if a Dropout before opset 12, which has no mode in the file, may drop
     """
     silent = training and any(entry.version < 12 for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     functions = {(f.domain, f.name): f for f in model.functions}

@@ -1,8 +1,8 @@
-"""Find lengths of free axes that weights fix: the 1575 of an input that a matrix of (1575, 12) multiplies.
+"""Find lengths of free axes that weights determine: an input multiplied by a (1575, 12) matrix has length 1575.
 
 A file may declare an axis free although only one length is possible. So we trace each value's axes back to the axes of
-the inputs, if operators keep the axes, and take the length from the weight. We look only at the model's own graph, and
-compute nothing. The lengths that we find are only proposals to try.
+the inputs, through operators that keep the axes. A weight that an operator combines with such an axis gives its length.
+We look only at the model's own graph, and compute nothing. The lengths that we find are only proposals to try.
 """
 
 from __future__ import annotations

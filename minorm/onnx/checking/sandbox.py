@@ -79,7 +79,7 @@ def ask(
     memory: int | None = None,
     worker: Sequence[str] = WORKER,
 ) -> Answer:
-    """Check the model and run it on `feeds` (arrays by name) in another process; with None, only load it.
+    """Check the model and run it on `feeds` (arrays by name) in another process; if `feeds` is None, only load it.
 
     checker    "full", "plain" (without shape inference) or "" (no check)
     seconds    the time limit for everything together
@@ -104,7 +104,7 @@ def ask(
 
 
 def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
-    """Infer element types and lengths of the values of each graph by onnx's shape inference; {} if it fails.
+    """Infer the types and lengths of the values in each graph by onnx's shape inference; return {} if it fails.
 
     model    the model; its large tensors may be empty, since only lengths and types matter
     """
@@ -120,7 +120,7 @@ def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Trial:
-    """Holds the place of the first inputs that the model took, its outputs, and the errors for the inputs before."""
+    """Holds the index of the first size that the model took, its outputs there, and the errors for the sizes before."""
 
     taken: int | None
     errors: list[str]

@@ -101,7 +101,10 @@ def check(path: str, full: bool) -> None:
 
 
 def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
-    """Start a session for a file; return it and the number of the file's own outputs. `folder` has its weights."""
+    """Start a session for a file; return the session and the number of outputs that the file itself has.
+
+    folder    the folder of its weights; None for the folder of the file
+    """
     here = os.path.dirname(path) or os.curdir
     beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
     data, more = _with_running_outputs(path)
@@ -122,7 +125,7 @@ def start(model: str | bytes, folder: str | None = None, exact: bool = False) ->
     """Start an onnxruntime session for a file, or for a model's bytes.
 
     folder    the folder of its external weights
-    exact     True to turn off optimizations that change results: they multiply integers if weights are dequantized
+    exact     True to turn off optimizations that change results, such as integer products for dequantized weights
     """
     import onnxruntime
 
@@ -142,9 +145,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _with_running_outputs(path: str) -> tuple[bytes, int]:
-    """Add the running statistics of training BatchNormalizations to the model's outputs; return the model and their
-    count.
-
+    """Add the running statistics of training BatchNormalizations to the outputs; return the model and their number.
     If these outputs are not fetched, onnxruntime updates the statistics in place. It may have merged the statistics
     with an equal scale or bias, and then y is wrong.
     """
@@ -251,7 +252,10 @@ Known = dict[str, tuple[int, list[Any] | None]]  # value -> element type, length
 
 
 def infer(path: str) -> dict[str, Known]:
-    """Return the shapes in each graph, by its path such as `/3.then_branch`, and in each function, by its name."""
+    """Return the types and lengths of the values in each graph and each function.
+
+    The keys are the paths of graphs, such as `/3.then_branch`, and the names of functions.
+    """
     import onnx
 
     model = onnx.load(path, load_external_data=False)

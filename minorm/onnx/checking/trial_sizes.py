@@ -1,8 +1,8 @@
-"""Choose the sizes at which we try a model: three lengths of every free axis; one is not a multiple of a stride.
+"""Choose the sizes at which we try a model: three lengths of every free axis, of which one is no multiple of a stride.
 
-Sizes come in groups; we use the first size in each group that the model takes. With an example, the first size is the
-example's size, and the others are similar. Their values are taken from the example, so that an index stays a valid
-index.
+Sizes come in groups; we use the first size in each group that the model takes. If there is an example, the first size
+is the example's size, and the others are similar. Then the values of all inputs are taken from the example, so that an
+index stays a valid index.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
 
 
 def usual(labels: Labels, elems: Mapping[str, int]) -> list[list[Size]]:
-    """Return groups of sizes for inputs without an example; it is one group if no length is free."""
+    """Return groups of sizes for inputs without an example; if no length is free, return one group."""
     free = any(isinstance(n, str) for lengths in labels.values() for n in lengths)
     return [list(_drawn(labels, elems, tries)) for tries in ((USUAL, EVEN, ODD) if free else (USUAL[:1],))]
 
@@ -162,7 +162,10 @@ PRIMES = (Way(times=3, over=4, prime=True), Way(11, prime=True), Way(1, prime=Tr
 
 
 def _near(even: bool, least: int) -> Iterator[tuple[tuple[int, ...], Way]]:
-    """Yield pairs, the likeliest first: batches, of which the first new one is used, and the Way to other lengths."""
+    """Yield pairs of batches and the Way to other lengths, the likeliest pair first.
+
+    The first of the batches that differs from the example's batch is used.
+    """
     batches = tuple(n for n in ((1, 2, 4, 8) if even else (3, 5, 7)) if n >= least)
     for start in range(len(batches) - 1):
         for way in MULTIPLES if even else PRIMES:

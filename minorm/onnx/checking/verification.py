@@ -33,7 +33,7 @@ TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, d
 )
 @dataclass(frozen=True)
 class Report:
-    """Holds the result of `verify`; print it for one line.
+    """Holds the result of `verify`; `print` shows it in one line.
 
     Example:
         >>> print(mn.onnx.Report("passed", "onnxruntime 1.26.0", difference=1e-7))
@@ -117,7 +117,7 @@ def _array(value: Any) -> Any:
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """Return the largest difference, plain and over max(1, max |expected|); raise VerifyError if it is too large."""
+    """Return the largest difference, also divided by max(1, max |expected|); raise VerifyError if it is too large."""
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
@@ -141,7 +141,10 @@ def compare(
 
 
 def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
-    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9, which is 1 / std."""
+    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9.
+
+    onnxruntime returns 1 / std there.
+    """
     return {
         node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
     } - {""}
@@ -162,7 +165,7 @@ _UNSOUND = "without shape inference, which cannot read MeanVarianceNormalization
 
 
 def how_to_check(proto: onnx.ModelProto) -> str:
-    """Return the sound form of the onnx checker for this model: "full", "plain" (no shape inference), or "" (none)."""
+    """Return the way to check this model soundly: "full", "plain" (no shape inference), or "" (not at all)."""
     operators = {node.op_type for node in proto.graph.node}
     if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
         return ""  # its schema is marked deprecated, so the checker refuses it, although runtimes run it

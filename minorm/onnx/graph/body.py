@@ -1,11 +1,11 @@
-"""Place the graph inside a Loop or Scan in a flat list, between the node that enters it and the node that ends it.
+"""Put the body of a Loop or Scan into a flat list, between a node that enters the body and a node that ends it.
 
     enters    the inputs of the Loop -> the inputs of its body
     ...       the nodes of the body
     last      the inputs of the Loop, the inputs and the outputs of its body -> the outputs of the Loop
 
 A walk forwards through the list therefore meets every value before all values that depend on it; a walk backwards meets
-it after them. Only the values that one turn passes to the next do not appear in the list.
+it after all of them. Only the values that one turn passes to the next do not appear in the list.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from minorm.onnx.graph.errors import LoadError
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """The graph that a Loop or Scan repeats, with its values by their names in the flat list.
+    """The graph that a Loop or Scan repeats; its values have the names of the flat list.
 
     given       the number of inputs of the Loop or Scan
-    before      the number of these inputs in front of the carried values: the trip count and the condition
-    heads       the numbers of the body's inputs (iteration, condition) and outputs (condition) in front of the carried
-                ones
+    before      how many of these inputs precede the carried values: the trip count and the condition
+    heads       how many of the body's inputs (iteration, condition) and of its outputs (condition) precede the carried
+                values
     carried     the number of values that one turn passes to the next
     declared    type and shape of each output, if the file gives them; a free length is 0
     """
@@ -41,9 +41,10 @@ class Body:
     def of(
         cls, graph: Any, operator: str, opset: int, inputs: tuple[str, ...], outputs: int, scanned: Any, what: str
     ) -> Body:
-        """Make the Body of a graph with its own names; LoadError if it does not fit the Loop or Scan that holds it.
+        """Make the Body of a graph, with the graph's own names; raise LoadError if it does not fit its Loop or Scan.
 
-        inputs     the inputs of the node, which has this number of `outputs`
+        inputs     the inputs of the Loop or Scan
+        outputs    the number of its outputs
         scanned    the number of inputs over which a Scan iterates
         """
         batched = operator == "Scan" and opset < 9  # the lengths of the sequences come first
@@ -74,7 +75,9 @@ class Body:
         return len(self.outputs) - self.heads[1] - self.carried
 
     def source(self, place: int, enters: bool) -> int | None:
-        """Return the input that has the type of output `place`, for the node that enters or ends the body; else None.
+        """Return the index of the input that has the same type as output `place`; None if no input has this type.
+
+        enters    True for the node that enters the body, False for the node that ends it
 
         The number of the turn (an integer) and the condition do not have the type of an input.
         """
@@ -86,7 +89,7 @@ class Body:
 
     @property
     def condition(self) -> int | None:
-        """The number of the last node's input that decides whether another turn follows; None without such an input."""
+        """The index of the last node's input that decides whether another turn follows; None if no input does."""
         return self.given + len(self.inputs) if self.heads[1] else None
 
 

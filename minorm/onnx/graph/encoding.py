@@ -1,8 +1,8 @@
 """Convert bytes to a ModelProto and back, and check that there is enough memory.
 
-Without memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or it writes to a
-null pointer and the process ends. So minorm first checks that there is room for everything large, and raises
-MemoryError if there is not.
+If there is not enough memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or
+it writes to a null pointer and the process ends. So minorm first checks that there is room for everything large, and
+raises MemoryError if there is not.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ GROWTH = 5  # protobuf doubles its output buffer again and again, keeps the earl
 def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
     """Read the model in the file at `path`, without the data in other files.
 
-    max_bytes    the memory that it may take; None for no limit, for a file that minorm wrote or has read before
+    max_bytes    the memory that the model may take; None for no limit, if minorm wrote the file or has read it before
 
-    Raise LoadError if it is not a model or not a regular file, or if it takes more memory than max_bytes or far more
-    than its length. FileNotFoundError and PermissionError pass through.
+    Raise LoadError if the file is not a model or not a regular file, or if the model takes more memory than max_bytes
+    or far more than the file's length. FileNotFoundError and PermissionError pass through.
     """
     try:
         with regular(path, operation) as file:
@@ -80,7 +80,7 @@ def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
 
 
 def _size(model: onnx.ModelProto) -> int:
-    """Return the bytes of the initializers in the model itself."""
+    """Return the number of bytes of the initializers that the model itself holds."""
     return sum(
         math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
         for tensor in model.graph.initializer

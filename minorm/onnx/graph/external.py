@@ -34,9 +34,9 @@ LEAST = 1024  # bytes; smaller tensors stay in the model
 
 
 class Weights:
-    """Collects the arrays that go to the other file, and assigns their places in it.
+    """Collects the arrays that go to the weights file, and assigns their places in it.
 
-    path       the model's file; None to keep everything inside. OSError if the path cannot be a file
+    path       the model's file; None to keep everything inside the model. A path that cannot be a file raises OSError
     asked      True to move all tensors from 1 KiB on; None to move them if the model would not fit into one file; False
                to move no tensor
     operation  the name of the writing operation, for errors
@@ -57,7 +57,7 @@ class Weights:
         self.active = False
 
     def decide(self, arrays: Sequence[Any]) -> None:
-        """Decide from all arrays of the model whether large ones go to the other file."""
+        """Decide, from the size of all arrays of the model, whether large ones go to the weights file."""
         total = sum(array.nbytes for array in arrays)
         self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
         if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
@@ -68,7 +68,10 @@ class Weights:
             )
 
     def take(self, array: Any, tensor: Any) -> bool:
-        """Plan to store `array` outside, and record that in its TensorProto; return False if the array stays inside."""
+        """Plan to store `array` in the weights file, and record its place there in `tensor`.
+
+        Return False if the array stays in the model.
+        """
         if not self.active or array.nbytes < LEAST:
             return False
         offset = -(-self.end // PAGE) * PAGE
@@ -105,7 +108,7 @@ def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[
 
 
 def save(contents: bytes, weights: Weights, check: Callable[[str], object] | None) -> None:
-    """Write the model to `weights.path`; `check` gets the path of a finished file before the old file is replaced."""
+    """Write the model to `weights.path`; `check` gets the path of the new file before it replaces the old one."""
     assert weights.path is not None
     folder = os.path.dirname(weights.path)
     old = _weights_of(weights.path)

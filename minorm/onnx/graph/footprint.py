@@ -1,10 +1,12 @@
-"""Count, from a file's bytes and before parsing them, the memory that the file would take as a model.
+"""Count the memory that a file would take as a model, from its bytes and before they are parsed.
 
-protobuf makes an object of every node, and minorm a few more: a node of two bytes takes a thousand. So this walks the
-bytes first, field by field and message by message, in protobuf's wire format. It skips long contents (the elements of a
-tensor) at once, and keeps only the ends of the messages around the current one.
+protobuf makes an object for every node, and minorm makes a few more. So a node of two bytes in the file takes a
+thousand bytes of memory. This module therefore walks the bytes first, field by field and message by message, in
+protobuf's wire format. It skips long contents (the elements of a tensor) at once, and keeps only the ends of the
+messages around the current one.
 
-A field is a tag, which holds its number and its kind, and then a number, or a length and that many bytes.
+A field begins with a tag, which holds the field's number and its kind. Then comes either a number, or a length and that
+many bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ GROUPS = (3, 4)  # begin and end of a group, which no ONNX file has; its content
 
 
 class Field(NamedTuple):
-    """The memory of a field: `once`, plus `each` per byte of its contents or the memory of its message's `fields`."""
+    """The memory of a field: `once`, plus `each` per byte of its contents.
+
+    If the contents are a message, the field takes `once` plus the memory of the message's `fields`.
+    """
 
     once: int
     each: int
@@ -50,7 +55,7 @@ UNKNOWN = Field(0, 2)
 def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
     """Raise LoadError if a model would take far more memory than its file; the message begins with `what`.
 
-    max_bytes    the memory that it may take; a smaller number than the default changes nothing
+    max_bytes    the memory that the model may take; a number below the default changes nothing
     """
     most = max(FACTOR * len(contents) + SPARE, max_bytes if max_bytes > limits.ONNX else 0)
     try:
@@ -70,7 +75,7 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
 
 
 def footprint(contents: bytes, most: int) -> int:
-    """Return the bytes of memory that the model takes; if they exceed `most`, any number above `most`."""
+    """Return the bytes of memory that the model takes; the count stops once it exceeds `most`."""
     total, at, end, fields = 0, 0, len(contents), messages()
     around: list[tuple[int, dict[int, Field]]] = []  # the end of each message around us, and its fields
     while total <= most:
@@ -132,7 +137,7 @@ def _varint(contents: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def messages() -> dict[int, Field]:
-    """Return the fields of a model by their tags; fields with messages hold the fields of these messages."""
+    """Map the tags of a model's fields to the fields; a field that holds a message has the fields of this message."""
     known: dict[str, dict[int, Field]] = {}
     return _fields(onnx.ModelProto.DESCRIPTOR, known)
 

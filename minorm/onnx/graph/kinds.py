@@ -1,8 +1,8 @@
-"""Check the kind of value of each input of a node: floats, integers, bools, or a sequence of Tensors.
+"""Check the kind of each input of a node: floats, integers, bools, or a sequence of Tensors.
 
 ONNX lists types for each version. minorm accepts the kinds that any version of the operator takes for that input. For
-example, Relu of integers has a clear meaning, although no version before 14 has it; but axes that are floats are an
-error.
+example, Relu accepts integers at every opset, although ONNX allows them only from version 14 on. But axes that are
+floats are an error.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _kind_of_type(name: str) -> str:
 
 
 def check(operator: str, arguments: Sequence[Any]) -> None:
-    """Raise ValueError for an argument of a kind that the operator does not take there, or not with the others."""
+    """Raise ValueError if an argument has a kind that the operator does not take, or that must match another's."""
     expected = places(operator)
     seen: dict[str, tuple[int, str]] = {}
     for i, value in enumerate(arguments):
@@ -90,7 +90,7 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
 
 @functools.cache
 def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-    """Return, for each output, its possible kinds and the places of the inputs of the same type."""
+    """Return the possible kinds of each output, and the indices of the inputs that have the output's type."""
     schema = onnx.defs.get_schema(operator, since, "")
     return tuple(
         (
@@ -102,9 +102,11 @@ def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int
 
 
 def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
-    """Return the values that are certainly integers or bools, so that no gradient flows. `known` has name -> dtype.
+    """Return the names of the values that are certainly integers or bools, so that no gradient flows through them.
 
-    A sequence may hold floats.
+    known    dtypes by name
+
+    A sequence is not such a value, because it may hold floats.
     """
     found = {name for name, dtype in known.items() if not dtypes.is_float(dtype)}
     for node in nodes:
@@ -126,7 +128,7 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
 
 
 def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dtypes that are certain, because ONNX fixes a result's type or gives it the type of an input.
+    """Map names to the dtypes that are certain, because a node fixes its result's type or keeps the type of an input.
 
     known    dtypes by name
     """

@@ -1,4 +1,4 @@
-"""Apply lengths from a caller to inputs: whole shapes, {"x": (1, 3, 48, 64)}, or a free axis by name, {"h": 48}."""
+"""Apply a caller's lengths: whole shapes of inputs, {"x": (1, 3, 48, 64)}, or lengths of free axes, {"h": 48}."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FREE = -1
 def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
     """Return the shapes of all inputs, with the given lengths in place of the free ones.
 
-    A length goes to every axis with its name; a key that names both an input and an axis means the input. A ValueError
-    names a length that does not fit, and its axis.
+    The length of a free axis goes to every axis of that name. A key that names both an input and an axis means the
+    input. If a length does not fit, a ValueError names it and its axis.
     """
     free = {n for dims in declared.values() for n in dims or () if isinstance(n, str)} - set(NAMELESS)
     wholes: dict[str, tuple[int, ...]] = {}

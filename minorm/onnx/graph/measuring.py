@@ -1,7 +1,8 @@
 """Write nodes that compute, when the graph runs, a length that depends on free axes.
 
-The length is in the shape of a tensor, or a formula computes it from the free axes or from tensors' lengths: a
-multiple, a half, a product of two, or a product minus the 1 of an unbiased variance. A formula must fit every run.
+If a tensor's shape has this length, the nodes read it there. Otherwise, a formula computes it from the free axes or
+from tensors' lengths: as a multiple, a half, a product of two lengths, or a product minus 1 (for an unbiased variance).
+A formula must fit every run.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _free(g: Graph, name: str) -> Size:
 def _derived(g: Graph, size: Size) -> Value:
     """Derive a length from tensors' lengths n, m: a * n + b, n // d, ceil(n / d), n minus such a quotient, n * m.
 
-    The lengths of the last tensor come first, because that tensor is being cut or padded.
+    The lengths of the last tensor are tried first, because that tensor is being cut or padded.
     """
     found = [n for value, axis in _axes(g) if isinstance(n := value.known_shape[axis], Size)]
     known = list(dict.fromkeys(reversed(found)))
@@ -103,7 +104,10 @@ def _line(whole: Size, size: Size) -> Compute | None:
 
 
 def _quotient(whole: Size, size: Size) -> Compute | None:
-    """Match (n + c) // d with c = k * d, or k * d + d - 1 to round up, by three points or two exact multiples."""
+    """Match (n + c) // d, where c is k * d, or k * d + d - 1 to round up.
+
+    Three points are needed, unless `size` times d is `whole` in every run.
+    """
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
     divisor = round((last - n) / (end - m)) if end != m else 0
@@ -133,10 +137,10 @@ def _rest(whole: Size, size: Size) -> Compute | None:
 
 
 def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequence[Length | Value]:
-    """Return the padding before and after an axis of length n that makes its length m, if n depends on a free axis.
+    """Return the padding before and after an axis, which lengthens it from n to m; nodes compute padding that varies.
 
     If m is the length of another tensor, the padding is the difference or its halves. If m is a multiple of the stride
-    (the padding SAME), it depends only on n % stride.
+    (the padding SAME), the padding depends only on n % stride.
     """
     if not isinstance(n, Size) or not (isinstance(low, Size) or isinstance(high, Size)):
         return low, high
@@ -153,7 +157,7 @@ def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequenc
 
 
 def _periodic(g: Graph, size: Length, of: Size) -> Length | Value:
-    """Write a look-up of `size` by the remainder of the length `of`; return `size` if the remainder is not enough."""
+    """Write a look-up of `size` by the remainder of the length `of`; return `size` if it depends on more than that."""
     pairs = set(zip(of.values, size.values, strict=True)) if isinstance(size, Size) else set()
     for period in PERIODS:
         table: dict[int, int] = {}

@@ -1,18 +1,18 @@
 """Limit the memory that a run of a loaded graph holds at once, so that a small file cannot ask for much.
 
 The budget counts the live results and the arrays that backward will need, but not weights and inputs. A view counts
-once, with the array that it refers to. Every node asks for memory before it allocates: ROOM arrays like its largest
-input, for the result and the intermediate arrays. If the file decides the size (Expand, Resize, an outer product), the
-node asks by `Budget.fits`. While gradients are recorded, the node asks for RECORDED times as much, because backward
-will allocate gradients too.
+once, with the array that it refers to. Before a node allocates its result and intermediate arrays, it asks for ROOM
+times the memory of its largest input. If the file decides the size (Expand, Resize, an outer product), the node calls
+`Budget.fits`. While gradients are recorded, the node asks for RECORDED times as much, because backward will allocate
+gradients too.
 
 A run may hold `max_bytes`. But the caller, not the file, chooses a large batch. So if `max_bytes` is at least the
 default, a run may also hold INPUTS times its inputs' bytes, and RECORDED times as much while gradients may be recorded.
-A smaller `max_bytes` is a limit for any input: then inputs raise it to SMALL bytes at most. For each byte that a run
-may hold, a convolution, product or pooling may take STEPS multiplications.
+If `max_bytes` is smaller, large inputs raise this limit to SMALL bytes at most. For each byte that a run may hold, a
+convolution, product or pooling may take STEPS multiplications.
 
-All turns of all loops together have the same limit. There a node counts its multiplications and also TURN, or WORK for
-each element if that is more.
+All turns of all loops together have the same limit. In a loop, a node counts its multiplications plus TURN, or plus
+WORK for each element if that is more.
 """
 
 from __future__ import annotations

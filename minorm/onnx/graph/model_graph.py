@@ -1,4 +1,4 @@
-"""Build the graph to write from values and nodes, and check each node against ONNX's schemas.
+"""Build the graph of a file to write, from values and nodes, and check each node against ONNX's schemas.
 
 Rules call `graph.add("Mul", a, b)`. The graph looks up the operator's schema at the model's opset. It refuses an
 operator that this opset lacks, an attribute of another version, or a type that the operator never took. So every
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass
 class Graph:
-    """The nodes in order; for the rules also the opset, the free axes and the results of the current call."""
+    """Holds the nodes in order, and gives the rules the opset, the free axes and the results of the current call."""
 
     opset: int
     symbols: Symbols = field(default_factory=Symbols)
@@ -117,7 +117,7 @@ class Graph:
         shape   the output's shape, if it is not the broadcast shape of the inputs; a tuple of shapes for several
                 outputs
         dtype   the output's type, if it is not the type of the first input; a tuple for several outputs
-        also    attributes whose names are parameters here: shape and dtype of the Random operators
+        also    attributes that are named like a parameter of this method: shape and dtype of the Random operators
         Attributes that are None are left out.
         """
         attributes = {name: value for name, value in {**attributes, **(also or {})}.items() if value is not None}
@@ -159,10 +159,10 @@ class Graph:
         return self.constant(number, like.dtype)
 
     def vector(self, lengths: Sequence[Length | Value]) -> Value:
-        """Write a 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes if a length is
-        free.
+        """Write a 1-d int64 tensor of these lengths.
 
-        A length may be a Value that is already computed.
+        The tensor is a constant, or, if a length is free, nodes compute it from the inputs' shapes. A length may be a
+        Value that is already computed.
         """
         if not any(isinstance(n, (Size, Value)) for n in lengths):
             return self.constant([int(n) for n in lengths], np.int64, "shape")  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ class Graph:
         return self.updated.get(id(buffer), (buffer, buffer))[1]
 
     def update(self, buffer: Value, new: Value) -> None:
-        """Record that the model now holds `new` in this buffer; it becomes an output of the graph."""
+        """Record that the model now holds `new` in this buffer; `new` becomes an output of the graph."""
         self.updated[id(buffer)] = (buffer, new)
 
     @property

@@ -1,4 +1,4 @@
-"""Collect the names in a model, so that new names differ from them, and the names that nodes read."""
+"""Collect all names in a model, from which new names must differ, and the names that nodes read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def names_of(model: Any) -> Iterable[str]:
 
 
 def reads_of(nodes: Any) -> set[str]:
-    """Return the names that nodes, and the nodes of graphs inside them, read."""
+    """Return the names that are read by nodes, or by the nodes of graphs inside them."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)
@@ -49,7 +49,7 @@ def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
 def refill(field: Any, messages: Iterable[Any]) -> None:
     """Fill a protobuf list with copies of these messages, some of which may be its present entries.
 
-    Meanwhile each message is held as bytes: a message outside a list takes a thousand bytes more.
+    Meanwhile each message is held as bytes, because a message outside a list takes a thousand bytes more.
     """
     contents = [message.SerializeToString() for message in messages]
     del field[:]

@@ -1,4 +1,4 @@
-"""The modules of a loaded graph: a place for each node with a mode, and for each module with weights."""
+"""The modules of a loaded graph: one for each node that has a mode, and for each module that has weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):
-    """A module whose parts cannot be exchanged once it is sealed: a run executes the file's nodes, not the parts."""
+    """A module whose parts cannot be exchanged once it is sealed, because a run executes the file's nodes instead."""
 
     _sealed = False
 
     def seal(self) -> None:
-        """Make it an error, from now on, to assign, add or delete a part here or below."""
+        """From now on, raise an error if a part of this module, or of a module below, is assigned, added or deleted."""
         for module in self.modules():
             vars(module)["_sealed"] = True
 
@@ -47,7 +47,7 @@ class Sealed(Module):
 
 
 class Layer(Sealed):
-    """A place in a loaded graph: it knows its tensors, but the graph holds them.
+    """A layer's place in a loaded graph: it knows which tensors the layer uses, but the graph holds these tensors.
 
     `parameters()` and `buffers()` give the tensors of the place and of the places below. So `requires_grad_`, `freeze`
     and an optimizer's parameter groups work on a place as on any module. With `recurse=False`, `parameters()` and
@@ -62,7 +62,10 @@ class Layer(Sealed):
     _operator = ""  # the operator of the first node that reads a tensor of this place
 
     def size(self) -> str:
-        """Return the beginning of a `repr`: its first tensor's shape (one number for one axis); "" without tensors."""
+        """Return the shape of the first tensor, with which a `repr` begins; "" if the place has no tensors.
+
+        The shape of a tensor with one axis is a plain number.
+        """
         shape = next((tensor.shape for tensor in self.uses.values()), None)
         return "" if shape is None else f"{shape[0] if len(shape) == 1 else tuple(shape)}, "
 
@@ -86,7 +89,10 @@ class Layer(Sealed):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Return the same tensors, detached; they share memory with the graph, so `load_state_dict` fills them."""
+        """Return the tensors of this place and of the places below, detached.
+
+        They share memory with the graph, so `load_state_dict` fills the graph's tensors.
+        """
         entries = {} if destination is None else destination
         for name, tensor in self._used(prefix.removesuffix("."), recurse=True):
             entries[name] = tensor if keep_vars else tensor.detach()
@@ -136,11 +142,11 @@ class Written:
     """How a file writes a normalization in nodes of other operators.
 
     axes          the normalized axes; () for groups of channels
-    groups        the shape with the groups on a separate axis, (N, num_groups, ...); `shape` is the shape after the
-                  groups are joined again, in which 0 keeps a length, or None for x's shape
+    groups        the shape with the groups on a separate axis, (N, num_groups, ...)
+    shape         the shape after the groups are joined again, in which 0 keeps a length; None for x's shape
     weight, bias  the shapes in which the nodes read weight and bias; None if absent
-    per_group     True if weight and bias have one number per group and are applied before `shape`
-    parts         the operators and results of the nodes
+    per_group     True if weight and bias have one number per group and are applied before the groups are joined
+    parts         the operator and the name of the result, for each node
     """
 
     axes: tuple[int, ...] = ()
@@ -162,10 +168,10 @@ class NormLayer(Layer):
 
     @property
     def weight(self) -> Parameter | None:
-        """The Parameter by which it multiplies, or None."""
+        """The Parameter by which the layer multiplies; None if it has no weight."""
         return self.held.get(1)
 
     @property
     def bias(self) -> Parameter | None:
-        """The Parameter that it adds, or None."""
+        """The Parameter that the layer adds; None if it has no bias."""
         return self.held.get(2)

@@ -7,8 +7,8 @@
                 d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
 
 A rule changes `d.node` in place, or puts other nodes before it (`emit`), after it (`divert`, then `after`), or in its
-place (`replace`). A rule emits nodes of the same opset, LANGUAGE, for any target; these nodes are then converted like
-all others. A rule that cannot convert raises RuleNotApplicable("why"); one error names all such nodes.
+place (`replace`). All rules emit nodes of one opset, LANGUAGE, whatever the target is; these nodes are then converted
+like all others. A rule that cannot convert raises RuleNotApplicable("why"); one error names all such nodes.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class NodeRewriter:
         return any(a.name == name for a in self.node.attribute)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute; if it is left out, the default of the node's version, else `default`."""
+        """Return an attribute; if the node leaves it out, return the default of its version, or else `default`."""
         found = next((a for a in self.node.attribute if a.name == name), None)
         if found is not None and found.ref_attr_name:
             raise RuleNotApplicable(f"its attribute {name} belongs to the function around it, {found.ref_attr_name}")
@@ -252,7 +252,8 @@ class NodeRewriter:
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add a node of the opset LANGUAGE in front of this one; return the name of its result.
 
-        kind    the result's type and shape, unless it has the first input's type and the broadcast shape of all inputs
+        kind    the result's type and shape; needed unless they are the first input's type and the inputs' broadcast
+                shape
         to      the name of the result, if it needs a certain name
         elem    the type, for a Cast
         """
@@ -330,7 +331,7 @@ def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def path_of(function: Any) -> str:
-    """Return the name of a function among the paths of graphs such as `/3.then_branch`."""
+    """Return the name of a function in tables that also have the paths of graphs, such as `/3.then_branch`."""
     return f"{function.domain}:{function.name}:{function.overload}"
 
 
@@ -348,7 +349,7 @@ def tensors_of(model: Any) -> Iterator[Any]:
 
 
 def constant_of(node: Any) -> Any:
-    """Return the TensorProto of a Constant node; None for other values than numbers and for a function's attribute."""
+    """Return the TensorProto of a Constant node; None if its value is not numeric or is a function's attribute."""
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     given = node.attribute[0]

@@ -1,9 +1,9 @@
 """Find the module that a node comes from, `layer1.0.conv1`, from the names and metadata that exporters write.
 
-PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the last
-word of a module's path and the numbers after this word, so a child of a Sequential repeats its parent's part. The newer
-exporter writes whole paths into the nodes' metadata. TensorFlow's names are plain, `model/conv1/Conv2D`, and so are
-minorm's, `layer1.0.conv1/Conv`.
+PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the end
+of a module's path: its last word, with the numbers that follow the word. So a child of a Sequential repeats its
+parent's part. The newer exporter writes whole paths into the nodes' metadata. TensorFlow's names are plain,
+`model/conv1/Conv2D`, and so are minorm's, `layer1.0.conv1/Conv`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def call(node: Any) -> str:
 
 
 def _scopes(node: Any) -> list[str] | None:
-    """Return the path of each module around a node, and then the innermost call; None without this metadata."""
+    """Return the path of each module around a node, and then the innermost call; None if the node does not say it."""
     for entry in node.metadata_props:
         if entry.key == SCOPES and isinstance(entry.value, str) and len(entry.value) <= LONGEST:
             return ["".join(found) for found in _QUOTED.findall(entry.value)]

@@ -62,7 +62,7 @@ class Node:
     # Questions of rules
 
     def __getitem__(self, attribute: str) -> Any:
-        """Return an attribute as a Python value: the file's, else the version's default, else None.
+        """Return an attribute as a Python value: from the file, else the default of this version, else None.
 
         A float is the shortest decimal that names the file's float32: 0.1, and not 0.10000000149011612.
         """
@@ -95,11 +95,14 @@ class Node:
         return self.types.get(self.inputs[place]) if self.has(place) else None
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
-        """Raise an error if an array of this shape may not be allocated; use it if a small file can ask for much."""
+        """Raise an error if an array of this shape may not be allocated.
+
+        A rule calls this where a small file can ask for much memory.
+        """
         self.budget.fits(shape, dtype)
 
     def check_work(self, *steps: int) -> None:
-        """Raise an error if too many multiplications (the product of `steps`) would run; like `fits`, but for time."""
+        """Raise an error if the product of `steps` is more multiplications than may run; like `fits`, but for time."""
         self.budget.check_work(math.prod(steps))
 
     @property

@@ -24,10 +24,10 @@ cannot write the call (ONNX cannot express an option, say). Then the writer trie
 `writes` in their order, then the rules of `lowers`. If all rules raise it, the writer writes the calls made inside this
 call.
 
-A reading rule gets a `reading.Node` and returns the function or Module that computes the node: it takes the node's
-inputs as Tensors (None for an absent input) and returns a Tensor, or a tuple for several outputs. `fixed` lists the
-inputs through which no gradient flows (Clip's bounds, Resize's scales; EVERY for all). An initializer that only such
-inputs read stays a constant and does not become a Parameter.
+A reading rule gets a `reading.Node` and returns the function or Module that computes the node. This function takes the
+node's inputs as Tensors (None for an absent input) and returns a Tensor, or a tuple for several outputs. `fixed` lists
+the inputs through which no gradient flows (Clip's bounds, Resize's scales; EVERY for all). An initializer that only
+such inputs read stays a constant and does not become a Parameter.
 
 A converting rule takes a node from one version of its operator to the next, up or down, by the methods in
 node_rewriter.py. Version 0 means that the operator did not exist yet.
@@ -75,7 +75,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target` as `operator` for these versions; None stands for any operators."""
+    """A rule that writes calls of `target` as `operator` in its versions `since`; operator None means any operators."""
 
     target: Any
     operator: str | None
@@ -99,7 +99,10 @@ class Writer:
 
 @dataclass(frozen=True)
 class Reader:
-    """A rule that reads nodes; `fixed` has the places of inputs without a gradient, or is a function node -> places."""
+    """A rule that reads nodes.
+
+    fixed    the indices of the inputs through which no gradient flows, or a function that returns them for a node
+    """
 
     rule: Rule
     fixed: Container[int] | Callable[[Any], Container[int]] = ()
@@ -152,7 +155,7 @@ def reads(
 
 
 def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that takes nodes from version `old` of an operator to `new`, or between any two versions."""
+    """Register the rule that converts an operator from version `old` to `new`; any two if `old` is None."""
     key = operator if old is None else (operator, old, new)
     if key in CONVERTERS:
         raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")
@@ -205,7 +208,7 @@ def absent(target: Any, opset: int) -> list[str]:
 
 
 def reader(operator: str, opset: int) -> Reader:
-    """Return the reader of nodes of `operator` at `opset`; LookupError if there is no reader."""
+    """Return the reader of nodes of `operator` at `opset`; raise LookupError if there is no reader."""
     since = versions.resolve(operator, opset)
     if (operator, since) not in READERS:
         raise LookupError(f"minorm does not have version {since} of the operator {operator}")

@@ -33,7 +33,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Embedded(Scope):
-    """The entry for a loaded graph inside another module; export can write this graph as in its file."""
+    """The entry for a loaded graph inside another module; export can write this graph as it is in its file."""
 
     module: Any
 

@@ -88,7 +88,7 @@ class Formula:
     terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def of(self, lengths: Mapping[str, int]) -> int:
-        """Return the number for these lengths of the free axes."""
+        """Return the value of the formula if the free axes have these lengths."""
         return self.constant + sum(factor * math.prod(lengths[n] for n in names) for factor, names in self.terms)
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Formula:
 
 @dataclass
 class Symbols:
-    """The free axes. Axis `names[i]` had length `base[i]` in all runs, except in one run for each of `others[i]`."""
+    """The free axes. Axis `names[i]` had length `base[i]` in all runs but one for each of the lengths `others[i]`."""
 
     names: tuple[str, ...] = ()
     base: tuple[int, ...] = ()
@@ -136,7 +136,7 @@ class Symbols:
         return Formula(first - factor * self.base[moved[0]], ((factor, (self.names[moved[0]],)),))
 
     def at(self, length: Length, lengths: Mapping[str, int]) -> int | None:
-        """Return the length for these lengths of the free axes; None if it has no formula."""
+        """Return the value of `length` if the free axes have these lengths; None if it has no formula."""
         if not isinstance(length, Size):
             return length
         formula = self.formula(length)

@@ -84,7 +84,7 @@ class Step:
         return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """Compute the results; first move constants to the GPU if another argument is there and the operation needs it.
+        """Compute the results; first move constants to the GPU if another argument is on it and the operation needs it.
 
         Constants that the operation itself reads, such as shapes and axes, stay on the CPU.
         """

@@ -78,7 +78,7 @@ class Budget:
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
     def check_left_to_run(self, needed: int, what: str) -> None:
-        """Raise LoadError if a value is too large for a run too; a node that reads it asks for ROOM times as much."""
+        """Raise LoadError if a run could not hold a value either; a node that reads it asks for ROOM times as much."""
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
                 f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "
@@ -248,7 +248,7 @@ def _external_path(folder: str, location: str, what: str) -> str:
 
 
 def _behind_link(folder: str, path: str, what: str, location: str) -> str:
-    """Return a link's real path, which must be in a folder that the model's own link or the caller names."""
+    """Return a link's real path, which must be in a folder that the caller names or to which the model's link leads."""
     real = os.path.realpath(path)
     if not any(holds(root, real) for root in getattr(folder, "roots", ())):
         raise _is_link(what, location, real)

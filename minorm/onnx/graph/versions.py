@@ -224,7 +224,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
 
 
 def resolve(operator: str, opset: int) -> int:
-    """Return the since-version of `operator` in force at `opset`; LookupError if it did not exist yet."""
+    """Return the since-version of `operator` in force at `opset`; raise LookupError if it did not exist yet."""
     versions = PUBLISHED.get(operator)
     if versions is None:
         raise LookupError(f"minorm does not have the operator {operator}")

@@ -50,7 +50,7 @@ def holds(folder: str, path: str) -> bool:
 
 
 def advice(real: str) -> str:
-    """Return advice that names the option with which a link's target is allowed."""
+    """Return advice that names the option that allows a link's target."""
     root = os.path.dirname(real)
     return (
         f"expected an ordinary file. If you trust what lies in {root!r}, write load(path, external_root={root!r}), or "

@@ -13,7 +13,7 @@ from minorm.onnx.graph.reading import Node
 
 
 def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
-    """Give each further call the first call's statistics as its inputs 3 and 4; return the call's id -> the first node.
+    """Give each further call the first call's statistics as inputs 3 and 4; return the first nodes by the calls' ids.
 
     held    the names of the values that the file holds
     """

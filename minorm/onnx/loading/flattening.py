@@ -45,9 +45,10 @@ class Home(NamedTuple):
 class Layout:
     """Records how the bodies of a file became one list, so that each value can be found in the file.
 
+    A context is the label of the call, branch or loop around a node; "" is the graph itself.
     homes     the values in functions and branches, by their flat names
     labels    the name of a call or an If, by its context and its index there
-    around    the context of a call or branch -> the context around it; "" is the graph itself
+    around    the context of a call or branch -> the context around it
     """
 
     homes: dict[str, Home] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """Describes the place of nodes being written: the model itself, the body of a call or Loop, a branch of an If."""
+    """Describes where the nodes being written are: in the model itself, a call, a loop, or a branch of an If."""
 
     label: str
     path: str
@@ -148,7 +149,7 @@ class Flattener:
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
     def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
-        """Make minorm's function for this node and return the function's key; without such a function return `key`."""
+        """Make minorm's function for this node and return its key; if there is no such function, return `key`."""
         if key in self.functions or key[:2] not in expansions.EXPANSIONS:
             return key
         flat = [self._name(name, place) for name in proto.input]
@@ -172,7 +173,7 @@ class Flattener:
         return own
 
     def _known(self, name: str) -> tuple[int, int | None]:
-        """Return an input's element type and None, an initializer's element type and rank, or else (0, None)."""
+        """Return (element type, rank) for an initializer, (element type, None) for an input, and else (0, None)."""
         if self.held is None:
             graph = self.model.graph
             self.held = {entry.name: (entry.type.tensor_type.elem_type, None) for entry in graph.input}
@@ -317,7 +318,10 @@ class Flattener:
         return value
 
     def _unique(self, label: str, place: _Place, index: int) -> str:
-        """Return a free label for a call or an If: `label`, with _, _2 ... if taken; the names inside begin with it."""
+        """Return a free label for a call or an If; the names inside begin with it.
+
+        This is `label` itself or, if it is taken, `label` with _, _2 ... at its end.
+        """
         unique, number = label, self.calls.get(label, 0)
         while unique in self.calls:
             number += 1

@@ -25,7 +25,7 @@ class Norm:
 
     nodes     in the order of the computation; the last makes `result`
     axes      the normalized axes; () for a GroupNorm
-    groups    for a GroupNorm: the shape of its first Reshape, (N, num_groups, ...); 0 is the length of x's axis
+    groups    for a GroupNorm: the shape of its first Reshape, (N, num_groups, ...); 0 stands for the length of x's axis
     shape     the shape of its second Reshape; None if it is the shape of x
     per_group True if weight and bias have one number for each group
     """

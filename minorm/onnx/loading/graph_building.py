@@ -41,7 +41,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Builder:
-    """Calls the readers in order: computes a node that depends on constants alone, makes each other node a step."""
+    """Calls the readers in order; a node that depends on constants alone is computed, any other one becomes a step."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class Builder:
         self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
 
     def _leave(self, node: Node, names: Sequence[str], conditions: Sequence[tuple[str, bool]]) -> None:
-        """Close the frame of a body, as all its nodes are steps now, and add the step that repeats these."""
+        """Close the frame of a body, whose nodes are all steps now, and add the step that repeats them."""
         body = node.body
         assert body is not None
         own, results = names[: body.given], names[body.given + len(body.inputs) :]
@@ -331,17 +331,17 @@ def _casts(node: Node) -> bool:
 
 
 def _checked(node: Node) -> str:
-    """Return the operator whose schema types the inputs; "" for minorm's If and layers described in the metadata."""
+    """Return the operator whose schema gives the inputs' types; "" for minorm's If, and for layers in the metadata."""
     return "" if node.operator == "If" or node.described is not None else node.operator
 
 
 def _name_before_change(name: str) -> str:
-    """Name, for the other nodes, the value that a buffer has before its layer changes it."""
+    """Return the name under which other nodes read the value that a buffer has before its layer changes it."""
     return f"{name} before"
 
 
 def _expanded_name(name: str) -> str:
-    """Name the expanded form of a Parameter that the file holds once for each sample; its nodes read this form."""
+    """Return the name of a Parameter's expanded form, which repeats it for each sample; nodes read this form."""
     return f"{name} expanded"
 
 

@@ -1,4 +1,4 @@
-"""Describe an input of a loaded graph as the file declares it, and check a given Tensor against that."""
+"""Describe an input of a loaded graph as the file declares it, and check Tensors against the declaration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 class Input:
     """Describes an input of the graph, as the file declares it. A length is an int, or the name of a free length.
 
-    form        "tensor", or "sequence", a list of Tensors of the type
+    form        "tensor", or "sequence" for a list of Tensors of this type
     optional    True if None may be given
     """
 

@@ -54,9 +54,9 @@ class GraphModule(Sealed):
     inputs                       the declared name, type and shape of each input
 
     `to(mn.float16)` converts it like any Module: from then on inputs and outputs have that type, and so does every
-    float that a node reads, a constant of the file or the result of a Cast. A file with several float types then has
-    only one float type. The types that ONNX prescribes stay (the scales of a Resize). A result that depends on shapes
-    alone is still computed in the types of the file (the padding of TensorFlow's SAME).
+    float that a node reads, even a constant of the file or the result of a Cast. The graph of a file with several float
+    types then has only one. Types that ONNX prescribes stay (the scales of a Resize). A result that depends on shapes
+    alone (the padding of TensorFlow's SAME) is still computed in the types of the file.
     """
 
     def __init__(
@@ -175,10 +175,10 @@ class GraphModule(Sealed):
 
         The name is that of a module of the file, a node, a value or a tensor. The name of a value means the node that
         computes it; the name of a tensor means its module. MatMul and the Add of its bias are one node here. The graph
-        calls the layer with the values that the nodes read from the network, in the same order. The layer returns one
-        Tensor: the value that the network read from the nodes. It takes the graph's mode. Nodes and tensors that the
-        graph no longer needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the
-        layer.
+        calls the layer with the values that the nodes read from the network, in the same order. The layer must return
+        one Tensor, which the network reads in place of the nodes' value. The layer gets the graph's mode. Nodes and
+        tensors that the graph no longer needs are dropped. The layer's parameters are parameters of the graph, and
+        `export` writes the layer.
 
         Raise ValueError for an unknown name; the error proposes names. Raise ValueError also if the rest of the network
         reads several values of these nodes. Raise TypeError for a layer that is not a Module. After an error the graph
@@ -224,7 +224,7 @@ class GraphModule(Sealed):
         return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
 
     def tensors_by_name(self) -> dict[str, Tensor]:
-        """Return parameters and buffers under the names of the file, also equal and shared tensors."""
+        """Return parameters and buffers under the names of the file, including equal and shared tensors."""
         return dict(self._state)
 
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
@@ -251,7 +251,7 @@ class GraphModule(Sealed):
         """Return the slots to fill before a run, with their tensors; a converted graph has its constants in `dtype`.
 
         Constants that shape arithmetic reads keep the file's types, and so do its results, because float16 cannot count
-        to 2049. A node of the network itself converts all values that it reads, these results too.
+        to 2049. A node of the network itself converts all values that it reads, including these results.
         """
         if dtype is None:
             return self._given
@@ -262,7 +262,7 @@ class GraphModule(Sealed):
         return self._as_converted[1]
 
     def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
-        """Yield the graph's tensors under their initializers' names, then the contents of Module: the places."""
+        """Yield the graph's tensors under their initializers' names, then the places, as Module does."""
         for name, tensor in self._state.items():
             if (PARAMETER if isinstance(tensor, Parameter) else BUFFER) in kinds:
                 yield name, tensor

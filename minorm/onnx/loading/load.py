@@ -68,9 +68,9 @@ def load(
     combined with values of the network; but numbers from a formula are not weights. A weight becomes a Parameter under
     its name if a gradient can flow from an output to it. Other numbers (such as an eps or an exponent) are constants;
     `minorm check --trainable` says why. The running statistics of a BatchNormalization are buffers under their names. A
-    GroupNorm, LayerNorm or RMSNorm that a file writes in other operators is one layer, unless another node reads a
-    value between them. Each layer starts in the mode that its node says. train() and eval() switch all layers that are
-    not frozen. A layer that was frozen when minorm exported it is frozen again.
+    GroupNorm, LayerNorm or RMSNorm that a file writes in other operators is one layer, unless another node reads one of
+    the values in between. Each layer starts in the mode that its node says. train() and eval() switch all layers that
+    are not frozen. A layer that was frozen when minorm exported it is frozen again.
 
     In a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     updates its buffers with them and returns only the other outputs. It returns the new values too if `outputs` names
@@ -108,7 +108,7 @@ def load(
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
-    """Load a model as `load` does, but return every output of the file, the updated running statistics too.
+    """Load a model as `load` does, but let the module return every output, including updated running statistics.
 
     folder     the folder of the external weights of an onnx.ModelProto, if it has any
     """

@@ -1,10 +1,11 @@
 """Write and read minorm's entries in `metadata_props`, for facts that ONNX itself cannot express.
 
-minorm.edited        the producer of a file that minorm loaded and wrote back; our entries count while it matches
+minorm.edited        the producer of a file that minorm loaded and wrote back; if another tool is the file's producer
+                     now, minorm's entries no longer count
 minorm.training      True if a layer was in training mode when the file was written
 minorm.frozen        the paths of frozen modules
-minorm.statistics    path of a layer -> how it keeps running statistics, if no operator says so: those of an
-                     InstanceNorm, momentum=None, an unbiased variance. In the graph other nodes update them; a loaded
+minorm.statistics    path of a layer -> how it keeps running statistics, if no operator can say so: for an InstanceNorm,
+                     momentum=None, or an unbiased variance. In the graph other nodes update the statistics; a loaded
                      layer updates them itself, bit for bit like the layer that was written
 """
 
@@ -127,7 +128,7 @@ def frozen(model: Any) -> list[str]:
 
 
 def statistics(model: Any) -> dict[str, Statistics]:
-    """Return path of a layer -> its Statistics, which say how it keeps running statistics."""
+    """Map the paths of layers to their Statistics, which say how these layers keep running statistics."""
     given = _entry(model, "statistics", {})
     try:
         found = {path: Statistics(**fields) for path, fields in given.items()}

@@ -103,7 +103,7 @@ def keep(
     """Return a copy of the model without the contents of the tensors in `held`.
 
     folder    the folder of the weights that are not in the file itself
-    read      for a cut graph, the values that the module reads: other initializers are left out
+    read      for a cut graph, the values that the module reads; other initializers are left out. None for a whole graph
     """
     copy = onnx.ModelProto()
     _copy(model, copy, "graph")

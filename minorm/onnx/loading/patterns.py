@@ -47,7 +47,7 @@ def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
 
 
 def _instances(node: Node, w: Wiring) -> Norm | None:
-    """Match an InstanceNormalization; its input gives the axes later. A scale of 1 and a bias of 0 are not weights."""
+    """Match an InstanceNormalization; its axes stay unknown here. A scale of 1 and a bias of 0 are not weights."""
     eps = float(node["epsilon"])
     if node.described is not None or len(node.inputs) != 3 or not eps >= 0:
         return None
@@ -156,7 +156,7 @@ def _with_cast(norm: Norm, w: Wiring) -> Norm:
 
 
 def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
-    """Return the norm with its only reader, if that is `operator` with a tensor of the file that fits the channels."""
+    """Return the norm together with its only reader, if that is `operator` with a tensor of the file that fits."""
     node = w.reader(norm.result, operator)
     if node is None or len(node.inputs) != 2:
         return None

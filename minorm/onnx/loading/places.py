@@ -44,7 +44,7 @@ def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tenso
 
 
 def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
-    """Return name -> the path of its place, for the names that have one."""
+    """Map each tensor's name to the path of the tensor's place, if it has one."""
     found = {name: paths.prefix(name) for name in names}
     for node in nodes:
         for name in node.inputs if node.module else ():

@@ -66,7 +66,7 @@ def recognised(
 
 
 def types_of(nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name -> type, for the values whose types are certain."""
+    """Map names to types, for the values whose types are certain."""
     declared = {entry.name: entry.dtype for entry in inputs}
     return kinds.types(nodes, declared | {name: array.dtype for name, array in initializers.items()})
 
@@ -100,7 +100,7 @@ def _node(norm: Norm) -> Node:
 
 
 def ranks_of(model: Any) -> dict[str, int]:
-    """Return name -> the number of axes, for the values of the graph whose shapes the file declares."""
+    """Map names to numbers of axes, for the values of the graph whose shapes the file declares."""
     described = chain(model.graph.value_info, model.graph.input, model.graph.output)
     return {
         entry.name: len(entry.type.tensor_type.shape.dim)

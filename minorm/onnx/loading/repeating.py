@@ -1,6 +1,7 @@
 """Run the body of a Loop or Scan in a loaded graph: its steps have separate slots, which every turn fills again.
 
-The step that repeats the body has the node's inputs, and after these the outer values that the body reads.
+The step that repeats the body has two groups of inputs: first the node's inputs, then the outer values that the body
+reads.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 
 
 class Turns:
-    """Runs its steps once a turn.
+    """Runs the steps of a body, once for each turn.
 
     slots       the slots of its values, by name
-    inputs      the names of one turn's inputs; `outputs` has the names of its outputs
+    inputs      the names of one turn's inputs
+    outputs     the names of one turn's outputs
     captured    the names of the values from outside
     """
 

@@ -39,8 +39,10 @@ ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast"
 
 @dataclass
 class Roles:
-    """Holds the decisions. `parameters`: name -> array. `buffers`: name -> the value from which the buffer starts.
+    """Holds the decisions.
 
+    parameters   the arrays of the Parameters, by name
+    buffers      name of a buffer -> the value from which it starts
     updates      buffer -> the graph's output that is its next value, if no layer changes it by itself
     spread       tensors that hold a Parameter once for each sample -> that Parameter
     snapshots    buffers that a layer changes in place while other nodes read their old values
@@ -67,7 +69,7 @@ def assign(
     """Decide the roles, and tell each node the buffers that it owns (`node.statistics`, `node.updates`).
 
     inputs       the types of the graph's inputs, by name
-    updated      initializer -> the output that is its next value, as minorm writes training graphs
+    updated      initializer -> the output that is its next value; minorm's training graphs have such outputs
     source       the file's producer and its own statements
     trainable    the caller's choice of Parameters, or None
     """
@@ -142,7 +144,7 @@ def _floats(nodes: Sequence[Node], initializers: Mapping[str, Any], source: Orig
 
 
 def _roots(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return the result of each Identity -> the value that it copies."""
+    """Map the result of each Identity to the value that it copies."""
     roots: dict[str, str] = {}
     for node in nodes:
         if node.operator == "Identity":
@@ -157,7 +159,7 @@ def _updates(node: Node, same: Mapping[str, str], updated: Mapping[str, str]) ->
 
 
 def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
-    """Return value -> the operators that read it, except nodes that own it as their statistics."""
+    """Map each value to the operators that read it; nodes that own it as their statistics do not count."""
     readers: dict[str, set[str]] = {}
     for node in nodes:
         held = places(node) if id(node) in owners else ()
@@ -172,7 +174,7 @@ def _statistics(node: Node) -> tuple[str, ...]:
 
 
 def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
-    """Return value -> the initializer or constant that it equals, perhaps under another name (Identity).
+    """Map values to the initializers or constants that they equal, perhaps under another name (Identity).
 
     A value that a node makes from constants without a gradient, as ConstantOfShape does, is a constant too.
     """

@@ -16,7 +16,7 @@ class Signature(NamedTuple):
 
     formals     the names of its inputs; an input that a call leaves out has no value
     defaults    attributes that a call may leave out, as AttributeProtos
-    path        the name of its body among the paths of graphs
+    path        the name of its body, from `path_of`
     """
 
     name: str
@@ -60,7 +60,7 @@ def domain_of(name: str) -> str:
 
 
 def opset_table(imports: Any, what: str) -> dict[str, int]:
-    """Return domain -> opset; raise LoadError if a domain appears twice with different opsets."""
+    """Map each domain to its opset; raise LoadError if a domain appears twice with different opsets."""
     table: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)

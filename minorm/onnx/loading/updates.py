@@ -1,4 +1,4 @@
-"""Handle outputs that are the next values of buffers: `<name>.updated`, as minorm writes training graphs.
+"""Handle outputs that are the next values of buffers; minorm names them `<name>.updated` in training graphs.
 
 An ONNX graph cannot change its state, so its new running statistics are outputs. A loaded module updates its buffers
 with them and does not return them. A cut graph keeps the updates of the layers that it still computes. The nodes that
@@ -26,7 +26,7 @@ _BLENDING = frozenset(_ARITHMETIC + _LENGTHS)
 
 
 def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
-    """Return initializer -> the output that is its next value, in a file that minorm wrote."""
+    """Map initializers to the outputs that are their next values, in a file that minorm wrote."""
     if not metadata.is_ours(model):
         return {}
     kept = {f"{name}{ENDING}": name for name in initializers}
@@ -36,10 +36,11 @@ def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
 def still_computed(
     nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str], updated: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the entries of `updated` that the nodes for `outputs` still compute; a layer keeps all entries or loses
-    all.
+    """Return the entries of `updated` that the nodes for `outputs` still compute.
 
     given    the inputs and initializers of the graph
+
+    A layer keeps all its entries, or none.
     """
     there = set(given)
     needed = {id(node) for node in validation.needed(nodes, outputs)}

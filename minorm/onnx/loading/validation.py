@@ -24,7 +24,7 @@ from minorm.onnx.loading.signatures import opset_table
 
 
 def opsets_of(model: Any) -> dict[str, int]:
-    """Check the model's header and return domain -> opset."""
+    """Check the model's header, and return the opsets by domain."""
     newest = onnx.IR_VERSION
     if not 1 <= model.ir_version <= newest:
         raise LoadError(

@@ -1,7 +1,8 @@
 """Collect the float tensors for the judge: tensors in nodes, copies, folded duplicates, and the caller's choice.
 
-PyTorch's exporters write equal weights of a fresh model once; here they train as separate weights again. The exporters
-write a Parameter once for each sample of the example; here it trains as one Parameter again.
+PyTorch's exporters write equal weights of a fresh model once; here they train as separate weights again. If a Parameter
+is expanded to the batch, the exporters write it once for each sample of the example; here it trains as one Parameter
+again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def constants(nodes: Iterable[Node]) -> dict[str, Any]:
 
 
 def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Return tensor -> the equal tensor from which a tool copies it by an Identity.
+    """Map each tensor that a tool copies by an Identity to the equal tensor from which it is copied.
 
     PyTorch's exporter writes the equal weights of a fresh model once. A tensor that two modules really share has one
     name in its files, and no Identity; but its folded form, `onnx::MatMul_7`, has a name for each call of a module.
@@ -63,7 +64,7 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
-    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None without repetition.
+    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None if it did not.
 
     begins    initial states of recurrences, whose batch may be any axis but the last
     """
@@ -80,9 +81,10 @@ def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> i
 
 
 def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Return tensor -> weight, for the tensors of `others` in which folding repeated that weight for each sample.
+    """Find the tensors of `others` that folding made by repeating a weight for each sample; map each to its weight.
 
-    Example: the newer exporter writes an RNN as sums and products, and it begins with zeros times a matrix plus a bias.
+    For example, the newer exporter writes an RNN as sums and products. The first of these, zeros times a matrix plus a
+    bias, is folded into the bias, repeated for each sample.
     """
     if not origin.kinds:
         return {}
@@ -113,7 +115,9 @@ def listed(trainable: Trainable) -> Any:
 
 
 def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[str]) -> set[str]:
-    """Return the names of `arrays` that the caller wants to train; LoadError if a name or pattern matches nothing.
+    """Return the names of `arrays` that the caller wants to train.
+
+    Raise LoadError if a name or pattern matches nothing.
 
     arrays    the tensors that can be trained, because a gradient reaches them
     others    further values of the graph, for the message

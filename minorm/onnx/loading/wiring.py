@@ -36,8 +36,8 @@ class Wiring:
     ends      values that are read elsewhere too: outputs of the graph, conditions
     arrays    initializers by name
     learned   a function of a name: True if that initializer is certainly a weight, and so not a fixed number
-    ranks     name -> number of axes, for the values whose shapes the file declares
-    types     name -> type, for the values whose types are certain
+    ranks     the number of axes by name, for the values whose shapes the file declares
+    types     the type by name, for the values whose types are certain
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Wiring:
         return readers[0] if _is_one_of(readers[0], operators) else None
 
     def is_like(self, node: Node, name: str, among: Collection[int]) -> bool:
-        """Return True if a node casts another value to the type of `name`, only for a node with its id in `among`."""
+        """Return True if a node casts another value to the type of `name`, and one node in `among` alone reads this."""
         if node.operator != "CastLike" or node.inputs[0] == name or node.outputs[0] in self.ends:
             return False
         readers = self.readers.get(node.outputs[0], [])
@@ -118,7 +118,7 @@ class Wiring:
         return array if array is not None and array.size <= SMALL else None
 
     def _base(self, name: str) -> str:
-        """Return the value from which moves of axes, and Casts that keep the type, make this value."""
+        """Return the value that this value is made from, only by moves of axes and Casts that keep the type."""
         for _ in range(STEPS):
             node = None if name in self.arrays else self.maker(name, *MOVES)
             if node is None:

@@ -52,7 +52,7 @@ def nbytes(dtype: np.dtype[Any], count: int) -> int:
 
 
 def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Unpack elements from bytes that hold several, the lowest bits first."""
+    """Unpack elements from bytes that hold several each; the first element is in the lowest bits."""
     bits, count = BITS[dtype], int(np.prod(shape))
     whole = np.frombuffer(raw, np.uint8)
     if bits < 8:
@@ -78,7 +78,7 @@ def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = 
 
 
 def _power(x: Any, saturate: bool, round_mode: str) -> Any:
-    """Round to the next power of two above, below, or to the nearest one; NaN and infinity become NaN."""
+    """Round to a power of two: the next one above or below, or the nearest one; NaN and infinity become NaN."""
     if round_mode not in ("up", "down", "nearest"):
         raise ValueError(f"round_mode is {round_mode!r}; expected up, down or nearest")
     bits = x.astype(np.float32).view(np.uint32)

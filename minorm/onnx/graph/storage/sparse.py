@@ -53,7 +53,10 @@ def _is_sparse(node: Any) -> bool:
 
 
 def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> TensorProto:
-    """Make the dense tensor of a SparseTensorProto; other elements are 0. Places are flat, or given for each axis."""
+    """Make the dense tensor of a SparseTensorProto; elements without a value are 0.
+
+    The places of the values are flat, or given for each axis.
+    """
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")

@@ -27,7 +27,7 @@ CLOSE = 1e-3  # of the largest number: the allowed difference of two images' res
 
 
 def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = None) -> bytes:
-    """Return the file's bytes; if its weights are in other files, the bytes of a model that contains them."""
+    """Return the file's bytes; if its weights are in other files, return the bytes of a model that holds them."""
     model, folder = load.parse(path, max_bytes, None, external_root)
     if not embedded_weights.is_outside(model):
         with open(path, "rb") as file:
@@ -51,7 +51,7 @@ class Classifier:
 
     @cached_property
     def input(self) -> ImageInput:
-        """Describe the images that it takes."""
+        """Describe the images that the classifier takes."""
         return self._named(lambda: image_input.described(self._proto()))
 
     @cached_property
@@ -107,7 +107,7 @@ class Classifier:
         return model
 
     def _check_runs(self, model: GraphModule, x: Tensor) -> None:
-        """Check that two images in one batch give the same as one by one, whatever batch the file was written for."""
+        """Check that two images give the same results in one batch as one by one, whatever the file's batch is."""
         given, size = self.input, x.shape[2]
         try:
             both = _outputs(model, x).numpy()

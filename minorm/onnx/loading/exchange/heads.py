@@ -35,7 +35,8 @@ class Head:
     part        its nodes, and all nodes that follow up to the output
     name        the layer's name in the graph: a module's path, or the name of its node
     operator    Gemm, MatMul or Conv
-    features    the number of features that it reads; `classes` is the number of its results
+    features    the number of features that it reads
+    classes     the number of its results
     after       the operators that follow
     weights     the names of its tensors in the file
     """
@@ -50,7 +51,7 @@ class Head:
 
     @property
     def activation(self) -> str:
-        """Return the Softmax, or similar operator, that follows; "" if the output is logits."""
+        """Return the activation that follows (Softmax, say); "" if the output is logits."""
         return next((operator for operator in self.after if operator in ACTIVATIONS), "")
 
     def layer(self, classes: int) -> Module:
@@ -62,8 +63,9 @@ class Head:
 
 
 def find(model: Any, x: Tensor) -> Head:
-    """Find the head of a GraphModule with one output. `x` are images for a run that shows the shapes.
+    """Find the head of a GraphModule with one output.
 
+    x    images for a run that shows the shapes
     Raise ValueError if there is no head; the error says which nodes we looked for, and which nodes are the last.
     """
     spots, name, after = replacing.spots_of(model), model.output_names[0], list[str]()
@@ -89,7 +91,7 @@ def replace(model: Any, head: Head, layer: Module) -> None:
 
 
 def drop_activation(model: Any, head: Head) -> None:
-    """Let the model return logits: replace the Softmax, or similar operator, after the head by an Identity."""
+    """Let the model return logits: replace the activation after the head (Softmax, say) by an Identity."""
     for place in head.part.places:
         spot = replacing.spots_of(model).spots[place]
         if spot.operator in ACTIVATIONS:

@@ -1,7 +1,7 @@
 """Change a classifier's input to the form that training gives: any number of images, N x channels x size x size.
 
-We change a file with another form before we load it: a fixed batch becomes free, in the shapes of Reshapes too, and an
-input of N x size x size x channels gets a Transpose.
+If a file has another form, we change it before we load it: a fixed batch becomes free, also in the shapes of Reshapes,
+and an input of N x size x size x channels gets a Transpose.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProt
 class ImageInput:
     """Describes the images that a file declares.
 
-    channels        their number, None if free
-    size            height and width, None if free
-    batch           the number of images, None if free
-    channels_last   True if it takes N x size x size x channels
+    channels        the number of channels; None if it is free
+    size            height and width; None if they are free
+    batch           the number of images; None if it is free
+    channels_last   True if the shape is N x size x size x channels
     """
 
     name: str
@@ -90,7 +90,7 @@ def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
 
 
 def drop_outputs(model: Any, gone: Callable[[str], bool]) -> None:
-    """Drop the outputs of the ModelProto whose name makes `gone` return True."""
+    """Drop the outputs of the ModelProto for whose names `gone` returns True."""
     drop(model.graph.output, lambda entry: gone(entry.name))
 
 
@@ -110,7 +110,7 @@ def _shapes_of_reshapes(graph: Any) -> Iterator[Any]:
 
 
 def _free_batch(tensor: Any, batch: int) -> None:
-    """Free the batch at the beginning of a Reshape's shape: -1, or 0, which copies, if the shape has a -1 already."""
+    """Free the batch with which a Reshape's shape begins: it becomes -1, or 0 (a copy) if there is a -1 already."""
     shape = numpy_helper.to_array(tensor).copy()
     if shape.ndim != 1 or shape.size < 2 or shape[0] != batch:
         return

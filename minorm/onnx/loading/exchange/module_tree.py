@@ -43,7 +43,7 @@ def _find_empty(module: Any, gone: Collection[int], running: Collection[int], em
 
 
 def _slot_for(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
-    """Return the module to put a layer in, the name there, and the path; take modules on the path out of `empty`."""
+    """Return the module that gets a layer, the layer's name there, and its path; take modules on it out of `empty`."""
     parent, reached = root, ""
     *above, name = wished.split(".")
     for part in above:

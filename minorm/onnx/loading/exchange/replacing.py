@@ -59,7 +59,7 @@ class Replacement:
 
     steps, updates, snapshots    as in GraphModule
     lost                         the ids of the tensors that only dropped nodes read
-    gone                         the ids of the modules that were dropped nodes
+    gone                         the ids of the modules that computed the dropped nodes
     """
 
     def __init__(self, model: Any, part: Part, layer: Module, wished: str) -> None:

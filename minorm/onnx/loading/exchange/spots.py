@@ -1,7 +1,7 @@
 """Find the nodes that a name means: a module's nodes, one node, the node of a value, or the readers of a tensor.
 
-The inputs of a module are the values that its nodes read from the rest of the network, without tensors of the file and
-without lengths. The output of a module is the value that the rest of the network reads from the module's nodes.
+The inputs of a module are the values that its nodes read from the rest of the network; tensors of the file and lengths
+do not count. The output of a module is the value that the rest of the network reads from the module's nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 def in_front(
     name: str, nodes: Sequence[Node], initializers: Collection[str], inputs: Collection[str], ends: Collection[str]
 ) -> list[str]:
-    """Return the values that the nodes of a name read from the rest of the network: `load(path, before=name)`."""
+    """Return the values that the nodes called `name` read from the rest of the network: `load(path, before=name)`."""
     spots = [
         Spot(node.name, node.module, node.operator, node.inputs, node.outputs, bool(node.conditions)) for node in nodes
     ]
@@ -142,7 +142,7 @@ class Spots:
         return [], ""
 
     def _of_module(self, path: str) -> list[int]:
-        """Return the nodes of a module and of modules below it; if no node names the module, its tensors' readers."""
+        """Return the nodes of a module and of modules below it; if no node names it, return its tensors' readers."""
         if not path:
             return []
         inside = {place for place, spot in enumerate(self.spots) if _is_below(spot.module, path)}
@@ -153,7 +153,7 @@ class Spots:
         return sorted(live or found)
 
     def module_of(self, place: int) -> str:
-        """Return the path of the only module that holds the node's tensors; else of the module that the node names."""
+        """Return the path of the module that holds all the node's tensors, else of the module that the node names."""
         spot = self.spots[place]
         homes = {self.tensors[name] for name in spot.inputs if self.tensors.get(name)}
         return homes.pop() if len(homes) == 1 else spot.module

@@ -17,7 +17,7 @@ DOMAIN, OPERATOR = "minorm", "Replaced"  # its name is the path of the layer
 def put_layer(
     model: Any, layout: Layout, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
 ) -> Layout:
-    """Let an unnamed stand-in node compute `output`, and drop everything unneeded; return the layout afterwards.
+    """Let an unnamed stand-in node compute `output`, and drop everything unneeded; return the new layout.
 
     returned    the values that the module returns; they may differ from the outputs of the graph
     gone        the outputs of the graph to drop
@@ -42,7 +42,7 @@ def put_layer(
 
 
 def name_layer(model: Any, path: str) -> None:
-    """Give the newest stand-in node, which has no name yet, its name."""
+    """Give a name to the newest stand-in node, which has no name yet."""
     next(node for node in model.graph.node if is_layer(node) and not node.name).name = path
 
 

@@ -12,7 +12,7 @@ order:
    trained.
 4. What do nodes use it for (weights_by_input.py)? A tensor trains under any name if it is a weight of an operator that
    has weights. It also trains if it is combined with values of the network and has several numbers that are not all
-   equal. One number in arithmetic trains only if it has the name of a module's tensor.
+   equal. A single number in arithmetic trains only if it has the name of a module's tensor.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Judge:
         return found
 
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
-        """Return the formula that made the numbers, in words; "" without one.
+        """Return the formula that made the numbers, in words; "" if they have no formula.
 
         A weight, or a tensor with a word as its name, may hold a range or few different numbers, because an author may
         have initialized it so.
@@ -167,7 +167,7 @@ class Judge:
         return tables.formula(array) or few
 
     def _placed(self, array: Any, place: Place | None) -> Verdict:
-        """Return the verdict on a tensor that follows from its place and numbers alone."""
+        """Return the verdict that follows from a tensor's place and numbers alone."""
         if place is None:
             return Verdict(CONSTANT, "it is not where operators have weights, and no module's name says more")
         if place.kind is Kind.WEIGHT:
@@ -184,7 +184,9 @@ class Judge:
 
 
 def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
-    """Find the buffers among the tensors of PyTorch's older exporter, in the order of the file, with the reasons.
+    """Find the buffers among the tensors in a file of PyTorch's older exporter; return the reasons by name.
+
+    initializers    the tensors, in the order of the file
 
     This exporter writes Parameters and buffers in the same way. But a module's buffers come after its Parameters, so
     every tensor of the module after its first buffer is a buffer too.

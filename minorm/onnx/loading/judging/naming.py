@@ -1,4 +1,4 @@
-"""Tell from a tensor's name whether it is the name of a module's tensor, a person's word, or a program's number.
+"""Tell whether a tensor's name comes from a module, from a person, or from a program that counts its tensors.
 
     MODULE    a module's tensor: `layer1.0.conv1.weight`, TensorFlow's `model/dense/MatMul/ReadVariableOp:0`,
               Paddle's `linear_0.w_0`; in a file of PyTorch's older exporter also `cls_token`, a tensor of the outermost
@@ -7,7 +7,7 @@
     TOOL      a number or a path that a program made up: `onnx::Mul_7`, `497`, `/fc/Transpose_output_0`, `val_12`,
               Paddle's `helper.constant.3`
 
-Each check of a name takes time in proportion to its length, because a foreign file may have any names.
+A foreign file may have any names, so each check of a name takes only time in proportion to the name's length.
 """
 
 from __future__ import annotations

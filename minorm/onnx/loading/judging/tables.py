@@ -1,7 +1,7 @@
-"""Recognize tensors that a formula made, not training: tables of sines, filter banks, windows, masks, ranges, grids.
+"""Recognize tensors made by a formula, not by training: tables of sines, filter banks, windows, masks, ranges, grids.
 
 One property finds most of them. Along the right axis, a sine, a cosine, a straight line, and a growth by one factor all
-satisfy x[t+1] + x[t-1] = 2 c x[t], with one number c for each line. The rows of a Fourier basis along the frequencies
+satisfy x[t+1] + x[t-1] = 2 c x[t], where c is the same for all t. The rows of a Fourier basis along the frequencies
 satisfy it too, even with a window over them. Trained numbers never satisfy it.
 """
 
@@ -90,7 +90,7 @@ def is_binary(array: Any) -> bool:
 
 
 def few_numbers(array: Any, times: int = 2) -> str:
-    """Return why these numbers may be written by a program, if nothing marks them as weights; else "".
+    """Return why a program may have written these numbers, if nothing marks them as weights; else "".
 
     times    how often each number must occur on average
     """
@@ -107,7 +107,7 @@ def few_numbers(array: Any, times: int = 2) -> str:
 
 
 def _is_rounded(array: Any) -> bool:
-    """Return True if all numbers fit 16 bits; so few numbers do that repetitions prove nothing."""
+    """Return True if all numbers fit 16 bits; there are so few such numbers that repetitions prove nothing."""
     return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in dtypes.HALVES)
 
 
@@ -135,13 +135,13 @@ def _may_be_a_table(array: Any) -> bool:
 
 
 def _sample(array: Any) -> Any:
-    """Return some of the numbers; all of a small tensor."""
+    """Return some of the numbers, or all of them if the tensor is small."""
     flat = array.reshape(-1)
     return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
 
 
 def _is_mixed(array: Any) -> bool:
-    """Return whether a large tensor has both signs and only finite, nonzero numbers: no mask, filter bank or blur."""
+    """Return whether a large tensor has both signs and only finite, nonzero numbers, so it is no mask or filter."""
     if array.size <= SMALL:
         return False
     sample = _sample(array)
@@ -174,7 +174,7 @@ def _waves(values: Any) -> str:
 
 
 def _is_wave(values: Any) -> bool:
-    """Return True if sines alternate with their cosines, or come in the other half: sin^2 + cos^2 = 1."""
+    """Return True if sines alternate with their cosines, or fill one half and cosines the other: sin^2 + cos^2 = 1."""
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
@@ -187,7 +187,10 @@ def _is_wave(values: Any) -> bool:
 
 
 def _lines(values: Any, axis: int, most: int | None = None) -> Any:
-    """Return lines along an axis in float64: all, or about `most` from everywhere, as the first may be all zeros."""
+    """Return all lines along an axis in float64, or about `most` of them.
+
+    These come from all parts of the tensor, because its first lines may be all zeros.
+    """
     others = [n for i, n in enumerate(values.shape) if i != axis]
     count = math.prod(others)
     if most is None or count <= most:

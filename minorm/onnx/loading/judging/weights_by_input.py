@@ -1,8 +1,8 @@
 """Find the use of each float tensor of a file: an operator's weight, an operand beside values of the network, or other.
 
 Values of the network are values that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
-It may also be a part from which nodes compute a weight: they multiply a learned query by weights before it meets values
-of the network, and make a weight-normalized kernel from a direction and a length.
+It may also be a part from which nodes compute a weight. For example, they multiply a learned query by weights before it
+meets values of the network, or make a weight-normalized kernel from a direction and a length.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _ORDER = {kind: i for i, kind in enumerate(Kind)}
 
 
 def places(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> dict[str, Place]:
-    """Return array -> its place, for the arrays that have one; `inputs` are the inputs of the graph."""
+    """Map each array that has a place to this place; `inputs` are the inputs of the graph."""
     return _Walk(nodes, inputs, arrays).found()
 
 

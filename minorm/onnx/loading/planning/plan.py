@@ -1,4 +1,4 @@
-"""Hold the Functions that one run of a graph applied as a plan, which reads and writes numbered registers."""
+"""Keep the Functions that one run of a graph applied, as a plan that reads and writes numbered registers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Plan:
     """Applies the Functions of a run again, on numbered registers. Register 0 holds None, for an absent argument.
 
     held      pairs: a register, and the Tensor of the graph whose array it holds when a run begins
-    fixed     the registers as a run begins: arrays that follow from shapes, and None for the others
+    fixed     the registers when a run begins: arrays that depend on shapes alone, and None for the others
     layers    the layers that have options; the plan becomes invalid if these options change
     """
 
@@ -49,7 +49,7 @@ class Plan:
         return "\n".join(map(repr, self.applications))
 
     def is_current(self) -> bool:
-        """Return whether every layer is unchanged since the plan was made: mode, options and Tensors, and no hooks."""
+        """Return whether no layer has changed its mode, options or Tensors since the plan was made, or got hooks."""
         if any(held.get(name) is not value for held, name, value in self.tensors):
             return False
         return all(vars(layer) == before and not is_active(layer) for layer, before in self.layers)

@@ -1,17 +1,17 @@
 """Run inference by plan: record once which Functions a graph applies to inputs of given shapes, and apply them again.
 
 A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
-without gradients, everything but the Functions' results follows from shapes. So we trace the second run with inputs of
-the same shapes and types. The Functions that it applied, with the numbers of their arrays and their options, are a
+without gradients, everything but the Functions' results depends on shapes alone. So we trace the second run with inputs
+of the same shapes and types. The Functions that it applied, with the numbers of their arrays and their options, are a
 Plan. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
 
 A plan is made only if it certainly gives the same bits. If a rule itself reads elements of its arguments, instead of
-passing them to a Function, these must follow from shapes; watched.py notices such reads. The shapes of results must
-follow from shapes too; some operators (UNSTEADY) cannot promise this. Of the arrays among a Function's options, only
-the indices of a Take may come from the run. A run neither makes nor uses a plan if it records gradients, has an open
-trace or a watcher of its nodes, trains a layer, calls hooks, or uses arrays on a GPU. A graph without a plan runs node
-by node. So does a run that fails by plan, so that the error names the node. A graph that was converted to another type
-has plans of that type; they contain the conversions of the values that a node reads.
+passing them to a Function, these arguments must depend on shapes alone; watched.py notices such reads. The shapes of
+results must depend on shapes alone too; OPERATORS_WITHOUT_PLAN lists operators that cannot promise this. Arrays among a
+Function's options must not come from the run, except the indices of a Take. A run neither makes nor uses a plan if it
+records gradients, has an open trace or a watcher of its nodes, trains a layer, calls hooks, or uses arrays on a GPU. A
+graph without a plan runs node by node. So does a run that fails by plan, so that the error names the node. A graph that
+was converted to another type has plans of that type; they contain the conversions of the values that a node reads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEPT = 8  # the most plans of a graph; a new shape replaces the oldest
 class Plans:
     """Keeps the plans of a graph, by the shapes and types of its inputs and the type to which it was converted.
 
-    The entry is True for inputs that have come once so far, and False for inputs that cannot have a plan.
+    In place of a plan, an entry is True for inputs that have come only once, and False for inputs that cannot have one.
     """
 
     def __init__(self) -> None:

@@ -81,7 +81,7 @@ class Recorder:
         self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
 
     def run(self, step: Any, values: list[Any], dtype: Any) -> None:
-        """Run the step in a trace, with stand-ins for the Tensors that do not follow from shapes.
+        """Run the step in a trace, with stand-ins for the Tensors that do not depend on shapes alone.
 
         dtype    the type to which the graph was converted, or None
         """
@@ -122,7 +122,7 @@ class Recorder:
             values[slot] = self._without_stand_in(values[slot], originals)
 
     def _stand_in(self, tensor: Any, reads: Reads, originals: dict[int, Any]) -> Any:
-        """Return the stand-in that a rule gets for a Tensor; return a Tensor that follows from shapes itself."""
+        """Return the stand-in that a rule gets for a Tensor, or the Tensor itself if it depends on shapes alone."""
         register = None if id(tensor) in self._shape_only_ids else self._find(tensor)
         if register is None:
             return tensor
@@ -246,7 +246,7 @@ def _elements(options: Any) -> Iterator[Elements]:
 
 
 def _is_array_of(tensor: Any, elements: Elements) -> bool:
-    """Return True if these are a stand-in's unchanged elements, and integer positions; a mask would decide shapes."""
+    """Return True if these are a stand-in's unchanged elements, and integers; a mask would decide a result's shape."""
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 

@@ -1,9 +1,9 @@
 """Notice whether the rule of a node reads elements of its arguments itself, instead of leaving that to Functions.
 
-A rule makes the same decisions for all inputs of one form if it looks only at shapes and types. If it looks at
-elements, it may decide differently next time. So the rule gets stand-ins: Tensors whose `array` is an `Elements`. A
-rule can ask an `Elements` for shape, type and memory order; any other use is recorded, or raises an error. Functions
-get the arrays themselves. The result of a Function on a stand-in is a stand-in too.
+A rule that looks only at shapes and types makes the same decisions for all inputs with these shapes and types. If it
+looks at elements, it may decide differently next time. So the rule gets stand-ins: Tensors whose `array` is an
+`Elements`. A rule can ask an `Elements` for shape, type and memory order; any other use is recorded, or raises an
+error. Functions get the arrays themselves. The result of a Function on a stand-in is a stand-in too.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class StandIn(Tensor):
 
     @property
     def array(self) -> Any:
-        """Return the array itself to Functions; return to other code an `Elements`, which records reads."""
+        """Return the array itself to Functions, and to other code an `Elements`, which records reads."""
         own = _array.__get__(self)
         trusted = sys._getframe(1).f_globals["__name__"].startswith(_TRUSTED)
         return own if trusted else Elements(own, self.reads)

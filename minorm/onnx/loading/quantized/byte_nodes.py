@@ -6,11 +6,11 @@
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
 The file's own nodes stay: they run in training, and when the run is watched. In inference, fused_steps.py runs one step
-in place of several. The step's integers are onnxruntime's: a sum of products of integers, times the quotient of the
-scales. A group must certainly have this pattern. The scales are fixed float32 numbers: one for a tensor, or one for
-each output of a weight. A bias is int32, and its scale is the product of the scales of input and weight. No other node
-reads the values in between. Weights are integers of the file, or floats that a QuantizeLinear rounds, as
-integer_weights.py makes them.
+in place of several. The step computes the same integers as onnxruntime: a sum of products of integers, times the
+quotient of the scales. A group must certainly have this pattern. The scales are fixed float32 numbers: one for a
+tensor, or one for each output of a weight. A bias is int32, and its scale is the product of the scales of input and
+weight. No other node reads the values in between. Weights are integers of the file, or floats that a QuantizeLinear
+rounds, as integer_weights.py makes them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Group:
     """Holds a node on bytes that stands for several nodes of the file.
 
     parts      the nodes that it replaces; the last one is the QuantizeLinear
-    sources    the nodes that, in the file, turn the bytes that it reads into floats
+    sources    the nodes of the file that turn the bytes that `node` reads into floats
     beside     True if its only part stays too, for nodes that read that part's floats
     """
 
@@ -200,7 +200,10 @@ def _equal(x: Quantity, y: Quantity) -> bool:
 
 
 def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ...] | None:
-    """Return the bias as a tuple of inputs, () without one; None if it is not int32 in units of the scales' product."""
+    """Return the bias as a tuple of inputs; () if it is absent.
+
+    Return None if the bias is not int32 in units of the scales' product.
+    """
     if not node.has(2):
         return ()
     maker = w.maker(node.inputs[2], "DequantizeLinear")

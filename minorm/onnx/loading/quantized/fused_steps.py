@@ -12,7 +12,7 @@ from minorm.onnx.graph.step import Step, mark_last_uses
 class Fused:
     """Holds a step and the steps of the file that it replaces, in order; it runs at the position of the last one.
 
-    sources    the steps of the file that compute its inputs in float; without one of these, the step is not used
+    sources    the steps of the file that compute its inputs in float; if one of these is gone, the step is not used
     beside     True if its only part stays when another step reads it
     """
 

@@ -3,10 +3,10 @@
     file      W (integers) -> DequantizeLinear -> Conv
     module    W (floats) -> QuantizeLinear -> DequantizeLinear -> Conv
 
-W is the float (q - zero_point) * scale, which QuantizeLinear turns back into q. So the module computes the same as the
-file, and training continues with the file's scales; `exporting/integers_again.py` turns W into integers again. A bias
-is int32, and ONNX's QuantizeLinear cannot make int32; so a bias's QuantizeLinear is only in the module, never in a
-file.
+If q is an integer of the file, W in the module is the float (q - zero_point) * scale, which QuantizeLinear turns back
+into q. So the module computes the same as the file, and training continues with the file's scales;
+`exporting/integers_again.py` turns W into integers again. A bias is int32, and ONNX's QuantizeLinear cannot make int32;
+so a bias's QuantizeLinear is only in the module, never in a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT3
 
 
 def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
-    """Return (the model with such weights as floats, True); without such weights, return (the same model, False).
+    """Return (the model with such weights as floats, True), or, if it has no such weights, (the same model, False).
 
     A wrong node stays unchanged: its reader will raise the error.
     """
