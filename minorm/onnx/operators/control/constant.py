@@ -1,4 +1,4 @@
-"""Constant, an array that the file holds (from 11 on also sparse, 12: numbers and lists of numbers, 13: bfloat16)."""
+"""Constant, an array that the file holds; version 11 adds sparse arrays, 12 numbers and lists of them, 13 bfloat16."""
 
 from __future__ import annotations
 
