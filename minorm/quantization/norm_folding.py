@@ -57,7 +57,7 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight a W and the bias a (c - mean) + bias of one layer that equals the two. Gradients pass.
+    """Return the weight a W and the bias a (c - mean) + bias of one layer that equals both; gradients flow through.
 
     Raise ValueError if W and the normalization have different numbers of channels.
 

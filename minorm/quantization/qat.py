@@ -145,8 +145,8 @@ class QATModel(Module):
     """The result of `prepare_qat`: the model, with a FakeQuantize for each weight and activation that becomes integers.
 
     `model` is the model itself, whose parameters are trained; its state_dict has the same keys as before. `fake_quant`
-    holds the FakeQuantize layers. The one of a weight has the weight's name, the one of an activation has the name of
-    the layer after which it is rounded, with _ for each dot.
+    holds the FakeQuantize layers. The FakeQuantize of a weight has the weight's name; that of an activation has the
+    name of the layer after which the activation is rounded. In both names, _ stands for each dot.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

@@ -28,7 +28,7 @@ class QConfig(NamedTuple):
 
 
 class WeightObserver(PerChannelMinMaxObserver):
-    """Records the ends of a weight now, and forgets the ends of earlier steps, because the weights have changed."""
+    """Records the ends of the present weight, and forgets the ends of earlier steps, because the weight has changed."""
 
     def observe(self, array: Any) -> None:
         """Replace the ends by this weight's ends."""

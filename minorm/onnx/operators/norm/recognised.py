@@ -53,7 +53,7 @@ class GroupNorm(NormLayer):
 
 
 class _OverLastAxes(NormLayer):
-    """A norm over the last axes, if the file says how many axes there are."""
+    """A norm over some axes of x, which are usually the last axes; `axes` tells whether they are."""
 
     @property
     def normalized_shape(self) -> tuple[int, ...] | None:

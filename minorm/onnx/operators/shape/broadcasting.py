@@ -1,4 +1,4 @@
-"""Convert to and from ONNX's older broadcasting; NumPy's is from version 7 on (Sum, Max, Min and Mean: 8).
+"""Convert to and from ONNX's older broadcasting; from version 7 on (Sum, Max, Min and Mean: from 8 on) NumPy's holds.
 
 Operators like Add had two attributes: `broadcast`, and `axis`, the place in A's shape where B's shape begins. PRelu had
 one slope per channel. Operators like Sum needed operands of one shape.

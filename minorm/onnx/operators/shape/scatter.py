@@ -1,6 +1,6 @@
 """Read and write ScatterElements, ScatterND, and Scatter, the older name of ScatterElements.
 
-Version 11: indices may count from the end. 16: reductions add and mul. 18: reductions min and max.
+From version 11 on, indices may count from the end. Version 16 adds the reductions add and mul, 18 adds min and max.
 """
 
 from __future__ import annotations
