@@ -18,7 +18,7 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 @dataclass(frozen=True)
 class Cause:
-    """Describes a runtime's error: `text` continues a sentence that begins with its name, and `case` shows it."""
+    """Describes an error: `text` continues a sentence that begins with the runtime's name; `case` shows the error."""
 
     name: str
     text: str

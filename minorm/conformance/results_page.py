@@ -47,7 +47,7 @@ def text(report: Report, date: dt.date) -> str:
 
 
 def matrix(cells: Sequence[Cell], names: Sequence[str]) -> str:
-    """Return a table, a row per runtime and a column per operator, with the counts of verdicts and the worst error."""
+    """Return a table with a row per runtime and a column per operator: the counts of verdicts, and the worst error."""
     operators = sorted({cell.operator for cell in cells})
     lines = _head(["runtime", *(operator.removesuffix("alization") for operator in operators)])
     for name in names:

@@ -1,9 +1,9 @@
 """Find the float types in which a node reads its inputs and makes its outputs, if the network uses one float type.
 
 The schema of the node's version decides. Inputs and outputs under one letter, T, share one type. This is the wanted
-type; or, if the version does not take the wanted type, float32, with Casts around the node. If the schema has a type
-such as tensor(float) instead of a letter, the type is fixed. Attributes name types too: the `to` of Cast, the `dtype`
-of RandomNormal, the value of ConstantOfShape.
+type if the version takes it; otherwise it is float32, and Casts are put around the node. If the schema has a type such
+as tensor(float) instead of a letter, the type is fixed. Attributes name types too: the `to` of Cast, the `dtype` of
+RandomNormal, the value of ConstantOfShape.
 """
 
 from __future__ import annotations

@@ -206,7 +206,10 @@ class Restorer:
         drop_descriptions(self.graph, [*given, *(t.name for t in self.graph.initializer)])
 
     def _is_kept(self, layers: Sequence[Placed]) -> bool:
-        """Return True if a buffer's new value stays an output: all layers that use it train, or no layer uses it."""
+        """Return True if a buffer's new value stays an output.
+
+        All its layers must train; if it has no layer, `training` must not be False.
+        """
         return all(map(self._trains, layers)) if layers else self.training is not False
 
     def _prune(self, inputs_too: bool) -> None:

@@ -216,7 +216,7 @@ def make_in(maker: Any, elem: int) -> None:
 
 
 def describe(entry: Any, elem: int) -> None:
-    """Set a float type in a description that has a type already; other types for `elem` change nothing."""
+    """Set the type in a value's description, if `elem` is a float type and the description has a type."""
     if elem in FLOATS and entry.type.WhichOneof("value"):
         tensor_type(entry).elem_type = elem
 

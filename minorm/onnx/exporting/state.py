@@ -139,7 +139,7 @@ class State:
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """Give statistics that have changed a separate initializer; so far, the file merges or computes them."""
+        """If statistics that the file merges or computes have changed, give them a separate initializer."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)

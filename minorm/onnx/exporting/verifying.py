@@ -118,7 +118,8 @@ def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], train
 class LoadedGraph:
     """Computes the correct results with a loaded graph, in the mode of the written file.
 
-    outputs    for each output of the new file: the place of the result, or the name of the updated buffer; else None
+    outputs    for each output of the new file: the place of the result, or the name of the updated buffer, or None for
+               any other output
     """
 
     name = "the model"

@@ -24,7 +24,7 @@ MAX_PIECES = 1 << 16
 def read_split(node: Node) -> Callable[..., Sequence]:
     """Split into pieces of given lengths, or of one length (the last may be shorter), or of length 1 by default.
 
-    With keepdims=0, pieces of the default length have no such axis.
+    If keepdims is 0, pieces of the default length lose the axis.
     """
 
     def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:

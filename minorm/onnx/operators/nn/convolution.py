@@ -1,6 +1,7 @@
-"""Read and write Conv and ConvTranspose (version 11: the same attributes, described more clearly; 22: bfloat16).
+"""Read and write Conv and ConvTranspose.
 
-Paddings are always written as low and high numbers, never as `auto_pad`.
+Version 11 only described the attributes more clearly; version 22 added bfloat16. Paddings are always written as low and
+high numbers, never as `auto_pad`.
 """
 
 from __future__ import annotations

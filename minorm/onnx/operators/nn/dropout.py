@@ -38,7 +38,7 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """A Dropout node. If the graph computes its mode, it has that mode; else the file's, until train() or eval().
+    """A Dropout node. Its mode is the mode that the graph computes, or else the file's until train() or eval().
 
     The second output, if the graph reads it, is True for each kept element; before version 10 it is 1.
     """

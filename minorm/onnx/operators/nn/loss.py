@@ -1,7 +1,7 @@
 """Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses by
 formulas.
 
-A graph with a loss is a training graph that another tool can differentiate; the loss is a mean over any batch.
+A graph with a loss is a training graph that another tool can differentiate; the batch of the mean may have any length.
 """
 
 from __future__ import annotations

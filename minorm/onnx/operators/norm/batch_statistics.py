@@ -50,7 +50,7 @@ def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
 
 
 def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute mean and population variance over axes, in the wider of the types to compute in of x and `like`."""
+    """Compute mean and population variance over axes, in the widest type in which minorm computes x or `like`."""
     kept = [length for axis, length in enumerate(x.shape) if axis not in axes]
     mean, var = moments(x.to(widest(x, like)), axes)
     return mean.reshape(kept), var.reshape(kept)

@@ -1,4 +1,4 @@
-"""InstanceNormalization: version 1 takes only images, 6 any rank, and 22 bfloat16 too.
+"""InstanceNormalization: version 1 takes only images, version 6 any rank, and version 22 also bfloat16.
 
 No version has running statistics. Inference with them is written as BatchNormalization. Training with them is written
 as InstanceNormalization, with the new running statistics as outputs `<key>.updated`. In both cases the metadata names
