@@ -208,7 +208,7 @@ def prepare_qat(
     inplace: bool = False,
     exclude: Sequence[str] = (),
 ) -> QATModel:
-    """Make a model that rounds like its int8 form: weights, and inputs and outputs of convolutions and linear layers.
+    """Make a model that rounds the weights, inputs and outputs of convolutions and linear layers as its int8 form does.
 
     Train the result like any model, in training mode; then `convert` makes the int8 model. Raise ValueError, which
     names the path, for a layer without an int8 form, unless `exclude` has it.
@@ -232,7 +232,7 @@ def prepared(
     exclude: tuple[str, ...],
     strict: bool = True,
 ) -> QATModel:
-    """Do the work of `prepare_qat`; if not `strict`, layers without an int8 form stay float, see `plan.floats`."""
+    """Do the work of `prepare_qat`; if `strict` is False, layers without an int8 form stay float (`plan.floats`)."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
     if isinstance(model, QATModel):

@@ -41,7 +41,7 @@ class WeightObserver(PerChannelMinMaxObserver):
     learned="True: scales are Parameters (LSQ), which the optimizer changes",
 )
 def get_default_qat_qconfig(activation: str = "uint8", learned: bool = False) -> QConfig:
-    """Return the default: moving averages for activations; for weights symmetric int8, one scale per output channel.
+    """Return the default: moving averages for activations, symmetric int8 with a scale per output channel for weights.
 
     The integers of weights begin at -127, not -128, so that a weight can change its sign: folding changes it if
     BatchNorm's weight is negative.

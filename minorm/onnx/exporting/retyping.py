@@ -1,8 +1,9 @@
 """Convert a whole model to another float type, as `to(mn.float16)` converts the module loaded from it.
 
-Every float that nodes of data read or make gets that type: inputs, outputs, tensors, and the types that Casts and other
+Every float that nodes read or make as data gets that type: inputs, outputs, tensors, and the types that Casts and other
 nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot count to
-2049; a node of data reads them through a Cast. If ONNX prescribes a type for an input, a Cast restores that type.
+2049; nodes that compute with data read them through a Cast. If ONNX prescribes a type for an input, a Cast restores
+that type.
 `float_types.py` finds the types that a node needs, and `retyped_values.py` provides a value in two types.
 """
 

@@ -1,7 +1,7 @@
 """Export a module that `load` returned: write its file again, with the user's changes (restoring.py).
 
-Types, lengths, names and the opset change in this order, each only if the caller asks for it; the elements of large
-tensors go in last.
+The types, the opset, the lengths and the names change in this order, each only if the module or the caller asks for it.
+The elements of large tensors go in last.
 """
 
 from __future__ import annotations
