@@ -158,7 +158,10 @@ class _Planner:
         return self._is_computed(step.arguments["x"], step)
 
     def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
-        """Return True if a tensor is an input or a computed result; of a passing step, its argument must be one too."""
+        """Return True if a tensor is an input or a computed result.
+
+        The result of a passing step counts only if the step's argument is an input or a computed result.
+        """
         if id(tensor) not in reader.makers:
             return id(tensor) in self.inputs
         step = self.steps[reader.makers[id(tensor)]]

@@ -40,7 +40,10 @@ class Agreement:
         self.notes: list[str] = []  # the differences of the follower
 
     def agree(self, what: str, values: Sequence[Any]) -> None:
-        """Raise ExportError if the value differs in the run with other input values, Unstable if in another run."""
+        """Raise an error if `values` differ.
+
+        This is an ExportError if the run with other input values has another value, and Unstable for other runs.
+        """
         if all(value == values[0] for value in values):
             return
         where = f" in {self.graph.scope}" if self.graph.scope else ""
