@@ -70,7 +70,7 @@ def floats(opset: int) -> list[Any]:
 
 
 def inference(opset: int) -> Iterator[Case]:
-    """Yield cases with the stored statistics; the batch does not matter."""
+    """Yield cases that use the stored statistics; the batch's own statistics have no effect."""
 
     def case(name: str, x: Any, **more: Any) -> Case:
         return build(opset, f"inference, {name}", x, False, **more)

@@ -18,7 +18,7 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 @dataclass(frozen=True)
 class Cause:
-    """Describes a runtime's error in a sentence that continues its name ("OpenVINO ..."), with a case that shows it."""
+    """Describes an error: `text` continues a sentence that begins with the runtime's name; `case` shows the error."""
 
     name: str
     text: str
@@ -44,7 +44,7 @@ def _batch(
     held: tuple[int, ...] = (1, 2, 3, 4),
     **attributes: Any,
 ) -> Case:
-    """Make a case of batch norm; without `outputs`, it has the outputs of version 15 in the case's mode."""
+    """Make a case of batch norm; if `outputs` is not given, the case has the outputs of version 15 in its mode."""
     outputs = outputs or (BATCH_NORM_OUTPUTS[:3] if attributes.get("training_mode") else ("y",))
     return Case("BatchNormalization", opset, "", (x, *inputs), attributes, outputs, fetched, held)
 

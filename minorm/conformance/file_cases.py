@@ -57,7 +57,7 @@ def read(
 
     Raise LoadError if the file is not an ONNX file, or if minorm cannot run it up to its normalizations.
 
-    shapes    lengths of inputs or free axes, if guessing fails
+    shapes    lengths of inputs or free axes; for these nothing is guessed
     values    numbers or lists for inputs by name; other inputs get random numbers, the same in each call
     """
     found = inspect(path, max_bytes, external_root, "conform")

@@ -49,7 +49,7 @@ def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any)
 
 
 def trains_batch_norm(case: Case) -> bool:
-    """Return True if the node trains. 1 and 6: unless is_test. 7 and 9: with several outputs. 14: by training_mode."""
+    """Return True if a node trains: by is_test before 7, by the number of outputs before 14; else by training_mode."""
     if case.opset < 7:
         return not case.get("is_test", 0)
     return any(case.outputs[1:]) if case.opset < 14 else bool(case.get("training_mode", 0))

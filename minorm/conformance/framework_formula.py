@@ -73,7 +73,7 @@ def rms_normalization(case: Case, dy: Any, x: Any, s: Any) -> Gradients:
 
 
 def mean_variance_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Differentiate with 1e-9 added to the standard deviation; the derivative of the latter is xhat / n."""
+    """Differentiate with 1e-9 added to the standard deviation, whose derivative is xhat / n."""
     axes = tuple(case.get("axes", [0, 2, 3]))
     std = x.std(axes, keepdims=True)
     xhat = (x - x.mean(axes, keepdims=True)) / std
@@ -91,7 +91,7 @@ def lp_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Sum, for each channel, over all channels whose windows contain it, since its x is in the y of each of these."""
+    """Sum, for each channel, over all channels whose windows contain it, because its x affects their y."""
     size, beta = case.attributes["size"], case.get("beta", 0.75)
     share = case.get("alpha", 1e-4) / size
     base, dx = case.get("bias", 1.0) + share * formula.windows(x, size), np.zeros_like(x)

@@ -26,7 +26,7 @@ class Report:
 
     versions    package -> version, or None if it is not installed
     failures    runtime -> why it could not run at all
-    left_out    normalization of a file -> why it is not judged; None without a file
+    left_out    normalization of a file -> why it is not judged; None if no file was given
     """
 
     versions: dict[str, str | None]
@@ -96,7 +96,7 @@ def _asked(
 
 
 def versions(runtimes: Iterable[Runtime] = ()) -> dict[str, str | None]:
-    """Return the versions of minorm, of the platform, and of the runtimes' packages by their names on the index."""
+    """Return the versions of minorm, the platform, and the runtimes' packages; packages have their names on PyPI."""
     found = {name: _version(name) for name in ("onnxruntime", "onnx", "torch", "numpy")}
     distributions = metadata.packages_distributions()
     for runtime in runtimes:

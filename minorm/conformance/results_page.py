@@ -47,7 +47,7 @@ def text(report: Report, date: dt.date) -> str:
 
 
 def matrix(cells: Sequence[Cell], names: Sequence[str]) -> str:
-    """Return a row per runtime, a column per operator: right, wrong and unsupported cells, and the worst error."""
+    """Return a table with a row per runtime and a column per operator: the counts of verdicts, and the worst error."""
     operators = sorted({cell.operator for cell in cells})
     lines = _head(["runtime", *(operator.removesuffix("alization") for operator in operators)])
     for name in names:
@@ -120,7 +120,7 @@ def _opsets(cells: Iterable[Cell]) -> str:
 
 
 def _versions(cells: Sequence[Cell], opsets: str, notes: dict[str, int]) -> str:
-    """Show a runtime's result for a case; if it differs between versions, each result with its versions."""
+    """Show a runtime's result for a case; if versions have different results, show each result with its versions."""
     told: dict[str, list[Cell]] = {}
     for cell in cells:
         told.setdefault(_shown(cell, notes), []).append(cell)

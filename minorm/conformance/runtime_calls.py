@@ -3,7 +3,8 @@
     outcomes = ask(RUNTIMES["onnxruntime"], range(len(all_cases())))
     outcomes[0].kind, outcomes[0].arrays
 
-We name a case by its place in `all_cases()`, which is the same list in every process, or in a list that we pass on.
+We name a case by its place in a list. This is `all_cases()`, which is the same in every process, or a list that we pass
+to the process.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )
 
 
 def main(folder: str, functions: Mapping[str, str], places: Sequence[int], package: str) -> None:
-    """Ask for the cases at these places of the folder's list, or of `all_cases()` without a list."""
+    """Ask for the cases at these places of the folder's list, or of `all_cases()` if the folder has no list."""
     limit_resources(MEMORY, SECONDS)
     importlib.import_module(package)  # if this fails, the runtime does not run at all
     cases = case_files.read(folder) or all_cases()

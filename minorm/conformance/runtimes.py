@@ -19,7 +19,7 @@ class Runtime:
     """Describes a runtime that can be asked.
 
     answer        the function to call, as "module:function"
-    packages      modules that must be installed; the first names the version
+    packages      modules that must be installed; the first one's version is shown
     title         its name on pages
     extra         True if we ask it only if it is installed or named by the user
     environment   environment variables for its process

@@ -32,7 +32,7 @@ class Cell:
     """Holds the verdict on a case at a runtime.
 
     type      the element type of the data
-    error     see the module's docstring; None without a comparison
+    error     see the module's docstring; None if nothing was compared
     digits    the number of right digits, at most the type's digits; None unless the verdict is "right"
     said      the reason why it is unsupported or wrong, in words
     defect    the known defect that explains it

@@ -1,8 +1,7 @@
 """FakeQuantize: a layer that rounds to the values of 8-bit integers; an observer or the loss chooses the scale.
 
-In training the observer watches x, and scale and zero point follow the observer. In evaluation scale and zero point
-stay; PyTorch's layer goes on observing in evaluation until `disable_observer`. The gradient passes as if nothing was
-rounded.
+In training the observer watches x, and scale and zero point follow the observer. In evaluation scale and zero point do
+not change (in PyTorch's layer they do, until `disable_observer`). The gradient passes as if nothing was rounded.
 
 LearnedFakeQuantize is LSQ (Esser et al. 2020, arXiv:1902.08153): the observer chooses only the first scale; then the
 scale is a Parameter. The gradient of the scale is divided by sqrt(elements * quant_max), so that it is about as large

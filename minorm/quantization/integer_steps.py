@@ -3,7 +3,7 @@
 A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
 
     sum = conv(q_x - z_x, W_q) + b_q                        exact, in int32 on a device
-    q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y), half way to the even one
+    q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y); halves round to even
 
 A tensor between two steps is float32 and holds (q - z) * s; the next step recovers the integers q from it without loss.
 So operations without an integer form can read the tensor directly. While an export watches, the steps are written

@@ -3,7 +3,8 @@
 noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB; x is a weight, or a layer's output in the float model,
         compared with the int8 model. 20 dB is an error of a tenth, 40 dB of a hundredth
 cost    the loss of score if only this layer is rounded
-fold    the relative difference between BatchNorm with running statistics (the folded form) and with the batch's
+fold    the relative difference between BatchNorm with running statistics (the folded form) and BatchNorm with the
+        batch's statistics
 """
 
 from __future__ import annotations
@@ -158,13 +159,13 @@ class _Gaps(Interception):
 
 @documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
-    """Return the relative error between the two forms of each folded BatchNorm, in floats, by its path:
+    """Map the path of each folded BatchNorm to the relative error between its two forms, both computed in floats:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 
     `folded` is a * conv + b with the running statistics, as a device computes it. `unfolded` is BatchNorm with the
-    batch's statistics, as it was trained until the freeze. So this error is the change by the freeze. It is near 0 if
-    the running statistics fit the data, and large if they lag behind or batches are small.
+    batch's statistics, as it was trained until the freeze. So this error is the change that the freeze causes. It is
+    near 0 if the running statistics fit the data, and large if they lag behind or batches are small.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))

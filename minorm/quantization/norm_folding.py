@@ -8,7 +8,7 @@ A device computes the right side: one convolution with folded weights. In traini
 changes from batch to batch; from the freeze on, mean and var are the running statistics (Krishnamoorthi 2018,
 arXiv:1806.08342).
 
-The weights have one scale s for each output channel. Then rounding and folding commute, as |a| only multiplies s:
+The weights have one scale s for each output channel. Then rounding and folding commute, because |a| only multiplies s:
 
     round(a W / (|a| s)) == sign(a) round(W / s)
 
@@ -57,7 +57,7 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight a W and the bias a (c - mean) + bias of one layer that equals the two. Gradients pass.
+    """Return the weight a W and the bias a (c - mean) + bias of one layer that equals both; gradients flow through.
 
     Raise ValueError if W and the normalization have different numbers of channels.
 

@@ -122,7 +122,7 @@ class ObserverBase(Module):
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Return scale (float32) and zero_point (int32), perhaps for each channel; before any batch (1, 0)."""
+        """Return scale (float32) and zero_point (int32), perhaps one of each per channel; (1, 0) before any batch."""
         if not self.has_seen:
             shape = self.min_val.shape
             return Tensor(np.ones(shape, np.float32)), Tensor(np.zeros(shape, np.int32))
@@ -154,7 +154,7 @@ def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tup
 def qparams(
     low: Any, high: Any, quant_min: int, quant_max: int, symmetric: bool, dtype: Any, eps: float = EPS
 ) -> tuple[Tensor, Tensor]:
-    """Return the scale and zero point with which quant_min to quant_max cover the range from low to high, and 0."""
+    """Return the scale and zero point with which quant_min to quant_max cover low to high, and also the number 0."""
     low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
     steps = np.float32(quant_max - quant_min)
     if symmetric:

@@ -5,8 +5,9 @@
     passing     max pooling, reshaping and the like, which only select or move numbers: integers in, integers out
     others      separate norms, hardswish, softmax ...: floats; results that an operation on integers reads are rounded
 
-A BatchNorm after a convolution is folded into the convolution. A ReLU or ReLU6 after one of these, or after a sum,
-belongs to the same chain. Inside such a chain values are not rounded, only the result of its last operation.
+A BatchNorm after a convolution is folded into the convolution. A ReLU or ReLU6 after a weighted operation, a folded
+BatchNorm or a joining operation belongs to the same chain. Inside a chain, values are not rounded; only the result of
+its last operation is.
 """
 
 from __future__ import annotations
@@ -157,7 +158,10 @@ class _Planner:
         return self._is_computed(step.arguments["x"], step)
 
     def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
-        """Return True if a tensor is an input or a computed result; a passing step's result counts as its argument."""
+        """Return True if a tensor is an input or a computed result.
+
+        The result of a passing step counts only if the step's argument is an input or a computed result.
+        """
         if id(tensor) not in reader.makers:
             return id(tensor) in self.inputs
         step = self.steps[reader.makers[id(tensor)]]

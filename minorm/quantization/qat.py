@@ -145,8 +145,8 @@ class QATModel(Module):
     """The result of `prepare_qat`: the model, with a FakeQuantize for each weight and activation that becomes integers.
 
     `model` is the model itself, whose parameters are trained; its state_dict has the same keys as before. `fake_quant`
-    holds the FakeQuantize layers. The one of a weight has the weight's name, the one of an activation has the name of
-    the layer after which it is rounded, with _ for each dot.
+    holds the FakeQuantize layers. The FakeQuantize of a weight has the weight's name; that of an activation has the
+    name of the layer after which the activation is rounded. In both names, _ stands for each dot.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -208,7 +208,7 @@ def prepare_qat(
     inplace: bool = False,
     exclude: Sequence[str] = (),
 ) -> QATModel:
-    """Make a model that rounds like its int8 form: weights, and inputs and outputs of convolutions and linear layers.
+    """Make a model that rounds the weights, inputs and outputs of convolutions and linear layers as its int8 form does.
 
     Train the result like any model, in training mode; then `convert` makes the int8 model. Raise ValueError, which
     names the path, for a layer without an int8 form, unless `exclude` has it.
@@ -232,7 +232,7 @@ def prepared(
     exclude: tuple[str, ...],
     strict: bool = True,
 ) -> QATModel:
-    """Do the work of `prepare_qat`; if not `strict`, layers without an int8 form stay float, see `plan.floats`."""
+    """Do the work of `prepare_qat`; if `strict` is False, layers without an int8 form stay float (`plan.floats`)."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
     if isinstance(model, QATModel):

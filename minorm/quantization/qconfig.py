@@ -28,7 +28,7 @@ class QConfig(NamedTuple):
 
 
 class WeightObserver(PerChannelMinMaxObserver):
-    """Records the ends of a weight now, and forgets the ends of earlier steps, because the weights have changed."""
+    """Records the ends of the present weight, and forgets the ends of earlier steps, because the weight has changed."""
 
     def observe(self, array: Any) -> None:
         """Replace the ends by this weight's ends."""
@@ -41,7 +41,7 @@ class WeightObserver(PerChannelMinMaxObserver):
     learned="True: scales are Parameters (LSQ), which the optimizer changes",
 )
 def get_default_qat_qconfig(activation: str = "uint8", learned: bool = False) -> QConfig:
-    """Return the default: moving averages for activations; for weights symmetric int8, one scale per output channel.
+    """Return the default: moving averages for activations, symmetric int8 with a scale per output channel for weights.
 
     The integers of weights begin at -127, not -128, so that a weight can change its sign: folding changes it if
     BatchNorm's weight is negative.

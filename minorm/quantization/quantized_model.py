@@ -87,7 +87,7 @@ class QuantizedModel(Module):
         return super().train(False)
 
     def forward(self, *args: Any) -> Any:
-        """Return model(*args), computed in integers on the CPU; the result is on the device of the images."""
+        """Return model(*args), computed in integers on the CPU; the result is on the device of the arguments."""
         elsewhere = [x.device for x in tensors_of(args) if x.device != CPU]
         if elsewhere:
             return _moved(self(*_moved(args, CPU)), elsewhere[0])

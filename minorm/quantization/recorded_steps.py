@@ -21,7 +21,7 @@ class Step:
 
     target     the public function or the autograd Function
     path       the module that called it
-    arguments  by name; `results` has the returned Tensors. Both are dropped after planning
+    arguments  the arguments by name; `results` has the returned Tensors. Both are dropped after planning
     """
 
     target: Any
@@ -92,7 +92,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """Return a Tensor, or several, and round the Tensors at the places in `sites`, in the order of tensors_of."""
+    """Round the Tensors of a result at the places in `sites`, which count as in `tensors_of`; return the result."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Archive:
-    """A zip file's entries by name. Raises ValueError for a damaged directory, or an entry that cannot be read."""
+    """A zip file's entries by name. Raises ValueError if the directory is damaged, or an entry cannot be read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file

@@ -217,7 +217,7 @@ def _temporary(folder: str, name: str) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file while it is open; return False on a system without locks; raise BlockingIOError if it is locked."""
+    """Lock a file until it is closed. Return False on a system without locks; raise BlockingIOError if it is locked."""
     if not LOCKS:
         return False
     try:

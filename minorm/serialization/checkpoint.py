@@ -166,7 +166,7 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
 
     The whole file is read and checked before the first object is changed. If an object refuses its part, or the user
     presses Ctrl-C, all objects get their old state back. The other parts of the file are returned as they were saved;
-    for an object that is its state dict.
+    if such a part was an object, its state dict is returned.
     """
     for name, part in parts.items():
         if not hasattr(part, "load_state_dict"):

@@ -26,7 +26,7 @@ SPARE = 32 * MIB
 
 
 def spare(length: int) -> int:
-    """Return the bytes that a reader may take for a file of this length before it knows that the file is whole."""
+    """Return how many bytes of memory a reader may take before it knows that a file of this length is complete."""
     return FACTOR * length + SPARE
 
 

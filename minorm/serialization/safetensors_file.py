@@ -121,8 +121,8 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
     """Return the arrays (in the header's order) and the metadata of the file at `path`.
 
     Raise ValueError for any fault: a truncated file, a wrong byte count, gaps, overlaps, bytes after the end, an
-    unknown dtype, a repeated name. It names the file, the entry, the value found and the value expected. Raise
-    FileNotFoundError, PermissionError, or an OSError for a path that is not a regular file.
+    unknown dtype, a repeated name. The error names the file, the entry, the value found and the value expected. Raise
+    FileNotFoundError or PermissionError if the file cannot be opened, and OSError if the path is not a regular file.
     """
     name = os.fsdecode(path)
     with regular(path, "load") as file:

@@ -38,12 +38,12 @@ def is_one(file: BinaryIO) -> bool:
 
 
 def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array], Any]) -> Any:
-    """Return the saved value: `made` of each array, in the saved dicts, lists, tuples, texts and numbers.
+    """Return the saved value: nested dicts, lists, tuples, texts and numbers, with `made(array)` for each tensor.
 
-    max_bytes  the memory that all tensors may take; None for limits.PT, or the file's length if this is more
+    max_bytes  the memory that all tensors may take; None for the larger of limits.PT and the file's length
 
-    Raise ValueError for a file that is damaged or big-endian, or holds anything else: a whole model, an object of a
-    class.
+    Raise ValueError for a file that is damaged or big-endian, or that holds other values, such as a whole model or an
+    object of a class.
     """
     try:
         archive = Archive(file)

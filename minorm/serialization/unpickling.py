@@ -237,7 +237,7 @@ def _are_sizes(values: Any) -> bool:
 
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
-    """Return a tensor within its storage; the last argument tells how PyTorch changes the numbers on reading."""
+    """Return a tensor, which must fit in its storage; the last argument says whether its numbers must be negated."""
     storage, offset, shape, strides = (*arguments[:4], None, None, None, None)[:4]
     metadata = arguments[6] if len(arguments) > 6 else None
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):

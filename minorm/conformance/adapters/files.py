@@ -17,7 +17,7 @@ from minorm.conformance.case import Case, model
 
 
 def as_file(case: Case) -> tuple[ModelProto, Any]:
-    """Return the file, with the outputs' types and shapes, which many runtimes need, and the array to feed."""
+    """Return the file and the array to feed; the file has the outputs' types and shapes, which many runtimes need."""
     proto = model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs)))))
     declare_outputs(proto, case)
     return proto, case.inputs[0]

@@ -1,4 +1,4 @@
-"""Write test cases of normalizations that the onnx package lacks, in its two forms of test cases.
+"""Write test cases of normalizations that the onnx package lacks, in the two forms of that package's test cases.
 
     python -m minorm.conformance.node_cases DIR
 

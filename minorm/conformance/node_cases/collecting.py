@@ -1,4 +1,4 @@
-"""Run the sources with an `expect` that keeps each case; onnx's own would add the case to the package's cases."""
+"""Run the sources with an `expect` that keeps each case; onnx's own `expect` would add it to the package's cases."""
 
 from __future__ import annotations
 

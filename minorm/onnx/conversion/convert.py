@@ -2,8 +2,8 @@
 
 Conversion runs nothing and guesses nothing. So free lengths stay free, nodes that need no change stay unchanged, and
 operators that minorm does not know are copied. `rewriting.py` walks the graph. `steps.py` takes a node from version to
-version; an operator's rules are beside its readers and writers. `equivalence.py` compares the old file with the new
-one.
+version; the rules for this are in `operators/`, beside the readers and writers of the same operator. `equivalence.py`
+compares the old file with the new one.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def convert(
 def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
     """Rewrite the model in place to another opset; return a function that gives the types and lengths of its values.
 
-    Large tensors may still be without contents.
+    The contents of large tensors may be missing.
     """
     bare = describing.skeleton(model)
     fixed = functools.cache(functools.partial(folded, bare))

@@ -83,7 +83,7 @@ def describe_anew(model: Any, ranks: bool = False) -> None:
 
 
 def _rank(entry: Any) -> int:
-    """Return the number of axes that a value declares; -1 without a declaration."""
+    """Return the number of axes that a value declares; -1 if it declares no shape."""
     declared = entry.type.tensor_type
     return len(declared.shape.dim) if declared.HasField("shape") else -1
 
@@ -101,7 +101,7 @@ def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
 
 
 def kinds(skeleton: Any) -> Kinds:
-    """Infer the kinds of all values by shape inference, in a separate process; {} if that fails."""
+    """Infer the types and lengths of all values by shape inference, in a separate process; return {} if that fails."""
     found = sandbox.infer(skeleton)
     return {
         path: {name: Kind(elem, None if shape is None else tuple(shape)) for name, (elem, shape) in values.items()}

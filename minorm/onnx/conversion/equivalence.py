@@ -1,4 +1,4 @@
-"""Compare the results of the old file and the new file in onnxruntime; the old file's results are correct."""
+"""Compare the results of the old file and the new file in onnxruntime; the old file's results count as correct."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class OldFile:
 
 
 def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
-    """Return a Comparison with the old model at usual sizes; `shapes` has input shapes, other shapes are guessed."""
+    """Return a Comparison with the old model at usual sizes; `shapes` has shapes of inputs, the others are guessed."""
     labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
     required = Required(old.graph).lengths(labels)
@@ -73,7 +73,7 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
 
 
 def labels_of(entry: Any, shapes: Lengths, operation: str = "convert") -> list[int | str]:
-    """Return the lengths of an input: numbers, or names; axes of equal length have the same name."""
+    """Return the lengths of an input: numbers, or names for free lengths; axes with the same name are equally long."""
     lengths = shapes.get(entry.name, declared_of(entry))
     if lengths is None:
         raise ValueError(

@@ -187,7 +187,7 @@ def _set_opset(imports: Any, opset: int) -> None:
 
 
 def check_node(node: Any, schema: Any) -> None:
-    """Raise LoadError unless the numbers of inputs and outputs fit, and attributes are known, typed and unique."""
+    """Raise LoadError for a wrong number of inputs or outputs, and for an unknown, repeated or mistyped attribute."""
     what = in_words(node)
     names = [attribute.name for attribute in node.attribute]
     if why := schemas.misfit(schema, node.input, node.output, names):

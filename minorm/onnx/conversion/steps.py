@@ -1,9 +1,9 @@
 """Take a node from one version of its operator to the next, by the operator's rule or by the general rule.
 
 Most steps between neighbouring versions add element types or clearer words. The general rule compares the schemas. It
-handles such steps, and steps that add attributes whose default is the older behaviour. Then a step up needs no change;
-a step down is possible if the attribute is absent or has the default. An operator that kept its signature but changed
-its meaning has a rule.
+handles such steps, and steps that add attributes whose default is the older behaviour: a step up then changes nothing,
+and a step down is possible if the attribute is absent or has the default. An operator that kept its signature but
+changed its meaning has a separate rule.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _schemas() -> dict[str, dict[int, Any]]:
 
 
 def published(operator: str) -> dict[int, Any]:
-    """Return the schemas of an operator of ONNX's own domain, by since-version, in order."""
+    """Return the schemas of an operator of ONNX's own domain, by the opsets that introduced them, in order."""
     return _schemas().get(operator, {})
 
 
@@ -64,7 +64,7 @@ def since(operator: str, opset: int) -> int:
 
 
 def walk(d: NodeRewriter) -> None:
-    """Take a node to its target, step by step; raise RuleNotApplicable if a step is not possible."""
+    """Take a node to its target version, step by step; raise RuleNotApplicable if a step is not possible."""
     start, given = (d.node.op_type, d.since), list(d.node.input)
     while d.node.input and not d.node.input[-1]:
         d.node.input.pop()  # an empty name at the end is an absent input
@@ -183,7 +183,7 @@ def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
 
 
 def fit_types(d: NodeRewriter) -> None:
-    """Cast 16-bit floats that the version does not take to float32, and results back; RuleNotApplicable otherwise."""
+    """Cast 16-bit floats that the version lacks to float32, and results back; other types raise RuleNotApplicable."""
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:
         return
@@ -206,7 +206,7 @@ def fit_types(d: NodeRewriter) -> None:
 
 
 def _misfits(d: NodeRewriter, names: Any, formal: Any) -> list[tuple[str, int]]:
-    """Return values with a type that the version does not take, or that differs from a type that must be equal."""
+    """Return values of a type that the version does not take, and values whose types differ but must be the same."""
     bound: dict[str, int] = {}
     found = []
     for place, name in enumerate(names):

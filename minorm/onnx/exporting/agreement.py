@@ -1,8 +1,9 @@
 """Merge several runs of a model into one: check that they agree, and find the lengths in which they differ.
 
-The first runs differ in the lengths of free axes; the graph's symbols name one run for each length. Next may be a run
-with other values, in which nothing else may differ. The last run may be the follower, at lengths that no other run had.
-The follower decides nothing; we record where it differs from the prediction of the other runs.
+The first runs differ in the lengths of free axes; the graph's symbols say which run has which length. Then there may be
+a run with other input values, in which nothing else may differ. The last run may be the `follower`, in which the free
+axes have lengths that no other run had. The follower decides nothing: the other runs predict its lengths and numbers,
+and we record where it differs from the prediction.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Agreement:
     """Compares the runs; `values[r]` below is the value in run r.
 
     probe      True if there is a run with other values
-    follower   the lengths of the free axes in the follower, None without one
+    follower   the lengths of the free axes in the follower; None if there is no follower
     """
 
     def __init__(self, graph: Graph, probe: bool, follower: Mapping[str, int] | None) -> None:
@@ -39,7 +40,10 @@ class Agreement:
         self.notes: list[str] = []  # the differences of the follower
 
     def agree(self, what: str, values: Sequence[Any]) -> None:
-        """Raise an error if `values` differ: ExportError in the run with other input values, Unstable in other runs."""
+        """Raise an error if `values` differ.
+
+        This is an ExportError if the run with other input values has another value, and Unstable for other runs.
+        """
         if all(value == values[0] for value in values):
             return
         where = f" in {self.graph.scope}" if self.graph.scope else ""
@@ -58,7 +62,7 @@ class Agreement:
         raise Unstable(f"{what}{where} is {values[0]} in the file, {values[-1]} in the model")
 
     def shape(self, tensors: Sequence[Tensor], what: str) -> Shape:
-        """Return the shape of a Tensor; lengths that differ are Sizes."""
+        """Return the shape of a Tensor; a length that differs between the runs becomes a Size."""
         self.agree(f"the rank {what}", [tensor.ndim for tensor in tensors])
         lengths = zip(*[tensor.shape for tensor in tensors], strict=True)
         return tuple(self.length(own, f"axis {axis} {what}") for axis, own in enumerate(lengths))

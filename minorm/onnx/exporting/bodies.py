@@ -1,4 +1,4 @@
-"""Find values of a loaded graph's flat list in its ModelProto: in the graph, a branch, or a function's body."""
+"""Find where the ModelProto holds a value of a loaded graph: in the graph, in a branch, or in a function's body."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Bodies:
         return self._makers[id(holder)].get(name)
 
     def place(self, holder: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
-        """Put nodes around a node; if `stays` is False, in its place."""
+        """Put new nodes before and behind a node; if `stays` is False, remove the node itself."""
         nodes, start = holder.node, self._last.get(id(holder), 0)
         index = next(i for i in chain(range(start, len(nodes)), range(start)) if nodes[i] is node)
         self._last[id(holder)] = index

@@ -1,9 +1,10 @@
 """Choose the opset of a file, if the caller does not: the lowest opset at which no normalization is split.
 
-Older runtimes run older opsets, so lower is better. But LayerNormalization came with opset 17, GroupNormalization with
-one scale per channel with 21, and RMSNormalization with 23. Before that, the same layer takes several nodes. We first
-write the model at the newest opset that export may choose. Then we take the lowest opset that writes every
-normalization in as few nodes and can write all other operations. The model runs only once for all these attempts.
+Older runtimes run older opsets, so lower is better. But some operators are new: LayerNormalization exists from opset 17
+on, RMSNormalization from 23 on, and GroupNormalization has one scale per channel from 21 on. At lower opsets, the same
+layer takes several nodes. So we first write the model at the newest opset that export may choose, and count the nodes.
+Then we take the lowest opset at which no normalization takes more nodes, and which can write all other operations. The
+model runs only once for all these attempts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ OPERATORS = {
 class Pieces:
     """Counts the nodes that each normalization takes in a graph that is being written.
 
-    least    id of a call -> the number of nodes that it takes at another opset. More nodes raise Split
+    least    id of a call -> the number of nodes that it takes at another opset; if it takes more here, we raise Split
     """
 
     def __init__(self, least: Mapping[int, int] | None = None) -> None:
@@ -42,7 +43,7 @@ class Pieces:
         self.counts: dict[int, int] = {}
 
     def count(self, call: Call, nodes: Sequence[Node], what: str) -> None:
-        """Count the nodes of a call, without nodes that only prepare its weights, as runtimes compute these once."""
+        """Count the nodes of a call; nodes that only prepare its weights do not count, because they run only once."""
         fixed = {id(v) for node in nodes for v in node.inputs if v is not None and v.array is not None}
         pieces = 0
         for node in nodes:
@@ -53,7 +54,7 @@ class Pieces:
         self._note(call, pieces, what)
 
     def count_file(self, call: Call, nodes: Iterable[Any], what: str) -> None:
-        """Count a loaded graph: a normalization in one node counts as -1, so a split raises the sum."""
+        """Count -1 for each normalization that is one node in a loaded graph, so that a split makes the sum larger."""
         whole = sum(node.op_type in OPERATORS for node in nodes)
         self._note(call, -whole, f"a normalization of {what}")
 
@@ -68,7 +69,7 @@ Walk = TypeVar("Walk")
 
 @dataclass
 class Choice(Generic[Walk]):
-    """Holds the opset, the walk's result at this opset, and in words why the opset below is not enough."""
+    """Holds the opset, the result of the walk at this opset, and the reason against the opset below, in words."""
 
     opset: int
     found: Walk
@@ -78,7 +79,7 @@ class Choice(Generic[Walk]):
 def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
     """Write the model at the lowest opset that is enough; `newest` is the newest opset of the onnx package.
 
-    walk    a function that writes the model at an opset, and counts the pieces of its normalizations
+    walk    a function that writes the model at an opset, and counts the nodes of each normalization
     """
     top = min(versions.DEFAULTS[-1], newest)
     pieces = Pieces()

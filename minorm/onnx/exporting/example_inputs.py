@@ -63,7 +63,7 @@ class Inputs:
         return self.given(changed)
 
     def given(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-        """Return arguments with other inputs."""
+        """Return the arguments with these Tensors in place of the inputs."""
         args = list(self.args)
         for place, tensor in zip(self.places, tensors, strict=True):
             args[place] = tensor
@@ -117,7 +117,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
-    """Return the input names: those of forward's parameters, except `*args`, or a loaded graph's own names."""
+    """Return the names of the inputs: a loaded graph's own, else those of forward's parameters, except `*args`."""
     if isinstance(model, GraphModule) and len(model.input_names) == len(places):
         return list(model.input_names)
     parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())

@@ -32,7 +32,7 @@ def with_lengths(inputs: Sequence[Input], shapes: Shapes) -> list[Input]:
 
 
 def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
-    """Return input -> axis -> the name of its length, for free axes.
+    """Map each input to a dict that maps its free axes to the names of their lengths.
 
     A first axis without a name is called `batch`; another axis without a name is named after its input.
     """
@@ -50,7 +50,7 @@ def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
 class Guess:
     """Says how to guess inputs.
 
-    shapes      lengths of inputs, or of free axes by name, if guessing fails
+    shapes      lengths of inputs, or of free axes by name; for these nothing is guessed
     values      the values of inputs: a number for all elements, or an array or lists
     required    a function that replaces free lengths of the inputs by the lengths that the model's weights require
     """

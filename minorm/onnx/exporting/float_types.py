@@ -1,8 +1,9 @@
 """Find the float types in which a node reads its inputs and makes its outputs, if the network uses one float type.
 
-The schema of the node's version decides. Inputs and outputs under one letter, T, share one type. It is the wanted type;
-if the version does not take this type, it is float32, with Casts around the node. A type such as tensor(float) is
-prescribed. Attributes name types too: the `to` of Cast, the `dtype` of RandomNormal, the value of ConstantOfShape.
+The schema of the node's version decides. Inputs and outputs under one letter, T, share one type. This is the wanted
+type if the version takes it; otherwise it is float32, and Casts are put around the node. If the schema has a type such
+as tensor(float) instead of a letter, the type is fixed. Attributes name types too: the `to` of Cast, the `dtype` of
+RandomNormal, the value of ConstantOfShape.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Given(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Describes an output. `rounded` is True if its type is wider than the wanted one, which the node cannot make."""
+    """Describes an output. `rounded` is True if the node cannot make the wanted type, and makes a wider one."""
 
     elem: int = 0
     sequence: bool = False
@@ -197,7 +198,7 @@ class Signature:
         return self.named or default
 
     def _stash(self) -> int:
-        """Return the stash_type, LayerNormalization's type for mean and deviation; 0 without the attribute."""
+        """Return the stash_type, LayerNormalization's type for mean and deviation; 0 if the operator has none."""
         found = next((a for a in self.node.attribute if a.name == "stash_type"), None)
         return 0 if "stash_type" not in self.schema.attributes else TensorProto.FLOAT if found is None else found.i
 
@@ -217,7 +218,7 @@ def element_of(name: str) -> str:
 
 
 def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
-    """Return the element type that a node's attribute names; None without the attribute.
+    """Return the element type that a node's attribute names; None if the attribute is missing.
 
     passed    the attributes in the call of the surrounding function
     """

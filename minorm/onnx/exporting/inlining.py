@@ -1,7 +1,8 @@
-"""Inline calls of a model's functions: put their nodes in the graph, under the names of the flat list.
+"""Inline calls of a model's functions: put their nodes in the graph, under the names that `load` gives them.
 
 Functions have no state: two calls of a function share its Constants and the modes of its nodes. If a loaded module
-needs different ones for the two calls, we inline each call. `loading/flattening.py` has the rules for the names.
+needs different Constants or modes for the two calls, we inline each call. `loading/flattening.py` has the rules for the
+names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Names = Callable[[str], str]  # a value's name in a body -> its name outside
 
 
 def write_out(model: Any, layout: Layout, calls: Container[str]) -> None:
-    """Inline these calls, given by their labels. A call inside another call is inlined only if the outer call is."""
+    """Inline the calls with these labels. A call inside another call is inlined only if the outer call is inlined."""
     _Inliner(model, layout, calls).graph(model.graph.node, "")
 
 
@@ -82,9 +83,9 @@ def renamed(
     given: Mapping[str, Any] | None = None,
     labels: Mapping[tuple[str, int], str] | None = None,
 ) -> list[Any]:
-    """Copy nodes, and the graphs inside them, with the names of another graph.
+    """Copy nodes, and the graphs inside them, for another graph; `rename` returns the name of a value there.
 
-    given     for a function: the values that the call gives to its attributes
+    given     the values that a call gives to its function's attributes; None for nodes outside functions
     labels    (context, index) of a node with graphs inside -> its label
     """
     found: list[Any] = []
@@ -112,7 +113,7 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """Return a function that renames values; an unknown name belongs to the outer graph, or gets a new name."""
+    """Return a function that renames values; it passes an unknown name to `around`, or makes a new name."""
 
     def rename(name: str) -> str:
         if not name or name in known:

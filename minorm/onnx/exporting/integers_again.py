@@ -14,7 +14,7 @@ from minorm.onnx.loading.quantized.integer_weights import axis_of, refill_nodes,
 
 
 def store(graph: Any, contents: dict[str, Any]) -> None:
-    """Replace by integers the tensors that QuantizeLinear reads.
+    """Replace the tensors that QuantizeLinear reads by integers.
 
     contents    the elements of tensors that are not written yet, by name
     """

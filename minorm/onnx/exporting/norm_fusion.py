@@ -87,7 +87,7 @@ def fuse_norms(model: onnx.ModelProto) -> Fusion:
 
 
 def _nodes(model: Any, opset: int) -> list[tuple[Node, Any]]:
-    """Return the graph's nodes as the patterns read them; foreign nodes, and nodes with graphs, get another domain."""
+    """Return the graph's nodes in the form for the patterns; nodes that these must not match get another domain."""
     functions = {(f.domain, f.name) for f in model.functions}
     found = []
     for proto in model.graph.node:
@@ -127,7 +127,7 @@ CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_dat
 
 
 def _array(tensor: Any) -> Any:
-    """Return a small initializer's array; for other floats NaNs of that type and shape; None for all other tensors."""
+    """Return a small initializer's array; for a large one of floats, NaNs of its type and shape; else None."""
     filled = tensor.HasField("raw_data") or any(len(getattr(tensor, field)) for field in CONTENTS)
     if math.prod(tensor.dims) <= SMALL and filled and tensor.data_location != TensorProto.EXTERNAL:
         return tensors.read(tensor, f"initializer {tensor.name!r}", None, Budget())
@@ -147,7 +147,7 @@ class _Fuser:
         self.fixed = {entry.name for entry in model.graph.input}  # a caller of the model may set these
 
     def write(self, norm: Norm, last: Any) -> list[Any]:
-        """Return the nodes in place of a norm; raise RuleNotApplicable if they might compute something else."""
+        """Return the nodes that replace a norm; raise RuleNotApplicable if they might compute something else."""
         operator, since = recognition.OPERATORS[norm.kind]
         if self.opset < since:
             raise RuleNotApplicable(
@@ -188,7 +188,7 @@ class _Fuser:
         return kind
 
     def _channels(self, norm: Norm, shape: Sequence[Any]) -> int:
-        """Return the number of channels of x, if the nodes reshape its channels into groups and back to x's shape."""
+        """Return the number of channels of x; the nodes must reshape these into groups, and back to x's shape."""
         target = shape if norm.shape is None else norm.shape
         size = shape[1] if len(shape) > 2 else None
         same = len(target) == len(shape) and all(

@@ -1,4 +1,4 @@
-"""Write the layers that replaced a loaded graph's nodes in the places of these nodes.
+"""Write layers that have replaced nodes of a loaded graph: each layer's own nodes come where the replaced nodes were.
 
 We run the graph once to record each layer's inputs, and trace each layer separately on these inputs. The layer's nodes
 replace the node that stands for the layer; their names begin with the layer's path. The rest of the file stays, apart
@@ -82,7 +82,7 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
 
 
 def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> list[Axes]:
-    """Return, for each argument, axis -> name for the axes that the graph does not fix."""
+    """Return a dict for each argument, which maps the axes that the graph does not fix to their names."""
     known = _declared(model, node.input) or describing.kinds(_in_front(model, node, args)).get("", {})
     found: list[Axes] = []
     for number, (name, x) in enumerate(zip(node.input, args, strict=True)):

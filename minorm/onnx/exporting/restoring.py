@@ -28,7 +28,7 @@ from minorm.onnx.loading.updates import ENDING
 
 
 class NeedsExample(ExportError):
-    """Says that the file's own nodes cannot express the module; tracing can, but it must run it on an example."""
+    """Says that the file's own nodes cannot express the module; tracing can, but it needs an example."""
 
 
 class Restorer:
@@ -66,7 +66,7 @@ class Restorer:
     # Functions whose calls differ
 
     def _differing(self) -> Iterable[str]:
-        """Yield the values inside functions whose calls must be inlined, by their names in the flat list."""
+        """Yield the names of values inside function calls; these calls differ, and must be inlined."""
         homes = self.original.layout.homes
         yield from (name for name in self.module.output_names if name in homes and self._is_inner(name))
         for placed in self.module.placed:
@@ -206,7 +206,10 @@ class Restorer:
         drop_descriptions(self.graph, [*given, *(t.name for t in self.graph.initializer)])
 
     def _is_kept(self, layers: Sequence[Placed]) -> bool:
-        """Return True if a buffer's next value stays an output: all its layers train, or it has none and may train."""
+        """Return True if a buffer's new value stays an output.
+
+        All its layers must train; if it has no layer, `training` must not be False.
+        """
         return all(map(self._trains, layers)) if layers else self.training is not False
 
     def _prune(self, inputs_too: bool) -> None:

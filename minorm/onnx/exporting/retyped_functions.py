@@ -99,7 +99,7 @@ class Functions:
         return Variant(self._filed(key, function), reads, tuple(makes))
 
     def _filed(self, key: Key, function: Any) -> str:
-        """Return this body's name: an equal body's name, the function's name for its first body, or a new name."""
+        """Return the name for a body: an equal body's name; the function's name for the first body; or a new name."""
         bodies = self.bodies.setdefault(key, {})
         contents = function.SerializeToString(deterministic=True)
         if contents not in bodies:

@@ -1,8 +1,8 @@
 """Track a graph's values while its floats become another type: in which types each value is made and read.
 
-Nodes of data read a value in one type, and shape arithmetic perhaps in another. Some makers can give any type: an
-initializer, a Constant, a Cast of integers. These give the type that is read; if a second type is read, a copy gives
-it. Any other value gets a Cast after the node that makes it.
+Nodes that compute with data may read a value in one type, and shape arithmetic may read it in another. An initializer,
+a Constant and a Cast of integers can have any type. So they get the type in which they are read, and if they are read
+in a second type, a copy gets that type. All other values get a Cast after the node that makes them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class Value:
 
     elem      its element type; for a `free` value, the type in the file
     silent    True if it is computed from shapes and constants alone
-    place     the place of the node that makes it, -1 for inputs and initializers; `output` is the output's number
-    free      a TensorProto or NodeProto that can also make it in other types; True for an input of a function
+    place     the place of the node that makes it, as output number `output`; -1 for inputs and initializers
+    free      a TensorProto or NodeProto that can also make it in other types; True for an input of a function; else
+              None
     may       the float types in which it can be made
     rounded   the wider type in which the node makes it, if it cannot make the narrower one
     end       the type that must keep the value's name, because it is an output of the model
@@ -215,7 +216,7 @@ def make_in(maker: Any, elem: int) -> None:
 
 
 def describe(entry: Any, elem: int) -> None:
-    """Set this type in the description of a value, if the type is a float type and the description has a type."""
+    """Set the type in a value's description, if `elem` is a float type and the description has a type."""
     if elem in FLOATS and entry.type.WhichOneof("value"):
         tensor_type(entry).elem_type = elem
 

@@ -1,8 +1,9 @@
 """Convert a whole model to another float type, as `to(mn.float16)` converts the module loaded from it.
 
-Every float that nodes of data read or make gets that type: inputs, outputs, tensors, and the types that Casts and other
+Every float that nodes read or make as data gets that type: inputs, outputs, tensors, and the types that Casts and other
 nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot count to
-2049; a node of data reads them through a Cast. If ONNX prescribes a type for an input, a Cast restores that type.
+2049; nodes that compute with data read them through a Cast. If ONNX prescribes a type for an input, a Cast restores
+that type.
 `float_types.py` finds the types that a node needs, and `retyped_values.py` provides a value in two types.
 """
 
@@ -48,15 +49,15 @@ def retype(
     held: Collection[str] = (),
     runnable: bool = False,
 ) -> list[str]:
-    """Convert all floats of the network to `dtype`, in place; return the nodes that compute in float32 despite float64.
+    """Convert all floats of the network to `dtype`, in place; return nodes of a float64 model that compute in float32.
 
-    kinds    the kinds of the values of each graph by shape inference; used only if the nodes do not tell a type
-    held     the initializers and Constants of the graph that are Parameters or buffers: their contents come from
-             elsewhere, already in the new type. Tensors of the new type inside functions and branches count as held
-             too. Other tensors are constants, and nodes that read only constants compute as before runnable True to put
-             Casts to float32 into a float64 model, around operators that onnxruntime has only in float32, such as Conv.
-             Then the model runs in onnxruntime, with the precision of float32. If False, the file is exactly the
-             module, and minorm runs it
+    kinds       the types of all values by shape inference; used only for values whose nodes do not tell the type
+    held        the initializers and Constants of the graph that are Parameters or buffers: their contents come from
+                elsewhere, already in the new type. Tensors of the new type inside functions and branches count as held
+                too. Other tensors are constants, and nodes that read only constants compute as before
+    runnable    True to put Casts to float32 into a float64 model, around operators that onnxruntime has only in
+                float32, such as Conv. Then the model runs in onnxruntime, with the precision of float32. If False, the
+                file is exactly the module, and minorm runs it
 
     Raise ExportError, which names all nodes without a form in this type.
     """
@@ -226,7 +227,7 @@ class Retyper:
     # Graphs inside nodes
 
     def _holder(self, scope: Scope, place: int, node: Any) -> None:
-        """Record an If, Loop or Scan: silent if it and its graphs read only silent values; else its floats are data."""
+        """Record an If, Loop or Scan; its floats are silent if it and its graphs read only silent values, else data."""
         inputs = [scope.find(name) for name in node.input]
         graphs = list(graphs_of(node))
         branches = node.op_type == "If"

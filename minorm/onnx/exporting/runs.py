@@ -107,7 +107,7 @@ def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) -> Callable[..., Any]:
-    """Wrap a forward in a call of its scope, or, for a loaded graph, of `file` if no interceptor is active."""
+    """Wrap a forward in a call of its scope; if there is a `file` and no interceptor is active, in a call of `file`."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
         how = scope if file is None or trace.state.interceptor is not None else file

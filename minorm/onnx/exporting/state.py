@@ -1,4 +1,4 @@
-"""Put a loaded module's tensors into the places of its file: initializers, Constants, functions, branches."""
+"""Put a loaded module's tensors into their places in its file: initializers, Constants, functions, branches."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class State:
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """Give statistics a separate initializer if the file merges or computes them and they differ from that now."""
+        """If statistics that the file merges or computes have changed, give them a separate initializer."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)
@@ -164,6 +164,6 @@ def _present(tensor: Any) -> Any:
 
 
 def _widened(array: Any, shape: tuple[int, ...]) -> Any:
-    """Repeat an array along new axes and axes of length 1 to the file's shape: the file has it for each sample."""
+    """Repeat an array along new axes and axes of length 1 to the file's shape, in which each sample has a copy."""
     lengths = (1,) * (len(shape) - array.ndim) + array.shape
     return np.broadcast_to(array, [m if n == 1 else n for n, m in zip(lengths, shape, strict=True)])

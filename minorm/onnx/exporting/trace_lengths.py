@@ -1,9 +1,9 @@
 """Choose the lengths at which we trace a model, so that we can follow every free axis through the model.
 
-A pyramid of strides turns both 8 and 16 into 1, and half of an even length is the same rounded up and down. So we also
-run a free height at three other lengths. The first differs by more than a stride. The second stays odd when it is
-halved and rounded up (32 k + 1). The third stays odd when it is halved and rounded down (32 k - 1). If the model
-refuses a length, we try another; if it takes no odd length, its sizes are multiples anyway.
+A pyramid of strides turns both 8 and 16 into 1, and half of an even length is the same whether it is rounded up or
+down. So we also run the model at three other lengths of, say, a free height. The first differs by more than a stride.
+The second stays odd when it is halved and rounded up (32 k + 1). The third stays odd when it is halved and rounded down
+(32 k - 1). If the model refuses a length, we try another. If it takes no odd length, nothing has to be rounded.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
 
 
 def _odd(length: int, rest: int) -> list[int]:
-    """Return a length 32 k + rest near `length`, not a multiple of 3, 5 or 7, and, if it fails, a smaller odd one."""
+    """Return lengths to try: one of 32 k + rest near `length`, without a factor 3, 5 or 7; then a smaller odd one."""
     k = max(2, length // 32)
     around = [32 * (k + i) + rest for i in (0, 1, 2, 3)]
     usable = [n for n in around if math.gcd(n, 105) == 1 and n != length]
@@ -95,7 +95,7 @@ def _fits(inputs: Inputs, symbol: int, length: int) -> bool:
 
 
 def _merged(first: Sequence[Call], other: Sequence[Call]) -> int:
-    """Count the windows with a stride that turn two different lengths into one."""
+    """Count how often an operation with a stride gives the same length in both runs, though its x had two lengths."""
     count = 0
     for a, b in zip(first, other, strict=False):
         if a.children and b.children:

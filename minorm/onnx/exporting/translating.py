@@ -194,7 +194,7 @@ def _write(
     runs: Sequence[Run],
     probe: bool,
 ) -> Choice[Written]:
-    """Write the graph at this opset; if it is None, choose one."""
+    """Write the graph at this opset; if `opset` is None, choose one."""
 
     def walk(at: int, pieces: Pieces) -> Written:
         return _walk(model, at, training, inputs, runs, probe, pieces=pieces)
@@ -230,7 +230,7 @@ def _layer(model: Callable[..., Any], path: str) -> str:
 
 
 def _homes(model: Callable[..., Any]) -> dict[int, str]:
-    """Return id of an array -> its state_dict key."""
+    """Map the id of each parameter's or buffer's array to its state_dict key."""
     if not isinstance(model, Module):
         return {}
     named = [*model.named_parameters(), *model.named_buffers()]
@@ -238,7 +238,7 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
-    """Return id of an array -> the attribute, or the file's constant, that holds it; not only for parameters."""
+    """Map the id of every array, not only of parameters, to the attribute or the file's constant that holds it."""
     if not isinstance(model, Module):
         return {}
     labels = (

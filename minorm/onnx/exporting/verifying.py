@@ -82,7 +82,7 @@ class TranslatedModel:
 
 
 def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]]) -> Trial:
-    """Try the sizes of a group until the model takes one; return its results, and the errors at the others."""
+    """Try the sizes of a group until the model takes one; return the results, and the errors at the sizes before."""
     errors: list[str] = []
     for place, size in enumerate(group):
         try:
@@ -106,7 +106,7 @@ def against(translated: Translated) -> Comparison:
 
 
 def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
-    """Return a Comparison around an example; `labels` has each input's lengths, and for free lengths their names."""
+    """Return a Comparison around an example; `labels` has each input's lengths, or the names of free lengths."""
     arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
     return Comparison(source, trial_sizes.around(labels, elems, arrays, 2 if training else 1), "export")
@@ -118,7 +118,8 @@ def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], train
 class LoadedGraph:
     """Computes the correct results with a loaded graph, in the mode of the written file.
 
-    outputs    for each output of the new file: the place of a result, the name of an updated buffer, or None
+    outputs    for each output of the new file: the place of the result, or the name of the updated buffer, or None for
+               any other output
     """
 
     name = "the model"

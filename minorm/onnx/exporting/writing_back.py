@@ -1,7 +1,7 @@
 """Export a module that `load` returned: write its file again, with the user's changes (restoring.py).
 
-Types, lengths, names and the opset change in this order, each only if the caller asks for it; the elements of large
-tensors go in last.
+The types, the opset, the lengths and the names change in this order, each only if the module or the caller asks for it.
+The elements of large tensors go in last.
 """
 
 from __future__ import annotations
@@ -78,11 +78,14 @@ def restored(
     write_layers: WriteLayers | None = None,
     embedded: bool = False,
 ) -> tuple[Any, dict[str, Any], list[str]]:
-    """Restore the ModelProto in the module's types and the wanted opset. Return it without large tensors, their
-    contents, and the names of tensors with another shape than in the file.
+    """Restore the ModelProto in the module's types and the wanted opset.
+
+    Return three things: the model, in which the elements of large tensors are missing; these elements by name; and the
+    names of tensors whose shape is not the file's.
 
     write_layers    a function of `model`, `contents` and `opset` that writes the inserted layers
-    embedded        True if it becomes a part of another graph; then the new values of all its buffers are outputs
+    embedded        True if the model becomes a part of another graph; then the new values of all its buffers are
+                    outputs
     """
     restorer = Restorer(module, training, lambda model: describing.kinds(describing.skeleton(model)), embedded)
     model = restorer.restore()
@@ -106,7 +109,7 @@ def restored(
 
 
 def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
-    """Fill in the elements of large initializers, here or in the other file; small ones are filled already."""
+    """Fill in the elements of large initializers, in the model or in a weights file; small ones are filled already."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in contents}
     weights.decide([contents[name] for name in tensors])
     for name, tensor in tensors.items():

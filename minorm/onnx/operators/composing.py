@@ -99,7 +99,7 @@ def cast(d: NodeRewriter, x: str, elem: int) -> str:
 
 
 def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
-    """Write the node's first output: `formula(*inputs)` returns the last operation; 16-bit floats use float32."""
+    """Write the node's first output: `formula(*inputs)` returns its last operation. 16-bit floats become float32."""
     half = d.elem(d.input(0)) in HALVES
     inputs = [cast(d, name, FLOAT) if name and half and d.elem(name) in HALVES else name for name in d.node.input]
     operator, *args = formula(*inputs)

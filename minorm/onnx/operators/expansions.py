@@ -84,7 +84,10 @@ def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], 
 
 
 def function(domain: str, operator: str, call: Call) -> Any:
-    """Return the FunctionProto for a node of EXPANSIONS, None for an ordinary node; raise LoadError if unreadable."""
+    """Return the FunctionProto for a node of EXPANSIONS, or None if the node stays as it is.
+
+    Raise LoadError if minorm does not read this form of the node.
+    """
     head, rule = EXPANSIONS[domain, operator]
     try:
         body = rule(call)

@@ -174,7 +174,7 @@ class Gradient(Base):
 
     @staticmethod
     def export_lpnormalization() -> None:
-        """x / n has the gradient (dy - n' * sum(dy * x / n)) / n, with n' = sign(x), or x / n for p = 2."""
+        """x / n has the gradient (dy - n' * sum(dy * x / n)) / n; n' is sign(x) for p = 1, and x / n for p = 2."""
         for p in (1, 2):
             x, dy = _randn(3, 4, 5), _randn(3, 4, 5)
             wide, g = x.astype(np.float64), dy.astype(np.float64)

@@ -55,7 +55,7 @@ def _repeated(x: str, y: str) -> str:
 
 
 def _through(function: Any, call: Call, name: str, x: str) -> str:
-    """Append the nodes of an attribute's graph, applied to `x`, and return the result's name (`x` without a graph)."""
+    """Append an attribute's graph, applied to `x`, and return the result's name; return `x` if there is no graph."""
     graph = call.get(name, None)
     if graph is None:
         return x

@@ -41,7 +41,7 @@ def matmul_integer_to_float(call: Call) -> str:
     "(A, B, scales, zero_points, g_idx, bias) => (Y)",
 )
 def matmul_n_bits(call: Call) -> str:
-    """Write a product with weights of 2, 4 or 8 bits, as (N, blocks, bytes): each block along K has one scale."""
+    """Write a product with weights of 2, 4 or 8 bits, held as (N, blocks, bytes); each block along K has one scale."""
     bits, block, rows, columns = (
         call.get(name, 4 if name == "bits" else 0) for name in ("bits", "block_size", "K", "N")
     )
@@ -119,7 +119,7 @@ def qlinear_mul(call: Call) -> str:
     "(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C, Y_scale, Y_zero_point) => (Y)",
 )
 def q_gemm(call: Call) -> str:
-    """Write Gemm of quantized factors; C is int32 in units of the scales' product; without Y_scale, y is a float."""
+    """Write Gemm of quantized factors; C is int32 in units of the scales' product. If Y_scale is absent, y is float."""
     axis = 0 if call.get("transB", 0) else 1
     nodes = _floats("A") + f"B_f = DequantizeLinear <axis = {axis}> (B, B_scale, B_zero_point)\n"
     if call.has(6):

@@ -1,4 +1,7 @@
-"""Constant, an array that the file holds (from 11 on also sparse, 12: numbers and lists of numbers, 13: bfloat16)."""
+"""Constant, an array that the file holds.
+
+Version 11 added sparse arrays, version 12 added numbers and lists of numbers, and version 13 added bfloat16.
+"""
 
 from __future__ import annotations
 

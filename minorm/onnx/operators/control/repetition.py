@@ -6,7 +6,7 @@
 The other results of the turns are collected and stacked at the end. The condition that a turn returns counts even if
 the node has no condition input, as in onnxruntime (ONNX would ignore it). In Scan 8 the first axis is a batch, and its
 sequences may have different lengths; from 9 on, Scan has axes and directions instead. A reader here returns a function
-of `turn` and then the node's inputs; `turn` runs the body.
+whose first argument, `turn`, runs the body; the other arguments are the node's inputs.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _collect(collected: list[list[Tensor]], results: State, i: int) -> None:
 
 
 def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tensor:
-    """Stack the pieces along a new axis; without a turn, make an empty Tensor of the shape that the file declares."""
+    """Stack the pieces along a new axis; if no turn ran, make an empty Tensor of the shape that the file declares."""
     body = node.body
     assert body is not None
     if not pieces:

@@ -22,7 +22,10 @@ MAX_PIECES = 1 << 16
 
 @reads("SplitToSequence", since=11, fixed=(1,))
 def read_split(node: Node) -> Callable[..., Sequence]:
-    """Split into pieces of given lengths, of one length (the last may be shorter), or of 1 (keepdims=0: no axis)."""
+    """Split into pieces of given lengths, or of one length (the last may be shorter), or of length 1 by default.
+
+    If keepdims is 0, pieces of the default length lose the axis.
+    """
 
     def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:
         axis = axis_of("SplitToSequence", node["axis"], x)

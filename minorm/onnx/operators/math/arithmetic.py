@@ -266,7 +266,7 @@ def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
 
 
 def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
-    """Raise ValueError for a bound outside x's integer type: ONNX gives both one type, so the file is damaged."""
+    """Raise ValueError for a bound outside x's integer type: in ONNX, bounds have x's type, so the file is damaged."""
     if dtype is None or dtype.kind not in "iu":
         return
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max

@@ -103,7 +103,7 @@ for _relation, _operator in (_OPERATORS | _LOGIC).items():
 
 @lowers(SearchSorted)
 def write_searchsorted(g: Graph, order: Value, x: Value, right: bool, dtype: np.dtype[np.generic]) -> Value:
-    """Write the count of numbers of the sequence that do not come after x; for x = NaN, that is all of them."""
+    """Write how many numbers of the sequence do not come after x; if x is NaN, all numbers count."""
     sequence, x = _wide(g, order if order.ndim == 1 else unsqueeze(g, order, [-2 % (order.ndim + 1)])), _wide(g, x)
     behind = compare(g, sequence, unsqueeze(g, x, [x.ndim]), "greater" if right else "greater_equal")
     return g.cast(_counted(g, g.add("Not", behind)), dtype)

@@ -26,12 +26,12 @@ _AXES_ARE_AN_INPUT = {"ReduceSum": 13}  # 18 for the others
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    """Return `shape` without these axes, or with ones in their place."""
+    """Return `shape` without these axes, or, if `keepdims` is True, with length 1 for them."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
 def reduce(g: Graph, operator: str, x: Value, axes: Sequence[int], keepdims: bool = True) -> Value:
-    """Write a reduction in the form that the opset has; without axes the result is x."""
+    """Write a reduction in the form that the opset has; if `axes` is empty, the result is x."""
     if not axes:
         return g.add("Identity", x)
     shape = reduced_shape(x.known_shape, axes, keepdims)
@@ -61,7 +61,7 @@ Reduction = Callable[[Tensor, Axes, bool], Tensor]
 
 
 def _wide(function: Reduction) -> Reduction:
-    """Apply `function` to x in its type to compute in, or in float64 for integers; the result has x's type again."""
+    """Apply `function` to floats in their type to compute in, or to integers in float64; the result has x's type."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         wide = x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)

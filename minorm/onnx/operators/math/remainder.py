@@ -1,6 +1,6 @@
-"""Read and write Mod: it has the divisor's sign (integers), or, with fmod=1, the dividend's sign (floats too).
+"""Read and write Mod, a remainder with the divisor's sign, or, if fmod=1, with the dividend's sign.
 
-From 28 on, floats may have either sign too. a // b is written with Mod.
+Before version 28, remainders of floats always have the dividend's sign. a // b is written with Mod.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Read and write Conv and ConvTranspose (version 11: the same attributes, described more clearly; 22: bfloat16).
+"""Read and write Conv and ConvTranspose.
 
-Paddings are always written as low and high numbers, never as `auto_pad`.
+Version 11 only described the attributes more clearly; version 22 added bfloat16. Paddings are always written as low and
+high numbers, never as `auto_pad`.
 """
 
 from __future__ import annotations
@@ -84,12 +85,12 @@ def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequ
 
 
 def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], places: Sequence[int]) -> None:
-    """Ask for room for image or result, whichever is larger, and for time: a weight is multiplied once at each place.
+    """Check the memory of image or result, whichever is larger, and the time for all products, against the limits.
 
-    A kernel, with all its taps and all channels of its group, is placed at every pixel of a convolution's result, or of
-    a transposed convolution's image. Stride and dilation reduce the number of places; groups make the weight smaller.
-    Rows shorter than ROW pixels take as long as rows of ROW pixels. A weight that meets fewer than ROW pixels takes as
-    long as one that meets ROW.
+    The time is the size of the weight times the number of places. A kernel, with all its taps and all channels of its
+    group, is placed at every pixel of a convolution's result, or of a transposed convolution's image. Stride and
+    dilation reduce the number of places; groups make the weight smaller. Rows shorter than ROW pixels take as long as
+    rows of ROW pixels. A weight that meets fewer than ROW pixels takes as long as one that meets ROW.
     """
     rows = x.shape[0] * channels * math.prod(size[:-1])
     node.fits((rows, max(size[-1], ROW)), x.dtype)
@@ -97,7 +98,7 @@ def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], p
 
 
 def _ask_parts(node: Node, strides: Sequence[int], size: Sequence[int]) -> None:
-    """Ask for time to plan the image of a transposed convolution: pixels one stride apart form one part."""
+    """Check the time for planning a transposed convolution's image, in which pixels one stride apart form one part."""
     node.check_work(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
 
 
@@ -116,7 +117,7 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
 
 
 def read_form(node: Node) -> Callable[[Tensor, Tensor], tuple[Any, ...]]:
-    """Return a function of x and w that returns stride, padding, dilation and groups, and asks for room and time."""
+    """Return a function of x and w that checks the limits, and returns stride, padding, dilation and groups."""
 
     def form(x: Tensor, w: Tensor) -> tuple[Any, ...]:
         rank, kernel = x.ndim - 2, w.shape[2:]
@@ -191,7 +192,7 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
 def _transposed_padding(
     node: Node, size: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: list[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Return how much to cut from `full`, the lengths without padding; a longer output_shape adds to `extra`."""
+    """Return (low, high) per axis to cut from `full`, the lengths without padding; lengths to add go to `extra`."""
     wanted, kind = node["output_shape"], node["auto_pad"]
     if not wanted and kind not in ("SAME_UPPER", "SAME_LOWER"):
         return tuple(padding(node, size, [1] * len(size), strides))

@@ -79,7 +79,7 @@ def _grid(
 
 
 def _sampled(x: Tensor, positions: Sequence[Tensor], parts: int) -> Tensor:
-    """Sample x, each part of the channels at its positions between pixels: (batch, parts, channels, taps, places)."""
+    """Sample x between pixels, each part of the channels at its positions: (batch, parts, channels, taps, places)."""
     batch, channels, *lengths = x.shape
     flat = x.reshape(batch, parts, channels // parts, math.prod(lengths))
     lows = [np.floor(p.array).astype(np.int64) for p in positions]

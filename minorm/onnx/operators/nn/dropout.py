@@ -1,7 +1,7 @@
 """Write Dropout as an operator in training and as nothing in inference; its mode is stored differently in each version.
 
-Versions 1 and 6 train unless `is_test`. Versions 7 and 10 have no mode: a runtime for inference ignores the node. From
-12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from minorm's generator.
+Versions 1 and 6 train unless `is_test` is 1. Versions 7 and 10 have no mode: a runtime for inference ignores the node.
+From 12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from minorm's generator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """A Dropout node. It has the node's mode until train() or eval() sets another, or the mode that the graph computes.
+    """A Dropout node. Its mode is the mode that the graph computes, or else the file's until train() or eval().
 
     The second output, if the graph reads it, is True for each kept element; before version 10 it is 1.
     """
@@ -133,7 +133,7 @@ def dropout(d: NodeRewriter) -> None:
 
 @sets_mode("Dropout")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """Set the mode: is_test before 7; the third input from 12 on unless the graph computes it; 7 and 10 have none."""
+    """Set the mode: is_test before 7, the third input from 12 on unless the graph computes it; nothing in 7 and 10."""
     if d.since < 7:
         d.drop("is_test")
         if not trains:

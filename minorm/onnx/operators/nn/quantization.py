@@ -1,8 +1,8 @@
 """Read and write QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 
-Version 13 added one scale for each place along an axis; 19: scales of 16 bits; 21: blocks, and integers of 16 bits; 23:
-attributes for the division's precision and the result's type. Training does not change scales and zero points, only the
-quantized values.
+Version 13 added one scale for each place along an axis. Version 19 added scales of 16 bits; version 21 added blocks,
+and integers of 16 bits; version 23 added attributes for the division's precision and the result's type. Training does
+not change scales and zero points, only the quantized values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Read and write RNN, LSTM and GRU.
 
-Version 3: GRU may reset after the product. 7: `activations` may come without numbers, and `output_sequence` was removed
-(it said whether to compute Y; here Y is always computed). 14: `layout`, which onnxruntime refuses on the CPU. 22:
-bfloat16. ONNX has the rows of the gates in the order i o f c (ours: "iofg") and z r h ("zrn"); weights in PyTorch's
-order are written with a Gather that reorders rows.
+From version 3 on, GRU may reset after the product. From 7 on, `activations` may come without numbers, and there is no
+`output_sequence`, which said whether to compute Y (here Y is always computed). Version 14 added `layout`, which
+onnxruntime refuses on the CPU; version 22 added bfloat16. ONNX has the rows of the gates in the order i o f c (ours:
+"iofg") and z r h ("zrn"); weights in PyTorch's order are written with a Gather that reorders rows.
 """
 
 from __future__ import annotations

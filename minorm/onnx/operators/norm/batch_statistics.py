@@ -26,7 +26,7 @@ from minorm.tensor.tensor import Tensor
 def batch_norm(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalize x with its own statistics; return y and mean * momentum + batch * (1 - momentum), the same for var.
+    """Normalize x with its statistics; return y, and the new mean and var: old * momentum + batch * (1 - momentum).
 
     x is (N, C, ...); the other tensors are (C), or (C, ...) for statistics over N alone. Nothing changes in place. An
     empty batch returns mean and var unchanged.
@@ -50,7 +50,7 @@ def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
 
 
 def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute mean and population variance over axes, in the wider of the two types."""
+    """Compute mean and population variance over axes, in the widest type in which minorm computes x or `like`."""
     kept = [length for axis, length in enumerate(x.shape) if axis not in axes]
     mean, var = moments(x.to(widest(x, like)), axes)
     return mean.reshape(kept), var.reshape(kept)

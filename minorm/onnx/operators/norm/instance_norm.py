@@ -1,8 +1,8 @@
-"""InstanceNormalization: no version has running statistics (1: only images; 6: any rank; 22: bfloat16).
+"""InstanceNormalization: version 1 takes only images, version 6 any rank, and version 22 also bfloat16.
 
-Inference with running statistics is written as BatchNormalization. Training with running statistics is written as
-InstanceNormalization, with the new running statistics as outputs `<key>.updated`. In both cases the metadata names the
-layer, so that `load` makes the same layer.
+No version has running statistics. Inference with them is written as BatchNormalization. Training with them is written
+as InstanceNormalization, with the new running statistics as outputs `<key>.updated`. In both cases the metadata names
+the layer, so that `load` makes the same layer.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The mask is a value of the graph, often an input. The sums are over the n elements of a row that count. Every other
 element of x, also NaN, becomes 0 before the first computation. x is centred twice: the mean of numbers far from 0 is
-rounded, and the mean of the differences is that rounding error. A loaded file has these nodes, and they train; the
-running statistics of an inference form do not change.
+rounded, and the mean of the differences is that rounding error. If such a file is loaded, its nodes can be trained; the
+running statistics in a file for inference do not change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape
 
 @dataclass(frozen=True)
 class Moments:
-    """The statistics of each row: the count of its valid elements (at least 1), if it has any, mean and variance."""
+    """The statistics of each row: how many elements count (at least 1), whether any counts, the mean, the variance."""
 
     count: Value
     seen: Value

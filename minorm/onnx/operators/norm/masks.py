@@ -19,7 +19,7 @@ from minorm.onnx.graph.registry import Rule
 
 
 def unmasked(rule: Rule) -> Rule:
-    """Decorate a rule for calls without a mask; with a mask, raise RuleNotApplicable (see masked_norm.py)."""
+    """Decorate a rule for calls without a mask; if a call has a mask, raise RuleNotApplicable (see masked_norm.py)."""
 
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:

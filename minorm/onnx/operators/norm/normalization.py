@@ -1,4 +1,4 @@
-"""Write F.normalization over any axes as the equal ONNX operator if there is one, else by the formula."""
+"""Write F.normalization over any axes as an ONNX operator that computes the same, else by the formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute, as one layer by minorm's kernels, a GroupNorm, LayerNorm or RMSNorm that a file writes in other operators.
+"""Layers that compute a GroupNorm, LayerNorm or RMSNorm by minorm's kernels, if a file writes it in other operators.
 
 For data of another form (a batch of another length than in the file, say), the layer computes the file's nodes one by
 one.
@@ -53,7 +53,7 @@ class GroupNorm(NormLayer):
 
 
 class _OverLastAxes(NormLayer):
-    """A norm over the last axes, if the file says how many axes there are."""
+    """A norm over some axes of x, which are usually the last axes; `axes` tells whether they are."""
 
     @property
     def normalized_shape(self) -> tuple[int, ...] | None:

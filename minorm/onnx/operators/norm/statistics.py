@@ -61,7 +61,7 @@ def computed(x: Value, compute_dtype: Any) -> Any:
 
 
 def is_usual(x: Value, compute_dtype: Any, *parameters: Value | None) -> bool:
-    """Return True if all have x's type and x's usual type to compute in; most operators cannot express other types."""
+    """Return True if all have x's type, and x's usual type to compute in; most operators cannot express another one."""
     same = all(p is None or p.dtype == x.dtype for p in parameters)
     return same and computed(x, compute_dtype) == dtypes.compute_type(x.dtype)
 

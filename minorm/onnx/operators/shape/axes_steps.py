@@ -80,7 +80,7 @@ def reshape_5(d: NodeRewriter) -> None:
 
 @converts("Reshape", 14, 13)
 def reshape_13(d: NodeRewriter) -> None:
-    """Drop allowzero, with which a 0 is a length, and not a sign to copy a length; it matters only for a fixed 0."""
+    """Drop allowzero, with which a 0 in the shape is a length, not a sign to copy one; only a fixed 0 is a problem."""
     if d.take("allowzero", 0):
         lengths = d.array(1)
         if lengths is not None and 0 in lengths:

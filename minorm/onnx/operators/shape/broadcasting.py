@@ -1,7 +1,8 @@
-"""Convert to and from ONNX's older broadcasting; NumPy's is from version 7 on (Sum, Max, Min and Mean: 8).
+"""Convert to and from ONNX's older broadcasting.
 
-Operators like Add had two attributes: `broadcast`, and `axis`, the place in A's shape where B's shape begins. PRelu had
-one slope per channel. Operators like Sum needed operands of one shape.
+From version 7 on, operators broadcast as NumPy does; Sum, Max, Min and Mean do so from version 8 on. Before, operators
+like Add had two attributes: `broadcast`, and `axis`, the place in A's shape where B's shape begins. PRelu had one slope
+per channel. Operators like Sum needed operands of one shape.
 """
 
 from __future__ import annotations

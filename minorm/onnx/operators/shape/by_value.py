@@ -29,7 +29,7 @@ def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("Compress", since=9, fixed=(1,))
 def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Keep the slices of x along an axis, or, without an axis, its elements, for which the condition is true."""
+    """Keep the slices of x along an axis, or the elements of x if no axis is given, for which the condition is true."""
 
     def compress(x: Tensor, condition: Tensor) -> Tensor:
         axis = None if node["axis"] is None else axis_of("compress", node["axis"], x)

@@ -56,7 +56,7 @@ def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("CenterCropPad", since=18, fixed=(1,))
 def read_center_crop_pad(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Keep the middle of each axis, or pad it with zeros; an odd element is cut or added at the end."""
+    """Cut each axis at both ends, or pad it with zeros; of an odd number of elements, the end gets one more."""
 
     def fit(x: Tensor, shape: Tensor) -> Tensor:
         axes = range(x.ndim) if node["axes"] is None else axes_of("CenterCropPad", tuple(node["axes"]), x)

@@ -132,7 +132,7 @@ def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
 
 @writes(ops.Take, "GatherND", since=11)
 def write_take_several(g: Graph, x: Value, index: Any) -> Value:
-    """Write x[i, j] with fixed arrays of numbers, one for each of the first axes."""
+    """Write x[i, j] as a GatherND; i, j ... are constant arrays of numbers, one for each of the first axes."""
     parts = _axis_by_axis(index, x.ndim)
     count = sum(isinstance(part, np.ndarray) for part in parts)
     fixed = all(isinstance(part, np.ndarray) and part.dtype != dtypes.bool for part in parts[:count])

@@ -1,7 +1,8 @@
-"""Read and write Pad (1: `paddings`; 2: `pads`; 11: pads and value as inputs; 18: axes as an input; 19: mode wrap).
+"""Read and write Pad.
 
-Padding with a constant is written as a Pad. The modes reflect, edge and wrap are written as a Gather along each axis of
-fixed length, and as a Pad around free axes.
+Version 1 has the attribute `paddings`, and version 2 calls it `pads`. From 11 on, pads and value are inputs. Version 18
+adds the input axes, and version 19 the mode wrap. Padding with a constant is written as a Pad. The modes reflect, edge
+and wrap are written as a Gather along each axis of fixed length, and as a Pad around free axes.
 """
 
 from __future__ import annotations

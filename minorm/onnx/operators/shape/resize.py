@@ -3,7 +3,7 @@
 
 Element i of the result is computed at a coordinate x of the input (`coordinates`). It is a sum of the elements j near
 x, each with weight kernel(j - x). The weights form a matrix of `resized` by `length`, whose rows add up to one.
-Elements beyond the ends equal the elements at the ends, or are left out with exclude_outside.
+Elements beyond the ends equal the elements at the ends; with exclude_outside they are left out.
 """
 
 from __future__ import annotations

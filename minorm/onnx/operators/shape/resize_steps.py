@@ -1,7 +1,8 @@
 """Convert Upsample and Resize to other versions.
 
-Version 7 has scales as an attribute, 9 as an input; 10 is called Resize; 11 adds coordinate modes and sizes, 18 axes.
-Before 11 a coordinate is i / scale; `nearest` rounds up along an axis that shrinks, and down along other axes.
+The scales are an attribute in version 7, and an input from 9 on. From 10 on the operator is called Resize; version 11
+adds coordinate modes and sizes, and version 18 axes. Before 11 a coordinate is i / scale; `nearest` rounds up along an
+axis that shrinks, and down along other axes.
 """
 
 from __future__ import annotations

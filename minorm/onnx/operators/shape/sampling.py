@@ -1,4 +1,7 @@
-"""Read and write GridSample and AffineGrid (20: volumes; "linear" and "cubic" instead of "bilinear" and "bicubic")."""
+"""Read and write GridSample and AffineGrid.
+
+Version 20 of GridSample adds volumes, and has the names "linear" and "cubic" instead of "bilinear" and "bicubic".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Read and write ScatterElements, ScatterND, and Scatter, the older name of ScatterElements.
 
-Version 11: indices may count from the end. 16: reductions add and mul. 18: reductions min and max.
+From version 11 on, indices may count from the end. Version 16 added the reductions add and mul; version 18 added the
+reductions min and max.
 """
 
 from __future__ import annotations

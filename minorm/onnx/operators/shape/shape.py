@@ -60,7 +60,7 @@ def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
 def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor:
     """Reshape x; in the shape, 0 means "as in x" unless allowzero, and -1 means "the rest".
 
-    ValueError for a 0 where x has no axis, and for a 0 beside -1 with allowzero, as -1 could then be any length.
+    Raise ValueError for a 0 where x has no axis, and with allowzero for a 0 beside -1, because -1 could be any length.
     """
     if allowzero:
         if 0 in shape and -1 in shape:
