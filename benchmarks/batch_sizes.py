@@ -69,8 +69,8 @@ def dense(norm: Norm) -> nn.Sequential:
 
 
 NETWORKS = {
-    "Dense: N values a channel": (dense, norms(images=False)),
-    "Convolutional: 64 N, then 16 N values a channel": (convolutional, norms(images=True)),
+    "Dense: N values per channel": (dense, norms(images=False)),
+    "Convolutional: 64 N, then 16 N values per channel": (convolutional, norms(images=True)),
 }
 
 

@@ -30,6 +30,7 @@ STANDS_FOR = {  # a page of docs/: the file of the repository whose text it show
     "changelog": ROOT / "CHANGELOG.md",
     "contributing": ROOT / "CONTRIBUTING.md",
     "kernels": ROOT / "minorm" / "kernels" / "README.md",
+    "kernels-explained": ROOT / "minorm" / "kernels" / "EXPLAINED.md",
     "normalization": ROOT / "minorm" / "normalization" / "README.md",
     "mistakes": ROOT / "minorm" / "labs" / "judge" / "mistakes.md",
     "releasing": ROOT / "RELEASING.md",

@@ -217,7 +217,8 @@ def test_errors() -> None:
         mn.explain(F.group_norm, (2, 8, 4))
 
 
-def test_the_examples_of_the_readme_print_what_it_shows() -> None:
-    failed, tried = doctest.testfile(str(README), module_relative=False, globs={"mn": mn, "F": F}, encoding="utf-8")
-    assert tried >= 8
-    assert failed == 0
+@pytest.mark.parametrize(("page", "count"), [("README.md", 3), ("EXPLAINED.md", 11)])
+def test_the_examples_of_the_pages_print_what_they_show(page: str, count: int) -> None:
+    file = str(README.with_name(page))
+    failed, tried = doctest.testfile(file, module_relative=False, globs={"mn": mn, "F": F}, encoding="utf-8")
+    assert (failed, tried) == (0, count)

@@ -27,8 +27,8 @@ def differs(name: str, text: str) -> Callable[[Callable[[], None]], Callable[[],
 
 @differs(
     "load_state_dict",
-    "a state that does not fit is a ValueError, and nothing is loaded; PyTorch's is a RuntimeError, after the "
-    "keys that fit",
+    "a state that does not fit raises a ValueError, and nothing is loaded; PyTorch raises a RuntimeError after it "
+    "loaded the keys that fit",
 )
 def state() -> None:
     layer, theirs = mn.nn.Linear(2, 3), torch.nn.Linear(2, 3)
@@ -43,7 +43,8 @@ def state() -> None:
 
 @differs(
     "Lazy layers",
-    "have no parameters, and no state, before the first input; PyTorch's have uninitialized ones, and load a state",
+    "have no parameters and no state before the first input; in PyTorch they have uninitialized parameters and can "
+    "load a state",
 )
 def lazy() -> None:
     layer, theirs = mn.nn.LazyLinear(3), torch.nn.LazyLinear(3)
@@ -53,7 +54,11 @@ def lazy() -> None:
     theirs.load_state_dict(torch.nn.Linear(2, 3).state_dict())
 
 
-@differs("proj_size of LSTM", "other than 0 is a NotImplementedError: ONNX's LSTM has none; put a Linear behind it")
+@differs(
+    "proj_size of LSTM",
+    "a value other than 0 raises NotImplementedError, because ONNX's LSTM has no proj_size; add a Linear after the "
+    "LSTM",
+)
 def projection() -> None:
     with pytest.raises(NotImplementedError, match="LSTM: proj_size is 2"):
         mn.nn.LSTM(3, 4, proj_size=2)
@@ -61,7 +66,7 @@ def projection() -> None:
 
 @differs(
     "targets of kl_div and poisson_nll_loss",
-    "where log(target) has no slope, at 0, its part of the gradient is 0; PyTorch's is NaN",
+    "at a target of 0, log(target) has no slope and adds 0 to the target's gradient; PyTorch's gradient is NaN there",
 )
 def targets() -> None:
     for name, options in (("kl_div", {}), ("poisson_nll_loss", {"full": True})):
@@ -77,8 +82,8 @@ def targets() -> None:
 
 @differs(
     "16-bit floats",
-    "what is composed of several functions (mish, selu) rounds after each of them; PyTorch's kernels round "
-    "once: the last digit may differ",
+    "functions made of several steps (mish, selu) round after each step; PyTorch's kernels round once, so the last "
+    "digit may differ",
 )
 def rounding() -> None:
     numbers = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
@@ -92,8 +97,8 @@ def rounding() -> None:
 
 @differs(
     "nn.CrossMapLRN2d",
-    "is LocalResponseNorm; PyTorch's window never lets the first channel go, as its code counts from 0 where "
-    "Torch's counted from 1",
+    "computes the same as LocalResponseNorm; in PyTorch the first channel never leaves the window, because its code "
+    "counts from 0 where Torch's counted from 1",
 )
 def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
     x = np.ones((1, 4, 1, 1))
@@ -104,8 +109,8 @@ def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
 
 @differs(
     "quantization.FakeQuantize",
-    "divides by the scale, as ONNX does, where PyTorch multiplies by its reciprocal; and its observer watches in "
-    "training alone, PyTorch's until it is disabled",
+    "divides by the scale, as ONNX does; PyTorch multiplies by its reciprocal. Its observer works only in training; "
+    "PyTorch's works until you disable it",
 )
 def fake_quantize() -> None:
     mine, theirs = mn.quantization.FakeQuantize(), torch.ao.quantization.FakeQuantize()
@@ -124,14 +129,17 @@ def fake_quantize() -> None:
     np.testing.assert_array_equal(other, np.rint(numbers * (np.float32(1) / scale)) * scale)
 
 
-@differs("eps below 0", "an error of every normalization; PyTorch gives NaN where the variance is smaller")
+@differs("eps below 0", "every normalization raises an error; PyTorch gives NaN if the variance is smaller than -eps")
 def negative_eps() -> None:
     with pytest.raises(ValueError, match=r"layer_norm: eps=-1\.0"):
         mn.functional.layer_norm(mn.ones(2, 3), (3,), eps=-1.0)
     assert torch.nn.functional.layer_norm(torch.ones(2, 3), (3,), eps=-1.0).isnan().all()
 
 
-@differs("shapes that do not fit", "a ValueError that names the operation and both shapes; PyTorch's is a RuntimeError")
+@differs(
+    "shapes that do not fit",
+    "raise a ValueError that names the operation and both shapes; PyTorch raises a RuntimeError",
+)
 def shapes() -> None:
     with pytest.raises(ValueError, match=r"add: shapes \(2,\) and \(3,\) do not broadcast"):
         mn.ones(2) + mn.ones(3)
@@ -141,8 +149,8 @@ def shapes() -> None:
 
 @differs(
     "autocast",
-    "one policy for both devices, near to PyTorch's for CUDA: sums, softmax and losses are float32 on the CPU too; "
-    "normalizations keep x's type, as they compute in float32 inside",
+    "has one policy for both devices, close to PyTorch's for CUDA: sums, softmax and losses are float32 on the CPU "
+    "too; normalizations keep x's type, because they compute in float32 internally",
 )
 def casting() -> None:
     with mn.autocast("cpu"), torch.autocast("cpu"):
@@ -152,7 +160,7 @@ def casting() -> None:
         assert mn.functional.layer_norm(mine, (3,)).dtype == mn.bfloat16
 
 
-@differs("forward(input=x)", "layers that come with the import call their input x; give it by position")
+@differs("forward(input=x)", "Linear and many other layers call their input x; pass it by position")
 def by_position() -> None:
     with pytest.raises(TypeError, match="input"):
         mn.nn.Linear(2, 3)(input=mn.ones(1, 2))
@@ -160,8 +168,8 @@ def by_position() -> None:
 
 @differs(
     "a graph that was freed",
-    "cannot be walked again, even where no operation kept anything for it; nor can one of which a part was freed, even "
-    "where that does not lead to the inputs that are asked for",
+    "raises an error in a second backward pass, even if none of its operations kept anything. So does a graph with a "
+    "freed part, even if this part does not lead to the inputs whose gradients you ask for. PyTorch computes both",
 )
 def freed_graphs() -> None:
     for library in (mn, torch):
@@ -177,7 +185,7 @@ def freed_graphs() -> None:
                     mn.autograd.grad(end, x)
 
 
-@differs("autograd.grad(is_grads_batched=True)", "is not there; call it for each row")
+@differs("autograd.grad(is_grads_batched=True)", "does not exist; call the function once for each row")
 def batched_gradients() -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     (rows,) = torch.autograd.grad(x * x, x, torch.eye(2), is_grads_batched=True)
@@ -188,7 +196,7 @@ def batched_gradients() -> None:
         mn.autograd.grad(y * y, y, mn.eye(2), is_grads_batched=True)
 
 
-@differs("Tensor.unfold", "a copy: writing into it does not change x; PyTorch's is a view")
+@differs("Tensor.unfold", "returns a copy, so writing into it does not change x; PyTorch returns a view")
 def windows() -> None:
     for library, reached in ((mn, False), (torch, True)):
         x = library.zeros(4)

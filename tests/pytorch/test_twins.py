@@ -185,47 +185,55 @@ COUNT = 18_000  # comparisons of the sample, at least: it must not shrink unseen
 
 # Where the two differ on purpose, and why. The table in docs/differences.md says the same.
 DEVIATIONS = {
-    "F.avg_pool3d": "a window larger than x is allowed where padding or ceil_mode makes room for it, as in one and two "
-    "dimensions; PyTorch refuses it in three",
-    "F.batch_norm": "momentum is the share of the old running value, and running_var the population's, as in ONNX; a "
-    "batch whose statistics are not finite is left out of both, unless update_nonfinite=True. Then an infinity makes "
-    "the running mean of its channel NaN, as it makes the output, and not infinite",
-    "F.conv_transpose2d": "a result without positions is an error, for an empty batch too",
-    "F.conv_transpose3d": "a result without positions is an error, for an empty batch too",
-    "F.cross_entropy": "an ignored example has gradient 0, even if its logits are NaN or infinite; 0 * infinity is 0: "
-    "a class masked by -inf costs nothing where its weight is 0; a mean over a weight of 0 is NaN, its gradient 0",
-    "F.elu": "the gradient passes at NaN; in PyTorch the place in memory decides whether it does",
-    "F.gelu": "approximate='tanh': far from 0 the slope is its limit, 0 or 1; PyTorch's cube overflows and gives NaN",
-    "F.group_norm": "one value a group is normalized to 0, as ONNX defines it; PyTorch refuses it for one sample",
-    "F.hardsigmoid": "the slope is 1/6 in float64; PyTorch's is 1/6 in float32",
-    "F.hardswish": "the gradient passes at NaN; in PyTorch the place in memory decides whether it does",
-    "F.instance_norm": "an empty batch gives an empty result with weights, too; PyTorch fails with an IndexError",
-    "F.l1_loss": "input and target do not broadcast: (N, 1) against (N) would be N x N differences",
-    "F.mse_loss": "input and target do not broadcast: (N, 1) against (N) would be N x N differences",
-    "F.nll_loss": "0 * infinity is 0 for a class of weight 0; a mean over a weight of 0 is NaN, its gradient 0",
-    "F.normalize": "p below 1 is an error, as it is no norm; powers do not overflow or vanish, since they are taken of "
-    "x / max|x|; with eps=0 zeros stay zeros",
-    "F.relu6": "the gradient passes at NaN; in PyTorch the place in memory decides whether it does",
-    "F.smooth_l1_loss": "input and target do not broadcast: (N, 1) against (N) would be N x N differences",
-    "Tensor.__add__": "two tensors of different float types raise, in all arithmetic: precision never changes unasked",
-    "Tensor.__getitem__": "an index out of range is an error also where the result is empty",
-    "Tensor.__rtruediv__": "n / x is divided; PyTorch multiplies n by 1 / x, whose gradient overflows before",
-    "Tensor.argmax": "bools are taken, and the first True is found",
-    "Tensor.argmin": "bools are taken, and the first False is found",
-    "Tensor.gather": "the index has as many axes as x, also where it is empty or x has none",
-    "Tensor.mT": "a tensor without axes is no matrix; PyTorch only warns",
-    "Tensor.nanmean": "the gradient of nothing but NaN is 0; PyTorch's is NaN",
+    "F.avg_pool3d": "a window larger than x is allowed if padding or ceil_mode makes room for it, as in one and two "
+    "dimensions; PyTorch refuses it in three dimensions",
+    "F.batch_norm": "momentum is the share of the old running value, and running_var is the variance of the "
+    "population, as in ONNX. A batch whose statistics are not finite changes neither running value, unless "
+    "update_nonfinite=True. Then an infinity makes the running mean of its channel NaN, like the output; PyTorch's "
+    "becomes infinite",
+    "F.conv_transpose2d": "a result without positions is an error, even if the batch is empty",
+    "F.conv_transpose3d": "a result without positions is an error, even if the batch is empty",
+    "F.cross_entropy": "an ignored example has gradient 0, even if its logits are NaN or infinite; 0 * infinity is 0, "
+    "so a class masked by -inf costs nothing if its weight is 0; if the weights sum to 0, the mean is NaN and its "
+    "gradient is 0",
+    "F.elu": "at NaN the gradient is passed on; in PyTorch this depends on the element's position in memory",
+    "F.gelu": "with approximate='tanh' the slope far from 0 is its limit, 0 or 1; in PyTorch the cube overflows and "
+    "the slope is NaN",
+    "F.group_norm": "a group with one value is normalized to 0, as ONNX defines it; PyTorch refuses such groups if "
+    "there is only one sample",
+    "F.hardsigmoid": "the slope is 1/6 in float64; PyTorch's is 1/6 rounded to float32",
+    "F.hardswish": "at NaN the gradient is passed on; in PyTorch this depends on the element's position in memory",
+    "F.instance_norm": "an empty batch gives an empty result, with weights too; with weights PyTorch raises an "
+    "IndexError",
+    "F.l1_loss": "input and target do not broadcast, because (N, 1) and (N) would give N x N differences",
+    "F.mse_loss": "input and target do not broadcast, because (N, 1) and (N) would give N x N differences",
+    "F.nll_loss": "0 * infinity is 0 for a class of weight 0; if the weights sum to 0, the mean is NaN and its "
+    "gradient is 0",
+    "F.normalize": "p below 1 raises an error, because it gives no norm; powers do not overflow or vanish, because x "
+    "is first divided by its largest absolute value; with eps=0 zeros stay zeros",
+    "F.relu6": "at NaN the gradient is passed on; in PyTorch this depends on the element's position in memory",
+    "F.smooth_l1_loss": "input and target do not broadcast, because (N, 1) and (N) would give N x N differences",
+    "Tensor.__add__": "arithmetic with two tensors of different float types raises an error: precision never changes "
+    "without your request",
+    "Tensor.__getitem__": "an index out of range is an error, even if the result is empty",
+    "Tensor.__rtruediv__": "n / x is computed as a division; PyTorch computes n * (1 / x), whose gradient overflows "
+    "earlier",
+    "Tensor.argmax": "accepts bools, and finds the first True",
+    "Tensor.argmin": "accepts bools, and finds the first False",
+    "Tensor.gather": "the index must have as many axes as x, even if the index is empty or x has no axes",
+    "Tensor.mT": "a tensor without axes raises an error, because it is not a matrix; PyTorch only warns",
+    "Tensor.nanmean": "if all elements are NaN, the gradient is 0; PyTorch's is NaN",
     "Tensor.numpy": "works on a tensor that requires grad",
-    "Tensor.std": "with dim=() the gradient is that of all elements, where PyTorch's counts one; of a single NaN it is "
-    "NaN, not infinite",
-    "Tensor.var": "with dim=() the gradient is that of all elements, where PyTorch's counts one; of a single NaN it is "
-    "NaN, not infinite",
-    "arange": "numbers that lead nowhere are no numbers, as in ONNX's Range; PyTorch refuses them",
-    "argmax": "bools are taken, and the first True is found",
-    "cat": "an empty tensor has axes, too: PyTorch takes one of shape (0,) for any shape",
-    "scatter_reduce": "without x's own elements an extreme shares its gradient with those that came to its place; "
-    "PyTorch counts an equal element of x, too",
-    "var": "the gradient of a single NaN is NaN, not infinite",
+    "Tensor.std": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one. "
+    "If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
+    "Tensor.var": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one. "
+    "If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
+    "arange": "if step leads away from end, the result is empty, as in ONNX's Range; PyTorch raises an error",
+    "argmax": "accepts bools, and finds the first True",
+    "cat": "the axes of an empty tensor must fit, too; PyTorch accepts shape (0,) with any shape",
+    "scatter_reduce": "with include_self=False the elements that are equal to the maximum or minimum share its "
+    "gradient; PyTorch also counts x's element if it is equal",
+    "var": "if x is a single NaN, the gradient is NaN; PyTorch's is infinite",
 }
 
 # Shared names without values to compare, or whose values are random or compared by name elsewhere.
