@@ -3,7 +3,7 @@
 contiguous         row-major
 channels_last      N x C x H x W lies as N x H x W x C
 channels_last_3d   N x C x D x H x W lies as N x D x H x W x C
-preserve           the order of the other tensor, if it has no gaps
+preserve           the order of the input, if the input has no gaps
 """
 
 from __future__ import annotations

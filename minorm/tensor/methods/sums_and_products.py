@@ -109,7 +109,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.CumProd.apply(x, axis=axis_of("cumprod", dim, self))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> TensorT:
-        """y[i] = x[i + 1] - x[i] along `dim`, applied n times; for bools, y is True where the two differ.
+        """y[i] = x[i + 1] - x[i] along `dim`, applied n times; for bools, y is True where neighbours differ.
 
         Example:
             >>> mn.tensor([1, 4, 9, 16]).diff()
