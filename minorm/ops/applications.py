@@ -120,7 +120,7 @@ class Affine(Application):
 
 
 class Prepared(Application):
-    """A Function on bytes that prepares all arguments except the first ones only once, and again when they change."""
+    """A Function on bytes. All arguments but the first ones are prepared only once, and again when they change."""
 
     __slots__ = ("known", "moving")
 

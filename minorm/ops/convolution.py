@@ -4,11 +4,11 @@ weights.
     y  = W * x          forward(x, W)
     dx = W^T * dy       grad_input(dy, W)
     dW = dy * x         grad_weight(dy, x)
-    dx, dW, db          backward(dy, x, W): both at once, which shares their common work
+    dx, dW, db          backward(dy, x, W): all at once, so that their common work is done only once
 
 All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward is grad_input. The
-gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged. It
-needs a convolution that maps y's size to x's size: see `_back_to`.
+gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged.
+Both gradients need a convolution that maps y's size to x's size: see `_back_to`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Convolution(Function):
-    """x (N, groups * I, *spatial), w (groups * O, I, *kernel), b (groups * O) or None; padding as (low, high) pairs."""
+    """x (N, groups * I, *spatial), w (groups * O, I, *kernel), b (groups * O) or None; padding is (low, high) pairs."""
 
     accumulates = True
 
@@ -142,7 +142,7 @@ def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pa
 
     If output_padding is a stride or more, y is so long that the convolution would have more results than x has
     elements. The extra results read places that no element of x reached. So the padding at the end shrinks by a stride
-    for each of them; a negative padding cuts elements of y off.
+    for each of them; a negative padding cuts off elements of y.
     """
     results = output_shape(y_size, kernel, stride, padding, dilation)
     return tuple(

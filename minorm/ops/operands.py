@@ -1,4 +1,4 @@
-"""Interprets the arguments of an operation: finds the common element type of operands, axes, and sizes.
+"""Interprets the arguments of an operation: finds axes, sizes, and the common element type of operands.
 
 Scalars take the tensors' float type, since a constant in a program must not change a model's precision. Integers are
 promoted to the float type. Two different float types raise an error that names both.

@@ -102,8 +102,8 @@ def stacked(tensors: Sequence[Any], axis: int) -> Any:
 
 
 class Unbind(Function):
-    """The slices of a copy of x along `axis`. All their gradients together need one array; for x[i], each needs a
-    separate one.
+    """The slices of a copy of x along `axis`. Their gradients share one array, whereas the gradient of each x[i] needs
+    a separate array.
     """
 
     def forward(self, x: Any, *, axis: int) -> Any:
