@@ -8,7 +8,7 @@ weights.
 
 All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward is grad_input. The
 gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged.
-Both gradients need a convolution that maps y's size to x's size: see `_back_to`.
+The transposed convolution needs a convolution that maps y's size to x's size: see `_back_to`.
 """
 
 from __future__ import annotations
