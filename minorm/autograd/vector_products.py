@@ -2,8 +2,8 @@
 for each row.
 
 vjp   v^T J   one walk
-jvp   J v     two: w^T J is linear in w, and its gradient is J v
-vhp   v^T H   two: one computes the gradient, and one walks through it
+jvp   J v     two: (w^T J) v is linear in w, and its gradient for w is J v
+vhp   v^T H   two: one computes the gradient, and one differentiates it
 hvp   H v     three; H is symmetric, so vhp gives the same numbers faster
 """
 

@@ -36,7 +36,7 @@ class Call:
     arguments  its arguments by name, defaults included
     result     the Tensor, or the tuple of Tensors, that it returned
     children   the calls that it made itself, in order; empty for an autograd.Function
-    changed    True if it changed an earlier Tensor in place and returned it: from here on this stands for the new value
+    changed    True if the call changed an earlier Tensor in place and returned it; the Tensor now means the new value
     """
 
     target: Any

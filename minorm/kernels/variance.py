@@ -2,7 +2,7 @@
 
     None       minorm's formula: sums about a shift k near the mean, in float64 where necessary; shows no error
     two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows the effect of rounding the mean to the type: if the
-               data is a million standard deviations from 0, xhat has an error, and the variance has its square
+               data is a million standard deviations from 0, xhat has an error, and the variance's error is its square
     welford    one pass, element by element: d = x - mean, mean += d / i, M2 += d * (x - mean), var = M2 / m.
                Shows how rounding errors of a running mean add up over a long row
     onnx       E[x^2] - E[x]^2, the formula of the function body of ONNX's MeanVarianceNormalization, and of fused

@@ -134,12 +134,12 @@ class RunningStats:
         self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, True, finite)
 
     def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
-        """Update the running statistics with statistics under a mask; `count` has the shape of these, and the number of
-        elements behind each.
+        """Update the running statistics with statistics under a mask.
 
-        samples and rest mean the same as in `update`. Statistics of several samples, on a leading axis, are averaged
-        over the samples that have elements. A channel without elements keeps its running value; a batch without
-        elements does not count.
+        `count` has the shape of mean and var, and holds the number of elements behind each of their numbers. samples
+        and rest mean the same as in `update`. Statistics of several samples, on a leading axis, are averaged over the
+        samples that have elements. A channel without elements keeps its running value; a batch without elements does
+        not count.
         """
         if not _mode.updating:
             return

@@ -25,7 +25,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Convolution(Function):
-    """x (N, groups * I, *spatial), w (groups * O, I, *kernel), b (groups * O) or None; padding is (low, high) pairs."""
+    """The convolution of x (N, groups * I, *spatial) with w (groups * O, I, *kernel), plus b (groups * O) or None.
+
+    padding has a (low, high) pair for each axis.
+    """
 
     accumulates = True
 
@@ -51,10 +54,10 @@ class Convolution(Function):
 
 
 class ConvolutionTranspose(Function):
-    """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
+    """The transposed convolution of x (N, groups * O, *spatial) with w (groups * O, I, *kernel), plus b (groups * I).
 
-    `size` is the spatial shape of the result, since several sizes lead to the same x if the stride is above 1, or even
-    more if the dilation is above the stride.
+    b may be None, and the result is (N, groups * I, *size). `size` must be given, since results of several sizes belong
+    to the same size of x if the stride is above 1, and even more of them if the dilation is above the stride.
     """
 
     def forward(

@@ -96,7 +96,7 @@ class SequentialLR(LRScheduler):
     Each schedule begins with the initial rate, but MultiplicativeLR and SWALR begin with the current rate, as in
     PyTorch.
 
-    Raises ValueError for another number of milestones.
+    Raises ValueError unless there is one milestone less than schedules.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)

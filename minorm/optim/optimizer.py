@@ -180,8 +180,9 @@ class Optimizer(Checked):
 
     @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient, in place; return the result of `closure`, or None if it is
-        missing.
+        """Change every parameter that has a gradient, in place.
+
+        Return the result of `closure`, or None if it is missing.
         """
         if closure is not None and not callable(closure):
             raise TypeError(
@@ -244,9 +245,7 @@ class Optimizer(Checked):
             )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
-        """Return a check to run before each replay: are the parameters, their memory and the settings those of the
-        capture?
-        """
+        """Return a check to run before each replay: are memory, parameters and switches the same as at the capture?"""
         arrays = [(p, p.array) for p in parameters]
         states = [(p, name, value) for p in parameters for name, value in self.state[p].items() if name in _ARRAYS]
         before = self._form(group)

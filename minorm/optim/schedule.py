@@ -102,8 +102,7 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """Return the first rates from which the formula gives `rates` at t, and a bool for each group: True if there is
-        no such first rate.
+        """Return the first rates from which the formula gives `rates` at t, and bools: True if there is no such rate.
 
         For every schedule the rate is linear in the first rate: rate(t) = offset + slope * start. At eta_min the slope
         is 0; the schedule then continues, as in PyTorch, with the rate that the group began with.

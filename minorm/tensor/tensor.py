@@ -285,7 +285,7 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """f"{loss:.4f}": format a 0-d tensor as its number. Other tensors give their repr, and take no format."""
+        """Format a 0-d tensor as a number, as in f"{loss:.4f}". Other tensors give their repr, and accept no format."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:

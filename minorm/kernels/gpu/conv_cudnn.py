@@ -5,7 +5,7 @@ Each function returns None if cuDNN is missing, is switched off (`backends.cudnn
 uses columns. Plans without a fixed order of addition are excluded. Plans that round float32 to fewer bits are excluded
 too, unless TF32 is allowed. So results are as repeatable and as exact as those from columns.
 
-Results of 16-bit floats, and of float32 if TF32 is allowed, have the channels last, the order that tensor cores read.
+Result images of 16-bit floats, and of float32 if TF32 is allowed, have the channels last, as tensor cores read them.
 Other results keep the order of the input. Arrays in another order are transposed; `laid_out` does this once for
 both passes. Weights and their gradient stay in the order of the parameter. If that differs from the order of the
 images, cuDNN itself transposes the weights in a small kernel.

@@ -42,7 +42,7 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
-    """Return (first, last) if integer arrays index the axes first .. last - 1, and `:` indexes the others; else None."""
+    """Return (first, last) if integer arrays index the axes first .. last - 1, and `:` indexes others; else None."""
     parts = index if isinstance(index, tuple) else (index,)
     read = [i for i, part in enumerate(parts) if getattr(part, "dtype", None) is not None and part.dtype.kind in "iu"]
     others = [part for i, part in enumerate(parts) if i not in read]

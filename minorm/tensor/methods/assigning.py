@@ -256,7 +256,7 @@ class Assigning(InPlace, Generic[TensorT]):
 
 
 def _whole_numbers(kind: Any) -> int:
-    """Return the largest n, but at most 2^63, such that the type holds all whole numbers below n."""
+    """Return the number, at most 2^63, below which the type holds every whole number."""
     if not dtypes.is_float(kind):
         return min(_limits(kind)[1] + 1, 2**63)
     return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]

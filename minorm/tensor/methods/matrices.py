@@ -29,11 +29,11 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def tril(self, diagonal: int = 0) -> TensorT:
-        """The lower triangle of each matrix, with 0 above the diagonal; diagonal=1 is the one above the main one."""
+        """The lower triangle of each matrix, with 0 above the diagonal; diagonal=1 is just above the main diagonal."""
         return _triangle("tril", self, diagonal, upper=False)
 
     def triu(self, diagonal: int = 0) -> TensorT:
-        """The upper triangle of each matrix, with 0 below the diagonal; diagonal=1 is the one above the main one."""
+        """The upper triangle of each matrix, with 0 below the diagonal; diagonal=1 is just above the main diagonal."""
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:

@@ -24,8 +24,8 @@ STRUCT = np.dtype(
 
 
 def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
-    """Yield (struct, grid) for each launch for arrays of these sizes. `columns` has lists of entries for the struct, by
-    field.
+    """Yield (struct, grid) for each launch for arrays of these sizes. `columns` has, for each field of the struct, a
+    list of entries.
     """
     for start in range(0, len(sizes), MOST):
         part = slice(start, start + MOST)
