@@ -44,7 +44,7 @@ class Function:
     A subclass writes two methods, `backward` directly below `forward`:
 
         forward(self, *arrays, **options) -> array, or a tuple of arrays
-        backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
+        backward(self, *gradients) -> the gradient of the input: an array or None; for several inputs a tuple of these
 
     Forward keeps each value that backward needs under a name: `self.x = x`. If the value is the array of an input or an
     output (the object itself, not a view), it is watched: it is an error to change that tensor in place before
