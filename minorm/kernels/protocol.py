@@ -51,7 +51,7 @@ Array = Any  # of the backend's kind: numpy.ndarray, cupy.ndarray
 class Statistics:
     """k, d, var and rstd as the four rows of one float64 block, so that kernels need only one pointer.
 
-    `count` is the number of elements that count in each row, if there was a mask; else None.
+    `count` is the number of elements that count in each row, or None if there was no mask.
     """
 
     __slots__ = ("block", "count")

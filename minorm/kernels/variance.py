@@ -94,8 +94,9 @@ _BACKENDS = {name: VarianceBackend(name) for name in FORMULAS}
 
 
 def backend_of(operation: str, variance: Any, backend: Any) -> Any:
-    """Return the backend for `variance`, or the user's `backend`; raise ValueError if both are given, or for an unknown
-    name.
+    """Return the backend for the formula named `variance`, or the user's `backend`.
+
+    Raises ValueError if both are given, and for an unknown name.
     """
     if variance is None:
         return backend

@@ -78,7 +78,7 @@ def in_two_steps(index: Any) -> tuple[Any, Any] | None:
 
 
 def _is_single(part: Any) -> bool:
-    """Is it an integer, as a number or as an array without axes?"""
+    """Is this part of an index one integer, as a number or as an array without axes?"""
     if is_array(part):
         return part.ndim == 0 and part.dtype.kind in "iu"
     return isinstance(part, (int, np.integer)) and not isinstance(part, bool)
@@ -139,7 +139,7 @@ class Take(Function):
 
 
 def _only_axis(index: Any) -> int | None:
-    """Return the axis of x[:, :, places], which keeps all axes of x; None for any other index."""
+    """Return the axis of `places` for an index like [:, :, places], which keeps all axes of x; for others, None."""
     if not isinstance(index, tuple) or not index or not is_array(index[-1]):
         return None
     places, before = index[-1], index[:-1]

@@ -132,7 +132,7 @@ def _has_own(value: Any, method: str) -> bool:
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Make an array without axes directly on the device of `like`, so that nothing is copied."""
+    """Make an array without axes from a number, directly on the device of `like`, so that nothing is copied."""
     with devices.on_device_of(like):
         return select.backend(like).copying.full((), value, dtype)
 

@@ -50,7 +50,10 @@ class RangeTest:
 
     @property
     def steepest(self) -> float | None:
-        """The rate at which the smoothed loss falls fastest along the logarithm of the rate; None if it never falls."""
+        """The rate at which the smoothed loss falls fastest, on a logarithmic scale of rates.
+
+        It is None if the loss never falls.
+        """
         first, last = self._searched()
         if last - first < LEAST:
             return None

@@ -173,8 +173,8 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def data(self) -> Tensor:
-        """A Tensor of the same memory outside the graph, as detach() returns: `p.data -= lr * g` changes p without the
-        graph.
+        """A Tensor of the same memory outside the graph, like the result of detach(): `p.data -= lr * g` changes p, and
+        the graph does not record this.
 
         You may assign a Tensor or an array of the same shape and type, on the same device; x then shares its memory.
         Earlier views and results of detach() keep the old memory. Raises TypeError for other objects and types,

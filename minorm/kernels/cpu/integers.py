@@ -262,7 +262,7 @@ def _exact_epilogue(bias: Any, how: Requantization | None, count: int) -> Any:
 
 
 def _narrowed(how: Requantization | None, count: int) -> Any:
-    """Return scale, zero, low and high for `count` outputs; None if the results are the sums."""
+    """Return scale, zero, low and high for `count` outputs, or None if the results are the sums."""
     if how is None:
         return None
     scale = how.scale.ravel()

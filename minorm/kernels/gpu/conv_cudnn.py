@@ -77,11 +77,11 @@ class Call(NamedTuple):
 
     last        three bools: are the channels of first, second and result last?
     turned      two bools: must first and second be transposed?
-    strides     the strides of the result, in bytes; None in C order
+    strides     the strides of the result, in bytes; None if the result is in C order
     bias        True if the graph adds the bias
     uids        the graph's numbers for first, second, result, and the bias
     workspace   the bytes of scratch memory
-    plan        the number of its plan; None for cuDNN's choice
+    plan        the number of the graph's plan; None means cuDNN's choice
     """
 
     graph: Any
@@ -171,7 +171,7 @@ def _aligned(b: Any, dtype: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _call(asked: Asked) -> Call | None:
-    """Return the graph for arrays of these shapes and steps; None if cuDNN has no plan."""
+    """Return the graph for arrays of these shapes and steps, or None if cuDNN has no plan."""
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
@@ -249,7 +249,7 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
 
 
 def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
-    """Return the number of the plan with the shortest best run; None if no plan can be timed."""
+    """Return the number of the plan with the shortest best run, or None if no plan can be timed."""
     shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
     arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
     addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)

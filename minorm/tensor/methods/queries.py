@@ -185,8 +185,9 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        """Return self, or a copy in row-major order or in memory_format; raise ValueError for a wrong
-        number of axes.
+        """Return self, or a copy in row-major order or in memory_format.
+
+        Raises ValueError if memory_format is for another number of axes.
         """
         order = order_of("contiguous", memory_format, self.shape)
         if named(memory_format) == dtypes.preserve_format or lies_in(self.array, memory_format):
