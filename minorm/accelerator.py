@@ -1,4 +1,4 @@
-"""PyTorch's newer words for the GPU: `accelerator.is_available()`, `accelerator.current_accelerator()`."""
+"""PyTorch's newer names for functions of the GPU: `accelerator.is_available()` and `current_accelerator()`."""
 
 from __future__ import annotations
 

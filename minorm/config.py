@@ -60,7 +60,7 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
     """Show how this installation was built and which hardware and libraries it found, in the form of
     `numpy.show_config`.
 
-    Raises ValueError for another mode.
+    Raises ValueError for an unknown mode.
 
     Example:
         >>> mn.show_config("dicts")["minorm"] == mn.__version__

@@ -62,8 +62,8 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
     """|backward's slope - (f(x + h e) - f(x - h e)) / 2h| for every element e; returns the largest relative error.
 
-    Raises AssertionError if an error exceeds `tolerance`; its text names the input and the two values. Raises TypeError
-    for floats that are not float64.
+    Raises AssertionError if a relative error exceeds `tolerance`; the message names the input and the two values.
+    Raises TypeError for floats that are not float64.
 
     Example:
         >>> from minorm.testing import gradcheck
@@ -126,7 +126,7 @@ def gradgradcheck(
     """`gradcheck` of the gradients of f that `autograd.grad(create_graph=True)` returns, for the inputs and for the
     weights.
 
-    Raises the same AssertionError as gradcheck; in its text, the weights of f's results count as inputs after f's
+    Raises the same AssertionError as gradcheck; the message counts the weights of f's results as inputs that follow f's
     inputs.
 
     Example:

@@ -37,7 +37,7 @@ def jacobian(
     """d(func(inputs))/d(inputs): shape (*output.shape, *input.shape) for each pair of an output and an input.
 
     For one input and one output the result is a Tensor. For several inputs, or several outputs, it is a tuple. For
-    several of both it is a tuple over the outputs of tuples over the inputs.
+    several inputs and several outputs it has, for each output, a tuple with one Tensor for each input.
 
     Example:
         >>> mn.autograd.functional.jacobian(lambda x: x * x, mn.tensor([1.0, 2.0]))

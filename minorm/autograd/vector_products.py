@@ -1,9 +1,9 @@
-"""Products of a Jacobian or a Hessian with a vector: they take one to three walks, and the whole matrix one for each
-row.
+"""Products of a Jacobian or a Hessian with a vector: they take one to three walks, and the whole matrix would take one
+for each row.
 
 vjp   v^T J   one walk
-jvp   J v     two: w^T J is linear in w, and its gradient is J v
-vhp   v^T H   two, backwards and through the gradient
+jvp   J v     two: (w^T J) v is linear in w, and its gradient for w is J v
+vhp   v^T H   two: one computes the gradient, and one differentiates it
 hvp   H v     three; H is symmetric, so vhp gives the same numbers faster
 """
 

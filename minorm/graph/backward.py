@@ -22,7 +22,7 @@ from minorm.graph.wanted import Place, Wanted, place_of
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """Add the gradient of `seeds`, pairs (tensor, array), to leaf.grad of every leaf, or only of `inputs`."""
+    """Walk from `seeds`, pairs (tensor, array), and add gradients to leaf.grad of every leaf, or only of `inputs`."""
     given = {id(array) for _, array in seeds}
     wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
     found = walk(seeds, retain_graph, wanted)
@@ -93,7 +93,7 @@ def walk(
         gradients[index] = array
 
     def take(edge: Any) -> Any:
-        """Take the pending gradient away from the end of an edge, for a function that will send the sum."""
+        """Remove and return the pending gradient at the end of an edge, for a function that will send the sum."""
         gradients = None if edge is None else pending.get(id(edge[0]))
         if gradients is None or gradients[edge[1]] is None:
             return None
@@ -168,7 +168,7 @@ def _hooked(source: Any, index: int, array: Any, like: Any) -> Any:
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
-    """Add the gradients of a function's outputs to `grad` of the outputs that retain it."""
+    """Add the gradient of each output of a function to the output's `grad`, if the output retains its gradient."""
     for index, reference in retained.items():
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
@@ -180,8 +180,8 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """Return a list with the gradient of each input as a Tensor with separate memory, or None if the outputs do not
-    depend on it.
+    """Return, for each input, its gradient as a Tensor with separate memory, or None if the outputs do not depend on
+    the input.
     """
     results: dict[Place, Any] = {}
     wanted = Wanted(inputs, [y for y, _ in seeds])

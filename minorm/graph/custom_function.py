@@ -80,7 +80,7 @@ class Node(graph.Function):
 
 
 def _rule(kind: Any) -> Callable[..., Any]:
-    """Return `backward` of a Function in PyTorch's form, or `vjp`, its other name."""
+    """Return `backward` of a Function in PyTorch's form; its other name is `vjp`."""
     for name in ("backward", "vjp"):
         if isinstance(inspect.getattr_static(kind, name, None), (staticmethod, classmethod)):
             return getattr(kind, name)
@@ -107,9 +107,9 @@ class Function(graph.Function):
 
     As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors. ctx has
     save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty and set_materialize_grads.
-    Or forward(...) has no ctx, and setup_context(ctx, inputs, output) runs after it. The operation is differentiable as
-    often as its backward, which may also be called vjp. PyTorch's methods for forward mode and vmap (jvp,
-    generate_vmap_rule) have no effect here.
+    Instead, forward(...) may have no ctx; then setup_context(ctx, inputs, output) runs after it. The operation is
+    differentiable as often as its backward, which may also be called vjp. PyTorch's methods for forward mode and vmap
+    (jvp, generate_vmap_rule) have no effect here.
 
     Example:
         >>> class Cube(mn.autograd.Function):
@@ -230,8 +230,8 @@ def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[A
 def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
     """Return output i as a new Tensor in the graph, around the array of the Tensor y that forward made.
 
-    If it shares memory with an input, recorded changes in place are refused, because the graph would have to record
-    them for the input too.
+    If the output shares memory with an input, recorded changes in place are refused, because the graph would have to
+    record them for the input too.
     """
     output = y.from_array(y.array, node, i)
     output.version = y.version

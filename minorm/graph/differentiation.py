@@ -38,8 +38,9 @@ def backward(
     """Add d(tensors)/d(leaf), weighted by grad_tensors, to leaf.grad of every leaf that requires grad, or only of
     `inputs`.
 
-    Several threads may walk graphs with common leaves at the same time. No gradient is lost, but their order varies, so
-    a sum of more than two may differ in its last bits. Walk each graph in only one thread, since the walk frees it.
+    Several threads may walk graphs with common leaves at the same time. No gradient is lost, but the order in which
+    gradients are added varies, so a sum of more than two may differ in its last bits. Walk each graph in only one
+    thread, since the walk frees the graph.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -109,7 +110,7 @@ def grad(
 ) -> Any:
     """Return d(outputs)/d(input) for each input, as a tuple, or as a dict for a dict of inputs. No `.grad` changes.
 
-    Raises RuntimeError for an input that does not require grad, or that the outputs do not depend on.
+    Raises RuntimeError for an input that does not require grad, or on which the outputs do not depend.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -147,7 +148,7 @@ def grad(
 
 
 def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
-    """Return a Tensor, several Tensors, or a dict of them as a tuple of Tensors."""
+    """Return the values, which are a Tensor, several Tensors, or a dict of Tensors, as a tuple of Tensors."""
     if is_tensor(values):
         return (values,)
     if not hasattr(values, "__iter__"):
@@ -200,8 +201,8 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
 
 
 def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs (output, its weights as a Tensor). If the user passed a Tensor, which may be in the graph, the pair
-    has it.
+    """Return pairs (output, its weights as a Tensor). If the user passed the weights as a Tensor, the pair has the same
+    Tensor, which may be in the graph.
     """
     pairs = zip(ends, weights, given, strict=True)
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]

@@ -16,7 +16,7 @@ from minorm.graph.graph import Function
 class LinearMap(Function):
     """Computes there(x), which is linear in x. The gradient is back(dy), where `back` is the transposed map.
 
-    of  the Function whose kept arrays both maps read, which must not have changed; None if they read no arrays
+    of  the Function that keeps the arrays that both maps read, which must not change; None if the maps read no arrays
     """
 
     def forward(
@@ -70,5 +70,5 @@ def passing(dy: Any, mask: Any) -> Any:
 
 
 def spread(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """Return a Tensor that was reduced over `axes` in the full `shape`, with its values repeated along these axes."""
+    """Expand x, a Tensor that was reduced over `axes`, to the full `shape`: its values repeat along these axes."""
     return x.reshape(tuple([1 if i in axes else n for i, n in enumerate(shape)])).expand(shape)

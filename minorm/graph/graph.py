@@ -5,8 +5,8 @@ Every operation is a `Function` with `forward` and, directly below it, `backward
 instance, which is the node. It has the edges to the nodes of its inputs, and keeps the attributes that `forward` set on
 `self`. backward.py walks the graph backwards.
 
-This module imports no operation and not even the Tensor class: an input makes the result, by `tensor.from_array(array,
-creator)`. So imports point downward.
+This module imports no operation and not even the Tensor class: to make a result, it calls `from_array(array, creator)`
+of an input. So imports point downward.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Function:
     A subclass writes two methods, `backward` directly below `forward`:
 
         forward(self, *arrays, **options) -> array, or a tuple of arrays
-        backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
+        backward(self, *gradients) -> the gradient of the input: an array or None; for several inputs a tuple of these
 
     Forward keeps each value that backward needs under a name: `self.x = x`. If the value is the array of an input or an
     output (the object itself, not a view), it is watched: it is an error to change that tensor in place before
@@ -55,8 +55,8 @@ class Function:
 
         gradient(self, *gradients) -> the results of backward, as Tensors that recorded operations compute
 
-    In it, `self.input(i, self.x, dy)` returns an input, and `self.output(self.y, dy)` an output, as a Tensor of the
-    graph.
+    In this method, `self.input(i, self.x, dy)` returns an input as a Tensor of the graph, and `self.output(self.y, dy)`
+    returns an output.
     """
 
     differentiable = True  # False: the result never requires grad (comparisons, argmax)
@@ -221,7 +221,7 @@ class Function:
     # For `gradient`: kept arrays as Tensors of the graph
 
     def input(self, i: int, array: Any, like: Any) -> Any:
-        """Return input i, whose elements forward kept as `array`, as a Tensor; `like` is a Tensor that makes it.
+        """Return input i, whose elements forward kept as `array`, as a Tensor. `like` may be any Tensor of the graph.
 
         The Tensor is made again from the array and the edge. The Function itself holds only arrays, so a graph costs
         nothing extra if this is not used.
@@ -250,8 +250,8 @@ class Function:
 
 
 class Kept(Function):
-    """Gives a Tensor the elements that a forward pass kept of it, perhaps in another order or type, or from before a
-    change.
+    """Gives a Tensor the elements that a forward pass kept of it. They may have another order or type, or be older than
+    a change of the Tensor.
     """
 
     def forward(self, x: Any, *, array: Any) -> Any:
@@ -283,8 +283,8 @@ class Version:
     enough = 16  # the number of entries at which dead views are removed
 
     def enter(self, view: Any) -> None:
-        """Register a new view. Several threads may call this at the same time: each step is atomic in the dict, and
-        keys are unique.
+        """Register a new view. Several threads may call this at the same time: each step changes the dict atomically,
+        and keys are unique.
         """
         views = self.views
         if views is None:

@@ -39,8 +39,8 @@ class RemovableHandle:
 
 
 def register(tensor: Any, hook: Hook) -> RemovableHandle:
-    """Call hook(gradient) when the walk has added up this tensor's gradient; a Tensor that it returns replaces the
-    gradient.
+    """Call hook(gradient) when the walk has added up this tensor's gradient; a Tensor that the hook returns replaces
+    the gradient.
     """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
@@ -93,7 +93,7 @@ def run_recorded(source: Any, index: int, gradient: Any) -> Any:
 
 
 def _array_of_answer(answer: Any, array: Any) -> Any:
-    """Return the array of a hook's answer for the gradient `array`, after checking its form."""
+    """Return a hook's answer as an array, after checking that the answer has the form of the gradient `array`."""
     if not hasattr(answer, "from_array"):
         raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")
     if answer.array.shape != array.shape or answer.array.dtype != array.dtype:

@@ -137,9 +137,7 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """Return a list with the gradient of each input as a Tensor of the graph, or None if the outputs do not depend on
-    it.
-    """
+    """Return each input's gradient as a Tensor of the graph, or None if the outputs do not depend on the input."""
     given, begun = {id(dy.array) for _, dy in seeds}, serial()
     found = walk(seeds, retain_graph, inputs)
     results: list[Any] = []
@@ -176,8 +174,8 @@ def _as_another_node(x: Any) -> Any:
 def expressed(expression: Callable[..., Any], inputs: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, ...]:
     """Return the gradients for the inputs of a Function whose forward pass is `expression`, written with Tensors.
 
-    inputs     its Tensors, or None; the expression is called with as many
-    gradients  the gradients of the expression's results, Tensors; None for a result without gradient
+    inputs     the Function's inputs, each a Tensor or None; the expression gets as many arguments
+    gradients  the gradients of the expression's results, each a Tensor, or None for a result without a gradient
     """
     own = [None if x is None else _as_another_node(x) for x in inputs]
     results = expression(*own)

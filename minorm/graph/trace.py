@@ -35,8 +35,8 @@ class Call:
     target     the called function of minorm.functional, or an autograd.Function class
     arguments  its arguments by name, defaults included
     result     the Tensor, or the tuple of Tensors, that it returned
-    children   the calls it made itself, in order; empty for an autograd.Function
-    changed    whether the result is an earlier Tensor, changed in place: from here on it stands for the new value
+    children   the calls that it made itself, in order; empty for an autograd.Function
+    changed    True if the call changed an earlier Tensor in place and returned it; the Tensor now means the new value
     """
 
     target: Any
@@ -54,7 +54,7 @@ class Interceptor(Protocol):
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
         """Return the result of an autograd Function that was applied outside a public function, as in x + y; `result`
-        is its own result.
+        is the result that the Function computed.
         """
 
     def changed(self, tensor: Any) -> None:
@@ -92,8 +92,8 @@ def record() -> Iterator[list[Call]]:
 def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
     """Let the interceptor get the model's operations inside the block; None removes it.
 
-    Operations run one by one, as in every trace. The interceptor does not get the operations that it calls
-    itself.
+    Operations run one by one, as in every trace. The interceptor does not get operations that the interceptor itself
+    calls.
     """
     calls = _Unread() if state.calls is None else state.calls
     with minorm_ext.Switch(state, {"calls": calls, "interceptor": interceptor}):
@@ -149,8 +149,8 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def operation(function: AnyCallable, followed: Callable[..., Any] | None = None) -> AnyCallable:
     """Decorate a public function so that a trace records it as one call with children.
 
-    If the first argument is called x, PyTorch's name `input` works too. `followed` is called instead of the function if
-    the caller passes `activation` or `residual`, which go by name.
+    If the first argument is called x, PyTorch's name `input` works too. If the caller passes the keyword argument
+    `activation` or `residual`, `followed` is called instead of the function.
     """
     whole, given = unbound(function)
     renamed = whole.__code__.co_varnames[given : given + 1] == ("x",)

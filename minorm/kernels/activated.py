@@ -1,7 +1,7 @@
 """Adds an activation to a backend that lacks it, by separate operations after the normalization.
 
-Forward y = max(norm(x) + residual, 0). Backward sets dy to 0 where y <= 0. The result is the gradient of the residual,
-and also the dy for the backward pass of norm.
+Forward computes y = max(norm(x) + residual, 0). Backward sets dy to 0 where y <= 0. This new dy is the gradient of the
+residual, and also the dy for the backward pass of norm.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 One table has COLUMNS numbers for each channel, so that a kernel needs only one pointer. `applied` computes the same
 formula on stored results. Both give the same bits as separate operations: BatchNorm in evaluation, then Relu or Clip.
-If a part of the formula is absent, it changes no number, not even NaN.
+A part of the formula that is absent changes no number, not even NaN.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Adds a mask to a backend that lacks it: fills the places where the mask is False, corrects the results, and sets
 results to 0 at these places.
 
-Of the N elements of a row, n count (the mask is True there), and r = N / n. The others are filled with f, a number of
-x's type for each row: the row's first element that counts. The kernel computes the moments k, d and v of the filled
-row. The elements that count have
+Of the N elements of a row, n count (the mask is True there), and r = N / n. The others are replaced by f, the first of
+the elements that count, in x's type. The kernel computes the moments k, d and v of the filled row. The elements that
+count have
 
     delta = r * ((k - f) + d)        mean = f + delta        var = max(0, r * v - (1 - 1 / r) * delta^2)
 

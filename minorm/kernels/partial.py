@@ -3,9 +3,9 @@
     nn.BatchNorm2d(8, backend=PartialBackend(moments=mine))
 
 The functions are those of minorm/kernels/protocol.py. The forward of PartialBackend calls moments and apply; its
-backward calls grad_sums, grad_input and grad_params. If you pass your own forward, training does not call moments and
-apply; the same holds for backward. The functions get `dtype` only if the user gave a layer or a function a
-compute_dtype.
+backward calls grad_sums, grad_input and grad_params. If you pass your own forward, training calls it instead of moments
+and apply; if you pass your own backward, training calls it instead of the three others. The functions get `dtype` only
+if the user gave a layer or a function a compute_dtype.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Every function gets the nest (minorm/normalization/nest.py) first. `x`, `y`, `dy
 same float type, whose memory order is the nest's. `s` and `b` (scale and bias) are arrays of `nest.param_size` elements
 in the nest's order, of any float type, or None. `dtype` is the type of the computation, float32 or float64; None means
 float32 for the 16-bit types, and x's type otherwise. Elements are widened to this type; y and dx are rounded once at
-the end, while ds and db stay in this type. A caller that does not want another type does not pass `dtype` at all. The
-letters are those of docs/maths.md:
+the end, while ds and db stay in this type. A caller passes `dtype` only if it wants another type than None would mean.
+The letters are those of docs/maths.md:
 
     m       the number of elements behind a statistic, nest.columns
     k, d    shift and offset: mean = k + d, where k is a number in the type of the computation
@@ -51,7 +51,7 @@ Array = Any  # of the backend's kind: numpy.ndarray, cupy.ndarray
 class Statistics:
     """k, d, var and rstd as the four rows of one float64 block, so that kernels need only one pointer.
 
-    `count` is the number of elements that count in each row, if there was a mask; else None.
+    `count` is the number of elements that count in each row, or None if there was no mask.
     """
 
     __slots__ = ("block", "count")

@@ -2,17 +2,17 @@
 
     None       minorm's formula: sums about a shift k near the mean, in float64 where necessary; shows no error
     two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows the effect of rounding the mean to the type: if the
-               data is a million standard deviations from 0, xhat has an error, and the variance the error's square
+               data is a million standard deviations from 0, xhat has an error, and the variance's error is its square
     welford    one pass, element by element: d = x - mean, mean += d / i, M2 += d * (x - mean), var = M2 / m.
                Shows how rounding errors of a running mean add up over a long row
     onnx       E[x^2] - E[x]^2, the formula of the function body of ONNX's MeanVarianceNormalization, and of fused
                kernels that read x once. Shows cancellation: for a mean of 1e4 and a standard deviation of 1, float32
                holds no digit of the variance, which may be 0 or negative; y is NaN where var + eps < 0
 
-All formulas compute in the type of the computation, which is float32 for float32 and the 16-bit types; NumPy computes
-sums, in pairs. The steps after the moments are the usual ones, so gradients are those of docs/maths.md with the mean
-and variance computed here. These are tools for study, written with arrays and not as kernels; welford takes one step of
-Python for each element of a row.
+All formulas compute in the type of the computation, which is float32 for float32 and the 16-bit types; NumPy adds up
+the sums, in pairs. The steps after the moments are the usual ones, so gradients are those of docs/maths.md with the
+mean and variance computed here. These are tools for study, written with arrays and not as kernels; welford takes one
+step of Python for each element of a row.
 
 Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; Welford 1962.
 """
@@ -94,8 +94,9 @@ _BACKENDS = {name: VarianceBackend(name) for name in FORMULAS}
 
 
 def backend_of(operation: str, variance: Any, backend: Any) -> Any:
-    """Return the backend for `variance`, or the user's `backend`; raise ValueError if both are given, or for an unknown
-    name.
+    """Return the backend for the formula named `variance`, or the user's `backend`.
+
+    Raises ValueError if both are given, and for an unknown name.
     """
     if variance is None:
         return backend

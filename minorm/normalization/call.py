@@ -42,7 +42,7 @@ class NormCall:
     The constructor derives from these
 
     layout, nest             the form of arrays for the loops, and the loops
-    norm                     the backend's functions for them (kernels/bound.py)
+    norm                     the backend's functions for these loops (kernels/bound.py)
     handed_in                the backend with a check of its results, if the caller passes one (kernels/checked.py)
     dtype                    the type to compute in, never None
     constant                 True if y is constant, because each number is its own mean

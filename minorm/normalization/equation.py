@@ -4,8 +4,8 @@
 
 - `eps` keeps rstd finite.
 - `centered=False` (RMSNorm): mean is 0, and var is the mean of the squares.
-- `guard=True` (MeanVarianceNormalization): eps is added to the *standard deviation*, rstd = 1 / (std + eps), and 0
-  where std is 0: all x are equal there, so y is 0, and so is dx instead of g - mean(g) times 1e9.
+- `guard=True` (MeanVarianceNormalization): eps is added to the *standard deviation*, so rstd = 1 / (std + eps). Where
+  std is 0, all x are equal, and rstd is 0. So y and dx are 0 there; otherwise dx would be g - mean(g) times 1e9.
 
 Kernels and layers do not depend on these settings, since they see only statistics. But backward needs the derivative of
 rstd, and the guard changes it by the factor `slope`. With g = dy * s, xhat = (x - mean) * rstd and means over the
@@ -13,8 +13,8 @@ reduced axes,
 
     dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope)
 
-without mean(g) if not centered. From d(rstd)/d(var) = -1/2 (var + eps)^(-3/2) follows slope = 1. With the guard,
-d(rstd)/d(std) = -1 / (std + eps)^2 gives slope = (std + eps) / std, which is replaced by 0 where std is 0.
+where mean(g) is left out if not centered. From d(rstd)/d(var) = -1/2 (var + eps)^(-3/2) follows slope = 1. With the
+guard, d(rstd)/d(std) = -1 / (std + eps)^2 gives slope = (std + eps) / std, which is replaced by 0 where std is 0.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Equation:
     guard: bool = False
 
     def rstd(self, var: Any, count: Any = None) -> Any:
-        """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard and 0 where var is 0.
+        """1 / sqrt(var + eps); with the guard 1 / (sqrt(var) + eps), but 0 where var is 0.
 
-        count, given under a mask, is the number of elements behind each variance. rstd is 0 where there are too few for
+        If there is a mask, count is the number of elements behind each variance. rstd is 0 where there are too few for
         a variance: no elements, or only one if centered.
         """
         if self.guard:
@@ -55,7 +55,7 @@ class Equation:
         return self.centered and count == 1
 
     def slope(self, var: Any) -> Any:
-        """The factor of mean(g * xhat) in dx: 1, or with the guard (std + eps) / std, and 0 where std is 0."""
+        """The factor of mean(g * xhat) in dx: 1; with the guard (std + eps) / std, but 0 where std is 0."""
         if not self.guard:
             return 1.0
         std = var**0.5

@@ -127,8 +127,8 @@ def layout_of(
     num_groups: int,
     param: tuple[int, ...],
 ) -> Layout:
-    """Return the layout for gapless data. The arguments are those of `nest.plan`; strides are in elements, None for
-    row-major.
+    """Return the layout for gapless data. The arguments are those of `nest.plan`; strides count elements, and None
+    means row-major.
     """
     nest = plan(shape, axes, num_groups, param, strides)
     return Layout(nest) if nest.fits else CopiedLayout(nest, bool(param))

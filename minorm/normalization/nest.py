@@ -199,8 +199,9 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int, int]:
-    """Return the step along each axis of parameters that are gapless in memory order; 0 for an axis along which they do
-    not vary.
+    """Return the step along each axis of parameters that are gapless in memory order.
+
+    The step is 0 for an axis along which the parameters do not vary.
     """
     steps, step = {}, 1
     for i in reversed(order):

@@ -31,8 +31,8 @@ class Normalize(Function):
     residual  an array like x that is added to y before the activation; or None
     call      the NormCall for x, mask and activation
     running   the RunningStats to update after y is computed, or None
-    observe   a function, called after y is computed as observe(mean, var, count); mean and var have the shape of the
-              kept axes; count is one number, or with a mask an array of that shape
+    observe   a function to call, after y is computed, with (mean, var, count): mean and var have the shape of the kept
+              axes; count is one number, or with a mask an array of that shape
     """
 
     fresh: tuple[int, ...] = (0, 4)  # the inputs x and residual
@@ -117,9 +117,9 @@ class Normalize(Function):
 class NormalizeWith(Function):
     """y = (x - mean) / sqrt(var + eps) * s + b, with given mean and var: the evaluation form.
 
-    mean and var have one number for each combination of indices of the kept axes, of any float type. All five inputs
-    have gradients. The statistics do not depend on x here, so dx = g * rstd. mask, residual and call mean the same as
-    in `Normalize`.
+    mean and var are of any float type, and have one number for each combination of indices of the kept axes. All five
+    inputs have gradients. The statistics do not depend on x here, so dx = g * rstd. mask, residual and call mean the
+    same as in `Normalize`.
     """
 
     def forward(

@@ -121,7 +121,7 @@ def gradient_of(
     like: tuple[Array | None, Array | None],
     wanted: tuple[bool, ...],
 ) -> list[Any]:
-    """Return dx, ds and db as Tensors of the graph; None for unwanted ones."""
+    """Return dx, ds and db as Tensors of the graph, with None for each that is not wanted."""
     if not any(wanted):
         return [None, None, None]
     mask = () if mask is None else (dy.from_array(mask),)

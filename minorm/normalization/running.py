@@ -56,7 +56,7 @@ def is_updating() -> bool:
 def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
     """Call `take` in place of every update inside the block, as take(running, mean, var, count, samples, rest).
 
-    If `take` returns False, the `take` of the block around this one gets the update; without such a block the
+    If `take` returns False, the `take` of the block around this one gets the update; if there is no such block, the
     statistics are updated. owns(array) says whether `take` wants the updates of a running mean. This affects only the
     thread that runs the block.
     """
@@ -134,12 +134,12 @@ class RunningStats:
         self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, True, finite)
 
     def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
-        """Update the running statistics with statistics under a mask; `count`, of their shape, has the number of
-        elements behind each.
+        """Update the running statistics with statistics under a mask.
 
-        samples and rest mean the same as in `update`. Statistics of several samples, on a leading axis, are averaged
-        over the samples that have elements. A channel without elements keeps its running value; a batch without
-        elements does not count.
+        `count` has the shape of mean and var, and holds the number of elements behind each of their numbers. samples
+        and rest mean the same as in `update`. Statistics of several samples, on a leading axis, are averaged over the
+        samples that have elements. A channel without elements keeps its running value; a batch without elements does
+        not count.
         """
         if not _mode.updating:
             return
@@ -177,8 +177,8 @@ class RunningStats:
         return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
 
     def _finite(self, mean: Any, var: Any, seen: Any = None) -> Any:
-        """May a batch with these statistics update the running ones? On the CPU the answer is _YES or _NO; on a GPU a
-        boolean array.
+        """May a batch with these statistics update the running ones? On the CPU the answer is _YES or _NO; on a GPU it
+        is a boolean array.
 
         `seen` is True for statistics that have elements; None means all.
         """
@@ -188,7 +188,7 @@ class RunningStats:
         return _answer((finite if seen is None else finite | ~seen).all())
 
     def _fits(self, new: Any, old: Any) -> Any:
-        """Can the type hold the new values? A value whose old value was already not finite does not count."""
+        """Can the type hold the new values? A new value does not count if the old value was already not finite."""
         new, old = (array.astype(np.float64, copy=False) for array in (new, old))
         return (np.isfinite(new) | ~np.isfinite(old)).all()
 

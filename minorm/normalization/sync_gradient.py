@@ -1,6 +1,6 @@
 """The gradient of batch normalization over ranks: the formula of tensor_form.py, with means over all ranks.
 
-Each mean takes one message, and so does its gradient. Every rank takes part, even if its part is empty.
+Each mean takes one message, and so does its gradient. Every rank sends the messages, even if its part is empty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The normalization equation with Tensors, for derivatives above the second and for derivatives with given statistics.
 
 Here a normalization is the formula of docs/maths.md on axes, without loops. x has the axes after the group split.
-Statistics have length 1 along the reduced axes, and parameters along the axes where they do not vary. The formula
-subtracts k first, the shift that the kernels found, so that no digits are lost far from 0.
+Statistics have length 1 along the reduced axes, and parameters have length 1 along the axes where they do not vary. The
+formula first subtracts k, the shift that the kernels found, so that no digits are lost far from 0.
 """
 
 from __future__ import annotations

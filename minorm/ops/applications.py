@@ -120,7 +120,7 @@ class Affine(Application):
 
 
 class Prepared(Application):
-    """A Function on bytes that prepares all arguments except the first ones only once, and again when they change."""
+    """A Function on bytes. All arguments but the first ones are prepared only once, and again when they change."""
 
     __slots__ = ("known", "moving")
 
@@ -197,7 +197,7 @@ class Viewed(Application):
 
 
 def bounds_of(application: Application) -> tuple[float | None, float | None] | None:
-    """Return the lower and the upper bound of an activation that only clips; None for other Functions."""
+    """Return the lower and the upper bound of an activation that only clips, or None for other Functions."""
     if application.kind is activation.Relu:
         return 0.0, None
     if application.kind is activation.Relu6:
@@ -227,7 +227,7 @@ MAPS: dict[type[Function], Callable[[dict[str, Any]], tuple[str, float | None]]]
 
 
 def map_of(application: Application) -> tuple[str, float | None] | None:
-    """Return the map that a Function computes, and its option; None if it is not a map."""
+    """Return the map that a Function computes, and the option of the map, or None if the Function is not a map."""
     rule = MAPS.get(application.kind)
     return None if rule is None else rule(application.options)
 

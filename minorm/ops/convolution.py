@@ -4,11 +4,11 @@ weights.
     y  = W * x          forward(x, W)
     dx = W^T * dy       grad_input(dy, W)
     dW = dy * x         grad_weight(dy, x)
-    dx, dW, db          backward(dy, x, W): both at once, which shares their common work
+    dx, dW, db          backward(dy, x, W): all at once, so that their common work is done only once
 
 All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward is grad_input. The
-gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged. It
-needs a convolution that maps y's size to x's size: see `_back_to`.
+gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged.
+The transposed convolution needs a convolution that maps y's size to x's size: see `_back_to`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Convolution(Function):
-    """x (N, groups * I, *spatial), w (groups * O, I, *kernel), b (groups * O) or None; padding as (low, high) pairs."""
+    """The convolution of x (N, groups * I, *spatial) with w (groups * O, I, *kernel), plus b (groups * O) or None.
+
+    padding has a (low, high) pair for each axis.
+    """
 
     accumulates = True
 
@@ -51,10 +54,10 @@ class Convolution(Function):
 
 
 class ConvolutionTranspose(Function):
-    """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
+    """The transposed convolution of x (N, groups * O, *spatial) with w (groups * O, I, *kernel), plus b (groups * I).
 
-    `size` is the spatial shape of the result, since several sizes lead to the same x if the stride is above 1, or even
-    more if the dilation is above the stride.
+    b may be None, and the result is (N, groups * I, *size). `size` must be given, since results of several sizes belong
+    to the same size of x if the stride is above 1, and even more of them if the dilation is above the stride.
     """
 
     def forward(
@@ -142,7 +145,7 @@ def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pa
 
     If output_padding is a stride or more, y is so long that the convolution would have more results than x has
     elements. The extra results read places that no element of x reached. So the padding at the end shrinks by a stride
-    for each of them; a negative padding cuts elements of y off.
+    for each of them; a negative padding cuts off elements of y.
     """
     results = output_shape(y_size, kernel, stride, padding, dilation)
     return tuple(

@@ -87,7 +87,7 @@ class Sub(Function):
 
 
 class Deviation(Sub):
-    """x - mean, where the mean is taken over the axes in which b has length 1, and the gradient sums to 0 over these
+    """a - b, where b is the mean of a over the axes in which b has length 1, and the gradient dy sums to 0 over these
     axes.
 
     Therefore the part of the gradient that flows through the mean is 0, and backward leaves it out; the second
@@ -148,8 +148,8 @@ class Div(Function):
 
 
 def power(a: Any, b: Any) -> Any:
-    """a ** b. For a single exponent of 1/2 or -1/2 this is the square root, as in PyTorch, which is NaN for -inf, not
-    infinity.
+    """a ** b. For a single exponent of 1/2 or -1/2 it uses the square root, as in PyTorch; so the result for -inf is
+    NaN, not infinity or 0.
     """
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
         return in_order(np.sqrt, a) if b > 0 else in_order(lambda a: 1 / np.sqrt(a), a)

@@ -92,7 +92,7 @@ def _with_followers(
     """Combine each application that fits `begins` with the applications that follow it and fit `follow`, in this order.
     Nothing else may read the results in between.
 
-    make    makes the application that replaces them, at the place of the last; None leaves them separate
+    make    returns the application that replaces them, in the place of the last one, or None to leave them separate
     """
     reader = {register: application for application in applications for register in application.inputs}
     found: dict[int, Application] = {}  # by the id of the last part, which it replaces
@@ -114,8 +114,8 @@ def _with_followers(
 
 
 def _read(application: Application) -> tuple[int, ...]:
-    """Return the registers after which an application may follow: that of its first argument, or for a sum those of
-    both.
+    """Return the registers whose Functions this application may follow: that of its first argument, or for a sum those
+    of both arguments.
     """
     return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 
@@ -124,7 +124,7 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Prepare all arguments of a Function on bytes, except the first ones, only once if they belong to the graph."""
+    """Prepare the arguments of Functions on bytes, except the first ones, only once, if they belong to the graph."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:

@@ -109,8 +109,8 @@ class GridSample(Function):
             yield places, combination
 
     def _weight(self, tap, moved):
-        """Return the weight of a tap as a Tensor, from its finite Taylor series in `moved`, which is 0 and through
-        which the gradient flows.
+        """Return the weight of a tap as a Tensor: its finite Taylor series in `moved`, which is 0, but through which
+        the gradient flows.
         """
         _, weight, *slopes = tap
         total = 0

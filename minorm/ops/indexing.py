@@ -51,11 +51,10 @@ def as_masks(index: Any) -> Any:
 
 
 def in_two_steps(index: Any) -> tuple[Any, Any] | None:
-    """Return (basic, rest) with x[index] = x[basic][rest] if other parts separate integers and arrays in the index;
-    else None.
+    """Return (basic, rest) such that x[index] = x[basic][rest], or None if one step is enough.
 
-    As in PyTorch, integers apply first. NumPy treats them as arrays, so in x[0, :, i] the axis of i is first in NumPy
-    and last here.
+    Two steps are necessary if other parts separate integers and arrays in the index. As in PyTorch, integers apply
+    first. NumPy treats them as arrays, so in x[0, :, i] the axis of i is first in NumPy and last here.
     """
     if not isinstance(index, tuple):
         return None
@@ -79,7 +78,7 @@ def in_two_steps(index: Any) -> tuple[Any, Any] | None:
 
 
 def _is_single(part: Any) -> bool:
-    """Is it an integer, as a number or as an array without axes?"""
+    """Is this part of an index one integer, as a number or as an array without axes?"""
     if is_array(part):
         return part.ndim == 0 and part.dtype.kind in "iu"
     return isinstance(part, (int, np.integer)) and not isinstance(part, bool)
@@ -140,7 +139,7 @@ class Take(Function):
 
 
 def _only_axis(index: Any) -> int | None:
-    """Return the axis of x[:, :, places], which keeps all axes of x; None for any other index."""
+    """Return the axis of `places` for an index like [:, :, places], which keeps all axes of x; for others, None."""
     if not isinstance(index, tuple) or not index or not is_array(index[-1]):
         return None
     places, before = index[-1], index[:-1]
@@ -153,7 +152,7 @@ def _along(axis: int, places: Any) -> Any:
 
 
 class SetItem(Function):
-    """x[index] = value, in x's own memory. If there are `steps`, which lead from x to its view v, v[index] = value.
+    """x[index] = value, in x's own memory; or v[index] = value, if `steps` lead from x to its view v.
 
     steps are pairs (function, options), one for each view; each forward is applied to the result of the one
     before.
@@ -203,7 +202,7 @@ class SetItem(Function):
         )
 
     def _like_x(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array with the memory order of x, so that a view of x is a view of it too."""
+        """Return an array with the memory order of x, so that the steps of a view of x make a view of the array too."""
         lengths = [shape[axis] for axis in self.order]
         made = np.empty_like(like, order="C", shape=(1, *lengths))[0, ...]
         return made.transpose([self.order.index(axis) for axis in range(len(shape))])
@@ -230,7 +229,7 @@ def own(index: Any) -> Any:
 
 
 class Gather(Function):
-    """y[i, j] = x[index[i, j], j] for axis=0; other axes likewise. The second input is the index, of integers."""
+    """y[i, j] = x[index[i, j], j] for axis=0; similarly for other axes. The second input, the index, holds integers."""
 
     def forward(self, x: Any, index: Any, *, axis: int) -> Any:
         self.shape, self.index, self.axis = x.shape, own(index), axis

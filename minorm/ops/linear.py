@@ -9,7 +9,7 @@ from minorm.ops.matmul import MatMul, as_rows
 
 
 class Linear(Function):
-    """y = x @ w.T + b, x (..., in), w (out, in), b (out) or None."""
+    """y = x @ w.T + b, for x (..., in), w (out, in), and b (out) or None."""
 
     fresh = (0,)
 

@@ -72,7 +72,7 @@ def shared(dy, reduction, count):
 
 
 class CrossEntropy(Function):
-    """loss = log sum exp(x) - (1 - s) * x[target] - s * mean(x) along axis 1, s = label_smoothing.
+    """loss = log sum exp(x) - (1 - s) * x[target] - s * mean(x) along axis 1, where s is label_smoothing.
 
     x is (N, C, d1, ...), and target (N, d1, ...) holds classes. Where target == ignore_index, the loss is 0 and does
     not count.
@@ -219,8 +219,8 @@ class NLL(Function):
         return LinearMap.apply(dy, of=self, there=lambda dy: self.backward(dy)[0], back=self.gathered), None, None
 
     def gathered(self, dx):
-        """Apply the transposed map of backward: collect the part of dx that belongs to each loss, and reduce these like
-        the losses.
+        """Apply the transposed map of backward: collect the part of dx that belongs to each loss, and reduce the parts
+        like the losses.
         """
         seen = np.take_along_axis(wide(dx), self.index, self.axis).squeeze(self.axis)
         terms = np.where(self.counted, -self.weights * seen, 0)
@@ -258,7 +258,7 @@ class Difference(Function):
 
 
 class SquaredError(Difference):
-    """d^2, d = x - target."""
+    """d^2, where d = x - target."""
 
     @staticmethod
     def loss(d):
@@ -272,7 +272,7 @@ class SquaredError(Difference):
 
 
 class AbsoluteError(Difference):
-    """|d|, d = x - target; the slope at 0 is 0."""
+    """|d|, where d = x - target; the slope at 0 is 0."""
 
     @staticmethod
     def loss(d):

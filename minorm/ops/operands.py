@@ -1,4 +1,4 @@
-"""Interprets the arguments of an operation: finds the common element type of operands, axes, and sizes.
+"""Interprets the arguments of an operation: finds axes, sizes, and the common element type of operands.
 
 Scalars take the tensors' float type, since a constant in a program must not change a model's precision. Integers are
 promoted to the float type. Two different float types raise an error that names both.
@@ -132,7 +132,7 @@ def _has_own(value: Any, method: str) -> bool:
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Make an array without axes directly on the device of `like`, so that nothing is copied."""
+    """Make an array without axes from a number, directly on the device of `like`, so that nothing is copied."""
     with devices.on_device_of(like):
         return select.backend(like).copying.full((), value, dtype)
 

@@ -85,7 +85,7 @@ class AvgPool(Function):
 
 
 class AdaptiveAvgPool(Function):
-    """Along every axis, y[i] is the mean of x from floor(i * n / o) to before ceil((i + 1) * n / o).
+    """Along every axis, y[i] is the mean of x from floor(i * n / o) to ceil((i + 1) * n / o) - 1.
 
     This could be y = A_0 x A_1^T with matrices of averages, but a product multiplies elements outside a part by 0, and
     0 * NaN is NaN. So elements are added: first the first elements of all parts, then the second elements, and so on.
@@ -118,8 +118,8 @@ def _forward(x: Any, n: int, o: int, axis: int) -> Any:
 
 
 def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
-    """Return dx. Place j lies in the parts from floor(j * o / n) to before ceil((j + 1) * o / n), so this is again a
-    sum over parts: n parts of o elements.
+    """Return dx. Place j lies in the parts from floor(j * o / n) to ceil((j + 1) * o / n) - 1, so this is again a sum
+    over parts: n parts of o elements.
     """
     return _sums_of_parts(dy / _lengths(n, o, dy, axis), n, axis)
 

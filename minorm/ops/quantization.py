@@ -12,7 +12,7 @@ Products of bytes are int32 sums, or bytes again if the scale of the result is g
 
 in float32, with ties to even, which gives the same integers as onnxruntime. relu=True also clips below the zero point.
 No gradient passes these products. Scales and zero points are arrays of the run. Kernels compute the common forms, and
-this file the others.
+this file computes the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any
 
 
 def _length(block, n):
-    """Return the length of a block, at most n, the length of the axis, so that a file cannot ask for a huge block."""
+    """Return the length of a block, but at most the axis's length n, so that a file cannot ask for a huge block."""
     return max(1, min(block, n))
 
 
@@ -273,8 +273,8 @@ class IntegerConvolution(IntegerFunction):
 
 
 class IntegerMatMul(IntegerFunction):
-    """The same for matrices. a_zero and a_scale may have a number for each row, b_zero and b_scale for each column.
-    With turned=True, b is transposed first.
+    """The same for matrices. a_zero and a_scale may have a number for each row; b_zero and b_scale may have a number
+    for each column. With turned=True, b is transposed first.
     """
 
     moving = 1
@@ -306,8 +306,8 @@ def _matmul(
     a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any, a_scale: Any, b_scale: Any, y_scale: Any, y_zero: Any,
     relu: bool,
 ) -> Any:  # fmt: skip
-    """Compute rare forms: with parameters for each row, or for each column of a stack. Sums are computed in float64 and
-    exact up to 2^53.
+    """Compute rare forms: with parameters for each row, or for each column of a stack. Sums are computed in float64, so
+    they are exact up to 2^53.
     """
     left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
     right = b.astype(np.float64) - (0 if b_zero is None else one(b_zero))
@@ -372,5 +372,5 @@ def along_rows(parameter: Any, a: Any) -> Any:
 
 
 def one(parameter: Any) -> Any:
-    """Return a parameter; without axes if it is one number."""
+    """Return a parameter unchanged, but without axes if it is one number."""
     return parameter.reshape(()) if parameter.size == 1 else parameter

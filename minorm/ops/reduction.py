@@ -126,7 +126,7 @@ class Min(Max):
 
 class MaxOfAll(Max):
     """The largest of all elements, or NaN if an element is NaN. The NaNs then share the gradient, as in PyTorch's max
-    without a dim.
+    of a whole tensor.
     """
 
     def hits(self) -> Any:

@@ -1,4 +1,4 @@
-"""Writes elements to positions of a copy of x, or combines them with x's elements there. The second input is the
+"""Writes elements to positions of a copy of x, or combines them with x's elements there. The second input holds the
 positions.
 """
 
@@ -130,7 +130,7 @@ class Scatter(Function):
 
 
 class ScatterElements(Scatter):
-    """y[index[i, j], j] = updates[i, j] for axis=0; other axes likewise."""
+    """y[index[i, j], j] = updates[i, j] for axis=0; similarly for other axes."""
 
     def places_of(self, index, x, axis):
         where = [constant_of(a, x) for a in np.indices(index.shape, sparse=True)]

@@ -35,7 +35,7 @@ class Reshape(Function):
 
 
 class Permute(Function):
-    """Axes in another order: axis i of the result is axis order[i] of the input."""
+    """Puts the axes into another order: axis i of the result is axis order[i] of the input."""
 
     view = True
 
@@ -51,7 +51,7 @@ class Permute(Function):
 
 
 class Expand(Function):
-    """Axes of length 1, and new leading axes, repeated without a copy."""
+    """Repeats axes of length 1, and adds leading axes, without a copy."""
 
     view = True
 
@@ -67,7 +67,7 @@ class Expand(Function):
 
 
 class Flip(Function):
-    """Elements in reverse order along `axes`."""
+    """Reverses the elements along `axes`."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...]) -> Any:
         self.axes = axes
@@ -102,8 +102,8 @@ def stacked(tensors: Sequence[Any], axis: int) -> Any:
 
 
 class Unbind(Function):
-    """The slices of a copy of x along `axis`. All their gradients together need one array; for x[i], each needs a
-    separate one.
+    """The slices of a copy of x along `axis`. Their gradients share one array, whereas the gradient of each x[i] needs
+    a separate array.
     """
 
     def forward(self, x: Any, *, axis: int) -> Any:
@@ -126,7 +126,7 @@ class Unbind(Function):
 
 
 class Pad(Function):
-    """`widths[i] = (before, after)` elements of `value` around axis i; a negative width cuts elements away."""
+    """Adds `widths[i] = (before, after)` elements of `value` around axis i; a negative width cuts elements away."""
 
     def forward(self, x: Any, *, widths: tuple[tuple[int, int], ...], value: float) -> Any:
         self.shape, self.widths = x.shape, widths

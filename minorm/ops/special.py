@@ -96,8 +96,8 @@ def quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -
 
 
 class Remainder(Function):
-    """a - q * b, with q = a / b rounded down, so it has b's sign. With truncated=True q is rounded towards 0, so it has
-    a's sign.
+    """a - q * b, with q = a / b rounded down, so the result has b's sign. With truncated=True q is rounded towards 0,
+    so the result has a's sign.
     """
 
     def forward(self, a: Any, b: Any, *, truncated: bool) -> Any:
@@ -139,7 +139,7 @@ def moved(y: Any, x: Any) -> Any:
 
 
 def _rotated(x: Any) -> tuple[Any, Any, Any, Any]:
-    """Return u, s, v with x = u diag(s) v, and det(u) det(v), which is 1 or -1; on the host."""
+    """Return, on the host, u, s and v with x = u diag(s) v, and det(u) det(v), which is 1 or -1."""
     u, s, v = np.linalg.svd(on_host(x))
     return u, s, v, np.linalg.det(u) * np.linalg.det(v)
 

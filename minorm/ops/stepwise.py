@@ -55,7 +55,7 @@ class Bitwise(Function):
 
 
 class Quotient(Function):
-    """a / b of integers, rounded towards 0; 0 where b is 0."""
+    """a / b of integers, rounded towards 0, but 0 where b is 0."""
 
     differentiable = False
 

@@ -17,8 +17,8 @@ from minorm.tensor.tensor import Tensor
 class Adam(Optimizer):
     """p -= lr * m' / (sqrt(v') + eps)  with  m = beta1 m + (1 - beta1) g  and  v = beta2 v + (1 - beta2) g^2
 
-    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t correct for the start of m and v at zero, so that every
-    number takes steps of about lr. The arguments and results are PyTorch's. Raises ValueError for lr, eps or
+    At step t, m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t). The divisors correct for m and v, which start at zero.
+    So every number takes steps of about lr. The arguments and results are PyTorch's. Raises ValueError for lr, eps or
     weight_decay < 0 and for betas outside [0, 1).
     """
 

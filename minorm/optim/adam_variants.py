@@ -105,7 +105,7 @@ class NAdam(Elementwise):
 
 @optimizer(0.1, "[ 0.8, -1.6]", "Liu et al. 2019, arXiv:1908.03265.")
 class RAdam(Elementwise):
-    """p -= lr * m' in the first steps, then p -= lr * r * m' / (sqrt(v') + eps), once v' is certain enough.
+    """p -= lr * m' in the first steps, then p -= lr * r * m' / (sqrt(v') + eps), once v' has become reliable.
 
     m, v, m' and v' are the same as in `Adam`. The second formula applies once rho = 2 / (1 - beta2) - 1 - 2 t
     beta2^t / (1 - beta2^t) is above 5; r grows to 1 as rho grows. So the rate needs no warm-up. The arguments and

@@ -43,7 +43,7 @@ class ChainedScheduler(LRScheduler):
         return all(scheduler._takes_over for scheduler in self.schedulers)
 
     def _places(self, t: int) -> list[tuple[LRScheduler, int]]:
-        """Return pairs: each schedule, and its t when this schedule is at t."""
+        """Return pairs: each schedule of the chain, and the t of that schedule when the chain is at t."""
         return [(scheduler, scheduler.last_epoch + t - self.last_epoch) for scheduler in self.schedulers]
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
@@ -96,7 +96,7 @@ class SequentialLR(LRScheduler):
     Each schedule begins with the initial rate, but MultiplicativeLR and SWALR begin with the current rate, as in
     PyTorch.
 
-    Raises ValueError for another number of milestones.
+    Raises ValueError unless there is one milestone less than schedules.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
@@ -158,7 +158,7 @@ class SequentialLR(LRScheduler):
         self._at(self.last_epoch)[0]._set_others()
 
     def _settings(self) -> dict[str, Any]:
-        """Return the states of the schedules, the milestones, and the position."""
+        """Return the states of the schedules, the milestones, and the current t."""
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "start_lrs": self.start_lrs,
                 "milestones": self.milestones,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip

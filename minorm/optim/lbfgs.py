@@ -1,9 +1,9 @@
 """L-BFGS: estimates Newton's direction from the last steps and the changes of the gradient along them; for full
 batches.
 
-    s, y     a step, and by how much the gradient changed along it; the last `history_size` pairs are kept
-    d        -H g, where H, the inverse Hessian, is made of the pairs: two loops over them, and no matrix
-    p += t d with t = lr, or found by a line search
+    s, y     a step, and the change of the gradient along it; the last `history_size` pairs are kept
+    d        -H g, where the pairs make up H, the inverse Hessian; two loops over the pairs compute d without a matrix
+    p += t d where t is lr, or comes from a line search
 
 All parameters together form one vector. So there is only one group, and the state of its first parameter is the state
 of all.
@@ -192,7 +192,7 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of an entry of a state; its vectors have a number for each element of all parameters."""
+        """Return a copy of an entry of a state. Each vector must have one number for each element of all parameters."""
         operation = "LBFGS.load_state_dict"
         if name in _COUNTS:
             check_number(operation, name, value, 0, whole=True)
@@ -227,7 +227,7 @@ class LBFGS(Optimizer):
 
 
 def _direction(state: dict[str, Any], gradient: Any, history: int) -> Any:
-    """-H g. If the loss is convex along the last step, its pair (s, y) first joins the pairs that make up H."""
+    """-H g. If the loss is convex along the last step, the step's pair (s, y) first joins the pairs that make up H."""
     if state["n_iter"] == 1:
         state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
         return -gradient

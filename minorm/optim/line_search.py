@@ -3,9 +3,9 @@
     loss(t) <= loss(0) + c1 t slope(0)      the loss falls by a share of what the slope promises
     |slope(t)| <= c2 |slope(0)|             and the slope is flatter than at the start
 
-First t grows until a step is too long, so that an interval contains such a t; then the interval shrinks. A cubic
-through two points with their slopes tells the next t to try. Nocedal and Wright 2006, algorithms 3.5 and 3.6, with
-minFunc's safeguards.
+First t grows until a step is too long: this gives an interval in which both conditions hold for some t. Then the
+interval shrinks. A cubic through two points with their slopes tells the next t to try. Nocedal and Wright 2006,
+algorithms 3.5 and 3.6, with minFunc's safeguards.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Point(NamedTuple):
-    """A step of length t along the direction, and the loss, the gradient and the slope along the direction
-    at its end.
-    """
+    """The end of a step of length t along the direction: the loss, the gradient, and the slope along the direction."""
 
     t: float
     loss: float
@@ -75,8 +73,9 @@ def strong_wolfe(
 
 
 def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float, bool]:
-    """Return t, moved to a tenth of the interval from its end if t is at the end or is near an end twice in a row; and
-    whether t is near an end now.
+    """Return t, moved inwards if necessary, and whether the returned t is near an end of the interval.
+
+    A t at an end, or near an end twice in a row, is moved until it is a tenth of the interval away from the end.
     """
     margin = 0.1 * (right - left)
     if min(right - t, t - left) >= margin:
@@ -87,8 +86,9 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Return the t at which the cubic through both points with their slopes is lowest within bounds; their middle if
-    there is no such t.
+    """Return the t within bounds at which the cubic through both points, with their slopes, is lowest.
+
+    If there is no such t, return the middle of the bounds.
     """
     left, right = (a, b) if a.t <= b.t else (b, a)
     low, high = bounds

@@ -7,9 +7,9 @@
 
 A schedule sets `group["lr"]` when it is made and at every `step()`, and stores the first rate as `group["initial_lr"]`.
 Names and values are PyTorch's. The factors of several schedules of one optimizer multiply, and a schedule continues
-from a rate that a user sets. The formulas below hold for a single schedule: as long as nothing else sets the rate, it
-is computed from t, so a resumed run gives the same bits. more_schedules.py has the rarer schedules, and is loaded when
-one of them is used.
+from a rate that a user sets. The formulas below hold for a single schedule. As long as nothing else sets the rate, the
+rate is computed from t alone, so a resumed run gives the same bits. more_schedules.py has the rarer schedules, and is
+loaded when one of them is used.
 """
 
 from __future__ import annotations
@@ -219,9 +219,7 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def _at(self, t: int, low: float, high: float, last: float) -> float:
-        """Return the value at step t of a quantity (the rate or the momentum) with the values low, high and last at
-        heights 0, 1 and -1.
-        """
+        """Return the rate or the momentum at step t; low, high and last are its values at heights 0, 1 and -1."""
         value = {0: low, 1: high, -1: last}
         start = 0.0
         for phase, end in enumerate(self.ends):

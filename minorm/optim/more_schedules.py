@@ -22,7 +22,7 @@ Factor = Callable[[int], float]
 
 
 class _ByFunction(LRScheduler):
-    """Base of schedules by a function of t for each group; the functions are not part of the state."""
+    """Base of schedules with a function of t for each group; the functions are not part of the state."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         many: list[Any] = (
@@ -54,7 +54,7 @@ class LambdaLR(_ByFunction):
 
 @schedule("optimizer, lambda t: 0.5", "[1.0, 0.5, 0.25, 0.125, 0.062]")
 class MultiplicativeLR(_ByFunction):
-    """lr = the rate at t - 1 * lr_lambda(t), and lr = initial at t = 0.
+    """lr = (the rate at t - 1) * lr_lambda(t), and lr = initial at t = 0.
 
     The functions are not part of the state. Raises ValueError unless there is one function, or one for each group.
     """
@@ -107,7 +107,7 @@ class PolynomialLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, where t' is the time since the last restart.
 
-    T is T_0, then T_0 T_mult, and so on. step(epoch) sets t = epoch, which may be a fraction.
+    T is the length of a period: T_0, then T_0 T_mult, and so on. step(epoch) sets t = epoch, which may be a fraction.
     """
 
     _absolute = True
@@ -146,7 +146,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class CyclicLR(LRScheduler):
     """lr cycles between base_lr and max_lr: up within step_size_up steps, and down within step_size_down steps.
 
-    Raises ValueError for another mode, and if the momentum should cycle and the optimizer has none.
+    Raises ValueError for an unknown mode, and if cycle_momentum is True but the optimizer has no momentum.
     """
 
     _absolute = True

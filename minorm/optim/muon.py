@@ -1,8 +1,8 @@
-"""Muon: the step of a matrix is its momentum, replaced by the nearest matrix whose singular values are all about 1.
+"""Muon: the step of a matrix is not the momentum, but the matrix nearest to it whose singular values are all about 1.
 
     b = momentum * b + (1 - momentum) * g        the average of the gradients
     p -= lr * weight_decay * p
-    p -= lr * adjusted * orthogonal(b)           every direction of the matrix takes a step of one size
+    p -= lr * adjusted * orthogonal(b)           every direction of the matrix takes a step of the same size
 
 `orthogonal` does not compute singular values: an odd polynomial of the matrix, applied a few times, moves them all
 towards 1.
@@ -40,8 +40,8 @@ class Muon(Elementwise):
     """p -= lr * adjusted * orthogonal(b)  with  b = momentum b + (1 - momentum) g: for the matrices of hidden layers.
 
     Embeddings, biases and the last layer belong to another optimizer, such as AdamW. As in PyTorch, the polynomials are
-    computed in bfloat16. Raises ValueError for a parameter that is not a matrix, for a negative setting and for another
-    adjust_lr_fn.
+    computed in bfloat16. Raises ValueError for a parameter that is not a matrix, for a negative setting and for an
+    unknown adjust_lr_fn.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))

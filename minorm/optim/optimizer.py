@@ -1,6 +1,6 @@
 """Base of all optimizers: groups of parameters with their settings, and the state kept for each parameter.
 
-    groups   one list of parameters each, with its own settings (`param_groups`, a list of dicts as in PyTorch)
+    groups   lists of parameters, each list with its settings (`param_groups`, a list of dicts as in PyTorch)
     state    parameter -> {name: array or number}, made at the parameter's first step
 
 A subclass defines `_update(group, parameters, gradients)`, which does one step on the arrays of a group.
@@ -180,7 +180,10 @@ class Optimizer(Checked):
 
     @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient, in place; return the result of `closure`, or None without one."""
+        """Change every parameter that has a gradient, in place.
+
+        Return the result of `closure`, or None if it is missing.
+        """
         if closure is not None and not callable(closure):
             raise TypeError(
                 f"{self._name}.step: closure is a {kind_of(closure)}; expected a function, or nothing; "
@@ -234,7 +237,7 @@ class Optimizer(Checked):
         recording.checks.append(self._unchanged(group, parameters))
 
     def _refuse_capture(self) -> None:
-        """Raise RuntimeError during the capture of a CUDA graph, unless kernels do a whole step."""
+        """Raise RuntimeError during the capture of a CUDA graph, unless kernels do every part of a step."""
         if capture.recording() is not None and not self._can_be_captured:
             raise RuntimeError(
                 f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
@@ -242,9 +245,7 @@ class Optimizer(Checked):
             )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
-        """Return a check to run before each replay: does the replay step the same parameters as the capture, in the
-        same memory?
-        """
+        """Return a check to run before each replay: are memory, parameters and switches the same as at the capture?"""
         arrays = [(p, p.array) for p in parameters]
         states = [(p, name, value) for p in parameters for name, value in self.state[p].items() if name in _ARRAYS]
         before = self._form(group)

@@ -1,8 +1,8 @@
 """Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adadelta, Lion. adam_variants.py has
 more.
 
-Each computes in float64 for float64 parameters, and in float32 for all others. Names, defaults and formulas are
-PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient;
+Each optimizer computes in float64 for float64 parameters, and in float32 for all others. Names, defaults and formulas
+are PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient;
 weight_decay * p is added to it unless the decay is decoupled. t is the number of the step.
 """
 

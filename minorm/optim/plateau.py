@@ -67,8 +67,9 @@ class ReduceLROnPlateau(LRScheduler):
         return self.get_last_lr()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Compare the number of this epoch, such as a loss, with the best; lower the rate after too many epochs without
-        a better one.
+        """Compare this epoch's number, such as a loss, with the best number so far.
+
+        If too many epochs in a row had no better number, lower the rate.
         """
         capture.refuse_number(f"{self._name}.step", "metrics")
         current = float(metrics)
@@ -89,7 +90,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def is_better(self, a: float, best: float) -> bool:
-        """Is a better than the best by more than the threshold?"""
+        """Is the number `a` better than `best` by more than the threshold?"""
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "rel":
             return (

@@ -50,7 +50,10 @@ class RangeTest:
 
     @property
     def steepest(self) -> float | None:
-        """The rate at which the smoothed loss falls fastest along the logarithm of the rate; None if it never falls."""
+        """The rate at which the smoothed loss falls fastest, on a logarithmic scale of rates.
+
+        It is None if the loss never falls.
+        """
         first, last = self._searched()
         if last - first < LEAST:
             return None
@@ -65,15 +68,16 @@ class RangeTest:
 
     @property
     def suggestion(self) -> float | None:
-        """`minimum`, as the peak of a schedule that rises and falls again; `steepest` is a more careful choice.
+        """The rate `minimum`, for the peak of a schedule that rises and falls again; `steepest` is more careful.
 
         It is None if the loss never falls.
         """
         return None if self.steepest is None else self.minimum
 
     def plot(self) -> Any:
-        """Return a matplotlib figure: loss by learning rate, with the suggested rates. Raises ImportError without
-        matplotlib.
+        """Return a matplotlib figure: the loss over the learning rate, with the suggested rates.
+
+        Raises ImportError if matplotlib is missing.
         """
         plots = importlib.import_module("minorm.plots")  # late: it belongs to a higher layer and needs an extra
         return plots.learning_rates(self)
@@ -172,7 +176,7 @@ def _check(start_lr: float, end_lr: float, num_iter: int, smoothing: float, dive
 
 
 def _shares(optimizer: Optimizer) -> list[float]:
-    """Return each group's rate divided by the largest one; 1 for all if every rate is 0."""
+    """Return each group's rate divided by the largest rate, or 1 for every group if all rates are 0."""
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     return [rate / max(rates) if max(rates) else 1.0 for rate in rates]
 

@@ -1,6 +1,6 @@
 """A learning rate that is a Tensor: the group keeps the Tensor, each step reads it, and schedules change it in place.
 
-So `group["lr"].fill_(0.01)`, or the same Tensor in several groups, changes the rate as in PyTorch.
+So `group["lr"].fill_(0.01)` changes the rate as in PyTorch, and does so in all groups that share the Tensor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The base of all schedules: it keeps t and the rates that the groups began with, and sets the rates that a subclass
 computes.
 
-A subclass has a formula for the rate at t, given the first rate. The base makes the schedule continue from the current
-rate. If another schedule or the user has set this, the first rate is replaced by the one with which the formula gives
-the current rate.
+A subclass has a formula that computes the rate at t from the first rate. The base makes the schedule continue from the
+current rate. If another schedule or the user has set the current rate, the base replaces the first rate: by the rate
+from which the formula computes the current one.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class LRScheduler(Checked):
     def _next(self, t: int, rates: list[float]) -> list[float]:
         """Return the rates at t, if `rates` are the rates at t - 1.
 
-        If nothing else has set a rate, t and start_lrs decide it, so a resumed run gives the same bits. If something
-        has, start_lrs becomes the first rate with which the formula gives that rate at t - 1.
+        If nothing else has set a rate, it is computed from t and start_lrs, so a resumed run gives the same bits. If
+        something else has set a rate, start_lrs becomes the first rate from which the formula gives it at t - 1.
         """
         before, after = self._rates(t - 1, self.start_lrs), self._rates(t, self.start_lrs)
         if rates == before and self.start_lrs == self.base_lrs:
@@ -102,8 +102,7 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """Return the first rates with which the formula gives `rates` at t, and a list of bools: True if there is no
-        such rate.
+        """Return the first rates from which the formula gives `rates` at t, and bools: True if there is no such rate.
 
         For every schedule the rate is linear in the first rate: rate(t) = offset + slope * start. At eta_min the slope
         is 0; the schedule then continues, as in PyTorch, with the rate that the group began with.
@@ -119,7 +118,7 @@ class LRScheduler(Checked):
         return starts, lost
 
     def get_lr(self) -> list[float]:
-        """Return the rate of each group at `last_epoch`, for a step to set; a subclass may override this method."""
+        """Return the rate of each group at `last_epoch`, which step() sets; a subclass may override this method."""
         if self.last_epoch == 0:
             return self._rates(0, self.start_lrs)
         return self._follow(self.last_epoch, self.get_last_lr())
@@ -150,7 +149,7 @@ class LRScheduler(Checked):
         return self._asked(t, rates) if self._is_asked else self._next(t, rates)
 
     def _start(self, rates: list[float]) -> list[float]:
-        """Return the rates at t = 0, if this schedule follows another one, which ended with `rates`."""
+        """Return the rates at t = 0 of a schedule that follows another one; `rates` are the last rates of that one."""
         self.start_lrs = list(rates if self._takes_over else self.base_lrs)
         return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
 
@@ -174,7 +173,7 @@ class LRScheduler(Checked):
 
     @documented({}, epoch="the t to go to; None is the next one")
     def step(self, epoch: float | None = None) -> None:
-        """Go to the next t, or to t = epoch. Call it after each epoch, but OneCycleLR's after each step of the
+        """Go to the next t, or to t = epoch. Call `step` after each epoch, or for OneCycleLR after each step of the
         optimizer.
 
         During the capture of a CUDA graph the call does nothing; each replay goes to the next t.
@@ -190,7 +189,7 @@ class LRScheduler(Checked):
         self._set_rates_and_others(rates)
 
     def _jump(self, epoch: float) -> None:
-        """Go to any t, and set the rates by the formula, whatever set the rates before."""
+        """Go to any t, and set the rates by the formula, even if something else has set them before."""
         capture.refuse_number(f"{self._name}.step", "epoch")
         if self._is_combined:
             raise TypeError(

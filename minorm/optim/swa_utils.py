@@ -39,7 +39,7 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
     use_buffers="True averages the buffers too, but for those of frozen layers; False takes over the latest",
 )
 class AveragedModel(Module):
-    """A copy of a model, `module`, whose weights are the average of the weights at each `update_parameters`.
+    """A copy of a model, `module`, whose weights are the average of the weights given to `update_parameters`.
 
     A call returns the result of the averaged model. Raises ValueError if both avg_fn and multi_avg_fn are given.
 
@@ -94,8 +94,9 @@ class AveragedModel(Module):
         self.n_averaged.fill_(count + 1)
 
     def _averaged(self, model: Module, fixed: set[str]) -> list[Tensor]:
-        """Return the parameters and the buffers to average, without the buffers of frozen layers, which rounding would
-        change.
+        """Return the parameters and the buffers to average.
+
+        The buffers of frozen layers are left out, since rounding would change them.
         """
         tensors = [p.detach() for p in model.parameters()]
         return tensors + [b for owner, b in _buffers(model) if owner not in fixed] if self.use_buffers else tensors
@@ -109,7 +110,7 @@ class AveragedModel(Module):
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """average = decay * average + (1 - decay) * weights
 
-    Raises ValueError for another decay.
+    Raises ValueError for a decay outside 0 to 1.
 
     Example:
         >>> mn.optim.swa_utils.get_ema_avg_fn(decay=0.9)(mn.tensor([1.0]), mn.tensor([2.0]), 5)
@@ -173,8 +174,8 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """running = mean over all batches: measures a model's running statistics again; each batch has the same weight.
 
-    This is necessary since averaged weights give other activations than those behind the old statistics. Frozen layers
-    keep their statistics.
+    This is necessary since the averaged weights give other activations, to which the old statistics do not belong.
+    Frozen layers keep their statistics.
 
     Example:
         >>> model = nn.BatchNorm1d(1)
@@ -213,7 +214,7 @@ class SWALR(LRScheduler):
 
         lr = (1 - a) * start + a * swa_lr,   where a rises from 0 to 1 within anneal_epochs
 
-    Raises ValueError for another strategy.
+    Raises ValueError for an unknown strategy.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)

@@ -103,7 +103,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i, j, ...] = the element of vector k at index k of (i, j, ...): the coordinates of a grid.
+    """result[k][i0, i1, ...] = tensors[k][ik]: the coordinates of a grid.
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -185,8 +185,8 @@ def is_tensor(obj: Any) -> bool:
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """y = input where the condition is True, other elsewhere; all three broadcast.
 
-    Without input and other it returns the places where the condition is True: a vector of indices for each axis. Raises
-    TypeError for a condition that is not bool.
+    If input and other are missing, it returns the places where the condition is True: a vector of indices for each
+    axis. Raises TypeError for a condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])

@@ -23,8 +23,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def function(method: Method, number_first: bool = False) -> Method:
     """Return the method as a function that checks its first argument.
 
-    number_first=True: the first argument may be a number if another argument is a Tensor, as in `mn.pow(2,
-    x)`.
+    number_first=True allows a number as the first argument if another argument is a Tensor, as in `mn.pow(2, x)`.
     """
     name = method.__name__
 
@@ -232,8 +231,7 @@ tensor_split = function(Tensor.tensor_split)
 )
 @function
 def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Split x along `dim` into pieces of one size, of which the last may be shorter, or into pieces of the sizes in a
-    list.
+    """Split x along `dim` into pieces of one size (the last may be shorter), or of the sizes in a list.
 
     Example:
         >>> mn.split(mn.arange(5), 2)

@@ -105,7 +105,7 @@ def _is_view(tensor: Any) -> bool:
 
 
 def keep_copies(creator: Any, array: Any) -> None:
-    """Replace `array`, which is about to be overwritten, by a copy in all attributes of `creator` that hold it."""
+    """Put a copy of `array` into all attributes of `creator` that hold the array, before it is overwritten."""
     names = [name for name, kept in vars(creator).items() if kept is array]
     if names:
         with devices.on_device_of(array):

@@ -2,10 +2,10 @@
 
     memory    the array itself changes, so every alias and every view sees it
     version   counts up, so that backward notices if it needs the old values
-    history   where gradients are recorded, the same Tensor takes over the creator of its new value, and so do all
-              Tensors that share its memory
+    history   if gradients are recorded, the Tensor takes over the creator of its new value, as do all Tensors that
+              share its memory
 
-Only the history needs much code: see history.py. Like its operators, these methods are in a base class of
+Only the history needs much code: see history.py. Like the operators, these methods are in a base class of
 Tensor.
 """
 
@@ -236,7 +236,7 @@ class InPlace:
             kernels.copying.assign(self.array, function.apply(*values, **options).array)
 
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
-        """Return x and the others in the type of the result; x must be able to hold its type and shape."""
+        """Return x and the others in the type of the result; x must be able to hold the result's type and shape."""
         for other in others:
             if hasattr(other, "from_array"):
                 self._check_device(operation, other.array)
@@ -304,7 +304,7 @@ class InPlace:
             )
 
     def _part(self, operation: str, value: Any) -> Any:
-        """Return the value as a Tensor of this type, with its history."""
+        """Return the value, with its history, as a Tensor of x's type."""
         array = self._value(operation, value)
         if hasattr(value, "from_array"):
             return value.to(self.dtype)

@@ -3,7 +3,7 @@
 contiguous         row-major
 channels_last      N x C x H x W lies as N x H x W x C
 channels_last_3d   N x C x D x H x W lies as N x D x H x W x C
-preserve           the order of the other tensor, if it has no gaps
+preserve           the order of the input, if the input has no gaps
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def named(memory_format: Any) -> Any:
 
 
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes in the order of memory, the slowest first; None for row-major. Raises ValueError for a wrong name
-    or number of axes.
+    """Return the axes in their order in memory, the slowest first, or None for row-major order.
+
+    Raises ValueError for a wrong name or number of axes.
     """
     memory_format = named(memory_format)
     if memory_format in _ROWS:
@@ -42,7 +43,7 @@ def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tupl
 
 
 def lies_in(array: Any, memory_format: Any) -> bool:
-    """Does an array have this order, without gaps? False if its number of axes differs."""
+    """Does an array have this order, without gaps? False if the order is for another number of axes."""
     if RANKS.get(named(memory_format), array.ndim) != array.ndim:
         return False
     order = order_of("is_contiguous", memory_format, array.shape)

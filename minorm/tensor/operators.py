@@ -185,7 +185,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
         """min(max(x, min), max): elements below `min` become min, elements above `max` become max.
 
-        Integers with a float bound become floats. Raises ValueError without a bound.
+        Integers with a float bound become floats. Raises ValueError if both bounds are missing.
 
         Example:
             >>> mn.tensor([-3.0, 0.5, 3.0]).clip(-1, 1)
@@ -232,7 +232,7 @@ def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:
-    """Return x, or a bound where x is beyond the bound, or NaN where a bound is NaN."""
+    """Return x, but a bound where x is beyond that bound, and NaN where a bound is NaN."""
     for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
         if bound is not None:
             value, limit = operands("clip", x, bound)

@@ -39,7 +39,7 @@ def set_printoptions(
 ) -> None:
     """Change how tensors are printed; options that are None stay unchanged, except sci_mode.
 
-    Raises ValueError for another profile.
+    Raises ValueError for an unknown profile.
 
     Example:
         >>> mn.set_printoptions(precision=2)

@@ -1,7 +1,7 @@
 """Tensors of random numbers, from minorm's generator (`manual_seed`) or from `generator`. Names are PyTorch's.
 
-A seed gives the same numbers on every device. Uniform numbers are made on the device, by the same blocks on each
-(draws.py). All others are drawn on the CPU and then moved.
+A seed gives the same numbers on every device. Each device makes uniform numbers itself, in the same blocks as every
+other device (draws.py). All other numbers are drawn on the CPU and then moved.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def randint_like(
     input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
     generator: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Draw integers from low to high - 1, or without high from 0 to low - 1, in input's shape.
+    """Draw integers from low to high - 1 in input's shape; if high is missing, draw from 0 to low - 1.
 
     Example:
         >>> mn.randint_like(mn.zeros(2), 3, 4)
@@ -171,8 +171,8 @@ def normal(
     """mean + std * z, with z drawn from the normal distribution in the shape of mean and std, or in `size` if both are
     numbers.
 
-    No gradient flows to mean and std; for that, write mean + std * randn_like(std). Raises TypeError without a shape,
-    and ValueError for a negative std.
+    No gradient flows to mean and std; for gradients, write mean + std * randn_like(std). Raises TypeError if no
+    argument gives a shape, and ValueError for a negative std.
 
     Example:
         >>> mn.normal(mn.tensor([1.0, 2.0]), std=0.0)

@@ -189,8 +189,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMin.apply(self, axis=_search_axis("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where all elements along `dim` are true, or all elements of x if dim is None; dim=() reduces no
-        axis. Without elements the result is True.
+        """Return True where all elements along `dim` are true; dim=None means all elements of x, and dim=() reduces no
+        axis. The result is True if there are no elements.
 
         Example:
             >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
@@ -199,8 +199,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where any element along `dim` is true, or any element of x if dim is None; dim=() reduces no
-        axis. Without elements the result is False.
+        """Return True where any element along `dim` is true; dim=None means all elements of x, and dim=() reduces no
+        axis. The result is False if there are no elements.
 
         Example:
             >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
@@ -210,8 +210,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
 
 def _search_axis(operation: str, dim: int | None, x: Any) -> int | None:
-    """Return the axis along which to search for an extreme, or None for all of x; raise ValueError if it has no
-    elements.
+    """Return the axis along which to search for an extreme, or None for all of x.
+
+    Raises ValueError if the axis or x has no elements.
     """
     axes = _non_empty_axes(operation, reduced_axes(operation, dim, x), x)
     return None if dim is None or not axes else axes[0]
@@ -232,9 +233,7 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _truth(x: Any, extreme: Any, operation: str, dim: Any, keepdim: bool, of_nothing: bool) -> Any:
-    """Compute `any` as the largest, or `all` as the smallest, element of x != 0, with operations that a
-    trace records.
-    """
+    """Compute `any` as the maximum of x != 0, or `all` as its minimum, with operations that a trace records."""
     true = x if x.dtype == dtypes.bool else x != 0
     if isinstance(dim, (tuple, list)) and not dim:
         return true.clone() if true is x else true

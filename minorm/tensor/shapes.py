@@ -203,10 +203,10 @@ class Shapes(Generic[TensorT]):
         return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of `split_size`, of which the last may be shorter, or of the sizes in a list.
-        They are views.
+        """Split x along `dim` into pieces of `split_size` (the last may be shorter), or of the sizes in a list.
 
-        An axis of length 0 gives one empty piece. Raises ValueError for sizes that do not add up to the axis.
+        The pieces are views. An axis of length 0 gives one empty piece. Raises ValueError for sizes that do not add up
+        to the axis.
 
         Example:
             >>> mn.arange(5).split(2)
@@ -227,8 +227,7 @@ class Shapes(Generic[TensorT]):
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into at most `chunks` pieces of equal size, of which the last may be shorter. They are
-        views.
+        """Split x along `dim` into at most `chunks` views of equal size; the last one may be shorter.
 
         Example:
             >>> mn.arange(5).chunk(2)
@@ -268,7 +267,7 @@ class Shapes(Generic[TensorT]):
         return (self[i] for i in range(self.shape[0]))
 
     def gather(self, dim: int, index: Any) -> TensorT:
-        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1; other axes likewise.
+        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on for more axes.
 
         y has index's shape. Raises ValueError if index has a different number of axes.
 
@@ -305,7 +304,7 @@ class Size(tuple[int, ...]):
 
 
 def _check_index(index: Any, x: Any) -> None:
-    """Raise RuntimeError if the index is on a GPU and x is not on the same one. An index on the CPU fits any x."""
+    """Raise RuntimeError if the index is on a GPU and x is not on that GPU. An index on the CPU fits any x."""
     for part in index if isinstance(index, tuple) else (index,):
         if select.is_array(part) and devices.device_of(part) not in ("cpu", x.device):
             raise RuntimeError(

@@ -119,8 +119,8 @@ class Tensor(Methods["Tensor"]):
         index="the index among the creator's results",
     )
     def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
-        """Make a Tensor around an array, as output `index` of `creator` if there is one. Code that must not import this
-        class calls it.
+        """Make a Tensor around an array, as output `index` of `creator` if there is one. The method is for code that
+        must not import this class.
 
         Example:
             >>> mn.Tensor.from_array(mn.zeros(2).numpy())
@@ -173,8 +173,8 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def data(self) -> Tensor:
-        """A Tensor of the same memory outside the graph, as detach() returns: `p.data -= lr * g` changes p without the
-        graph.
+        """A Tensor of the same memory outside the graph, like the result of detach(): `p.data -= lr * g` changes p, and
+        the graph does not record this.
 
         You may assign a Tensor or an array of the same shape and type, on the same device; x then shares its memory.
         Earlier views and results of detach() keep the old memory. Raises TypeError for other objects and types,
@@ -250,8 +250,8 @@ class Tensor(Methods["Tensor"]):
         """Does the graph record operations on x, and does backward() leave a gradient in x? The flag of a leaf may be
         changed.
 
-        A change raises RuntimeError for a result of an operation, since it would lose its gradient, and TypeError for
-        True if the elements are not floats.
+        A change raises RuntimeError if an operation computed x, since x would lose its gradient. Setting True raises
+        TypeError if the elements are not floats.
         """
         return self._requires_grad
 
@@ -285,7 +285,7 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """f"{loss:.4f}": format a 0-d tensor as its number. Other tensors give their repr, and take no format."""
+        """Format a 0-d tensor as a number, as in f"{loss:.4f}". Other tensors give their repr, and accept no format."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -295,9 +295,9 @@ class Tensor(Methods["Tensor"]):
     # Out to other libraries
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Return the NumPy array itself, not a copy, even if the tensor requires grad. Raises TypeError on a GPU.
+        """Return the NumPy array itself, not a copy, even if the tensor requires grad.
 
-        force=True copies the elements from a GPU.
+        Raises TypeError for a tensor on a GPU; with force=True its elements are copied to the CPU instead.
         """
         if backend(self.array) is not select.cpu:
             if force:
@@ -454,7 +454,7 @@ class Tensor(Methods["Tensor"]):
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
         """Move to the GPU of this number or name; by default to the current one.
 
-        Raises RuntimeError without a GPU.
+        Raises RuntimeError if there is no GPU.
 
         Example:
             >>> x = mn.zeros(2)
@@ -474,5 +474,5 @@ def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """Return `value` if it is a Tensor, else a Tensor around the array, or around np.asarray(value)."""
+    """Return a Tensor unchanged; wrap an array, or np.asarray(value) for any other value, in a Tensor."""
     return value if isinstance(value, Tensor) else Tensor(select.as_array(value))

@@ -27,8 +27,8 @@ ARGUMENTS = MADE | {
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return the places of the lower triangle, row by row. The first row of the result holds their rows, the second
-    their columns.
+    """Return the places of the lower triangle, row by row. Row 0 of the result has the row numbers of the places, and
+    row 1 has the column numbers.
 
     Example:
         >>> mn.tril_indices(2, 3)
@@ -43,8 +43,8 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return the places of the upper triangle, row by row. The first row of the result holds their rows, the second
-    their columns.
+    """Return the places of the upper triangle, row by row. Row 0 of the result has the row numbers of the places, and
+    row 1 has the column numbers.
 
     Example:
         >>> mn.triu_indices(2, 3, offset=1)

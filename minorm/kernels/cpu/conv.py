@@ -1,6 +1,6 @@
-"""Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference for empty arrays.
+"""Convolution on the CPU: by minorm_ext/conv/conv.pyx for float32 and float64, and by the reference for empty arrays.
 
-minorm_ext/products adds bfloat16 up in the order of a processor's tiles (docs/maths-narrow-types.md). Depthwise
+minorm_ext/products adds up bfloat16 numbers in the order of a processor's tiles (docs/maths-narrow-types.md). Depthwise
 convolutions of bfloat16, and all convolutions of float16, compute in float32. All of them round the result once; an
 epilogue rounds it once more.
 """

@@ -23,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Phase:
-    """Results start, start + step, ... (count of them), and their taps as (number, shift)."""
+    """The `count` results start, start + step, ..., and their taps as (number, shift)."""
 
     start: int
     step: int
@@ -103,7 +103,7 @@ class Axis:
         return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
 
     def pitch(self) -> int:
-        """Return the length of a packed row. A read beyond its end may reach into the next row if this begins with
+        """Return the length of a packed row. A read beyond its end may reach into the next row if that row begins with
         zeros.
         """
         spans = [self.span(residue) for residue in self.residues()]

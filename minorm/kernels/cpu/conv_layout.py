@@ -14,8 +14,8 @@ The last vector of a row overlaps the one before. This layout is for results at 
 padding, the source is read in place too.
 
 Images. A vector is the same pixel of several images, one image in each lane. No results are discarded, taps that read
-only padding are left out, and any step costs no more than 1. But source and results must be transposed. This layout is
-for small planes.
+only padding are left out, and any step costs no more than a step of 1. But source and results must be transposed. This
+layout is for small planes.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _round_up(count: int, multiple: int) -> int:
 
 
 def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axes, Tables]:
-    """Return the axes of a strip that fits into the cache. `numbers` is the bytes of a pixel in all channels.
+    """Return the axes of a strip that fits into the cache. `numbers` is the number of bytes of a pixel in all channels.
     evenly=True makes equal strips.
 
     A plane is cut along the first axis with more than one result, but equal strips are not cut along w.

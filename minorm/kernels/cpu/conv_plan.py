@@ -36,8 +36,8 @@ LONG = 64  # the number of vectors that a weight's sum should take together
 def best(
     axes: Axes, kernel: Ints, images: int, channels: int, outputs: int, itemsize: int, weights: bool = False
 ) -> Tables:
-    """Return the layout with the least estimated time. channels and outputs are those of one group. weights=True:
-    results are read, not written.
+    """Return the layout with the least estimated time. channels and outputs are those of one group. weights=True means
+    that results are read, not written.
     """
     lanes = kernels.lanes(itemsize, weights)
     numbers = itemsize * (channels + outputs if weights else channels)

@@ -1,8 +1,8 @@
 """Chooses Winograd's F(2x2, 3x3) for the shapes for which it is faster, and divides the tiles into jobs.
 
 Results are computed in tiles of 2x2, each from a 4x4 tile of the source, with 16 multiply-adds for each pair of
-channels instead of 36 (minorm_ext/conv/winograd.pxd). But tiles must be transformed, once for each channel, and
-kernels, once for each pair of channels. `pays` compares this time with the time saved.
+channels instead of 36 (minorm_ext/conv/winograd.pxd). But each tile must be transformed once for each channel, and the
+kernel once for each pair of channels. `pays` compares this time with the time saved.
 
 Only the shapes decide, so that every instruction set uses the same algorithm and gives the same bits. MINORM_WINOGRAD=0
 in the environment turns Winograd off.

@@ -1,9 +1,8 @@
 """Products of 8-bit integers on the CPU, computed by minorm_ext/products/integers.pyx with AMX, VNNI or pairs of 16
 bits.
 
-`prepare_matmul` and `prepare_conv` pack the constant arguments, most of all the weights, only once, and return a
-function of the input. Convolutions with short sums, most of all depthwise ones, run in float32, which holds these sums
-exactly.
+`prepare_matmul` and `prepare_conv` pack the constant arguments, such as the weights, only once, and return a function
+of the input. Convolutions with short sums, such as depthwise ones, run in float32, which holds these sums exactly.
 """
 
 from __future__ import annotations
@@ -183,7 +182,7 @@ def _depthwise_conv(
 
 
 def _is_short(w_shape: Ints, groups: int) -> bool:
-    """Are the sums of a group so short that float32 holds them, and its cells otherwise nearly empty?"""
+    """Are the sums of a group so short that float32 holds them, and would its cells otherwise be nearly empty?"""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
 
@@ -263,7 +262,7 @@ def _exact_epilogue(bias: Any, how: Requantization | None, count: int) -> Any:
 
 
 def _narrowed(how: Requantization | None, count: int) -> Any:
-    """Return scale, zero, low and high for `count` outputs; None if the results are the sums."""
+    """Return scale, zero, low and high for `count` outputs, or None if the results are the sums."""
     if how is None:
         return None
     scale = how.scale.ravel()

@@ -1,11 +1,11 @@
 """Matrix products with the same bits on any number of threads; they do not call NumPy's BLAS.
 
 A BLAS chooses its blocks, and so the order of additions, by the number of its threads: for 128x500 @ 500x800, OpenBLAS
-gives different bits on one thread and on two. The kernels of minorm_ext/matmul/matmul.pyx divide the work only by the
-shape. They take float32 and float64 with any strides. bfloat16 has separate kernels (minorm_ext/products/products.pyx),
-which add up in the order of a processor's matrix tiles, so a result has the same bits on every processor
-(docs/maths-narrow-types.md). float16 computes in float32, and the result is rounded once. NumPy computes all other
-types, for which it is exact.
+gives different bits on one thread and on two. In the kernels of minorm_ext/matmul/matmul.pyx only the shape decides how
+the work is divided. They take float32 and float64 with any strides. bfloat16 has separate kernels
+(minorm_ext/products/products.pyx), which add up in the order of a processor's matrix tiles, so a result has the same
+bits on every processor (docs/maths-narrow-types.md). float16 computes in float32, and the result is rounded once. NumPy
+computes all other types, for which it is exact.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> None:
-        """Fill y, and the block of statistics if `moments`."""
+        """Fill y; if `moments` is True, fill the block of statistics too."""
         computed = self.computed
         if s is not None and s.dtype is not computed:
             s = s.astype(computed, copy=False)

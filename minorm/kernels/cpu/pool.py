@@ -124,7 +124,7 @@ def _windows(
     divisor: int | None,
     dtype: Any,
 ) -> Any:
-    """Return the kernel's object Windows, which has three axes; if there are fewer, they are the last ones."""
+    """Return the kernel's object Windows, which always has three axes; the given ones are the last of these."""
     kernel = reached(size, kernel, padding, dilation)
     axes: list[Ints] = [(1, 1, 1, 1, 0, 1)] * (3 - len(size))
     axes += [

@@ -2,18 +2,18 @@
 bias.
 
 Each function returns None if cuDNN is missing, is switched off (`backends.cudnn.enabled`), or has no plan; conv.py then
-uses columns. Plans without a fixed order of addition are excluded. So are, for float32, plans that round to fewer bits,
-unless TF32 is allowed. So results are as repeatable and as exact as those from columns.
+uses columns. Plans without a fixed order of addition are excluded. Plans that round float32 to fewer bits are excluded
+too, unless TF32 is allowed. So results are as repeatable and as exact as those from columns.
 
-Images of 16-bit floats, and of float32 if TF32 is allowed, result with the channels last, the order that tensor cores
-read. Other results keep the order of the input. Arrays in another order are transposed; `laid_out` does this once for
+Result images of 16-bit floats, and of float32 if TF32 is allowed, have the channels last, as tensor cores read them.
+Other results keep the order of the input. Arrays in another order are transposed; `laid_out` does this once for
 both passes. Weights and their gradient stay in the order of the parameter. If that differs from the order of the
 images, cuDNN itself transposes the weights in a small kernel.
 
 With channels last, a forward graph adds the bias, since each of cuDNN's kernels has a form with a bias there. In C
 order a separate kernel adds the bias, since the kernels that cuDNN prefers for float32 have no such form. A separate
-kernel also adds to the gradient of images; for a graph that does it, cuDNN would compile a kernel, which takes one
-second for each set of shapes.
+kernel also adds to the gradient of images; for a graph with this addition, cuDNN would compile a kernel, which takes
+one second for each set of shapes.
 
 The plan is cuDNN's first choice, or with `backends.cudnn.benchmark` the fastest of its first ten.
 """
@@ -77,11 +77,11 @@ class Call(NamedTuple):
 
     last        three bools: are the channels of first, second and result last?
     turned      two bools: must first and second be transposed?
-    strides     the strides of the result, in bytes; None in C order
+    strides     the strides of the result, in bytes; None if the result is in C order
     bias        True if the graph adds the bias
     uids        the graph's numbers for first, second, result, and the bias
     workspace   the bytes of scratch memory
-    plan        the number of its plan; None for cuDNN's choice
+    plan        the number of the graph's plan; None means cuDNN's choice
     """
 
     graph: Any
@@ -112,7 +112,7 @@ def grad_weight(
 
 
 def is_used(dtype: Any, padding: Pairs = ()) -> bool:
-    """Is cuDNN used for convolutions of this type? Not with negative padding."""
+    """Is cuDNN used for convolutions of this type? It is not used if a padding is negative."""
     if cudnn is None or not switches.cudnn or dtype not in _TYPES:
         return False
     return all(pad >= 0 for pair in padding for pad in pair)
@@ -171,7 +171,7 @@ def _aligned(b: Any, dtype: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _call(asked: Asked) -> Call | None:
-    """Return the graph for arrays of these shapes and steps; None if cuDNN has no plan."""
+    """Return the graph for arrays of these shapes and steps, or None if cuDNN has no plan."""
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
@@ -249,7 +249,7 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
 
 
 def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
-    """Return the number of the plan with the shortest best run; None if no plan can be timed."""
+    """Return the number of the plan with the shortest best run, or None if no plan can be timed."""
     shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
     arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
     addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)

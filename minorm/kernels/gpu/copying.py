@@ -197,8 +197,9 @@ def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
 def _prepared(
     shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, alignment: int
 ) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
-    """Return the launch, with those of its arguments that come before the arrays. Steps are in bytes, and the source
-    broadcasts.
+    """Return the launch with the arguments that come before the arrays, or None if there is no such launch.
+
+    Steps are in bytes, and the source broadcasts.
     """
     lead = len(shape) - len(given)
     if lead < 0 or any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):

@@ -117,7 +117,7 @@ class Plan:
 
 
 def plan(asked: Question, device: int, handle: int) -> Plan | None:
-    """Return the plan for a device and this thread, since a run changes the plan; None if there is no plan."""
+    """Return a plan for this device and thread only, since a run changes the plan; or None if there is no plan."""
     return _plan(asked, device, handle, threading.get_ident())
 
 

@@ -123,7 +123,10 @@ def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
 
 
 def _broadcast_step(a: Any, b: Any) -> tuple[int, int] | None:
-    """Return (inner, count) if element i of the dense a, in memory order, meets b[i // inner % count]; else None."""
+    """Return (inner, count) such that element i of the dense a, in memory order, meets b[i // inner % count]; or None.
+
+    None means that b broadcasts in another way.
+    """
     return _broadcast_step_of(a.shape, a.strides, b.shape, b.strides, a.itemsize)
 
 

@@ -42,7 +42,7 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
-    """Return (first, last) if integer arrays index the axes first .. last - 1, and `:` all others; else None."""
+    """Return (first, last) if integer arrays index the axes first .. last - 1, and `:` indexes others; else None."""
     parts = index if isinstance(index, tuple) else (index,)
     read = [i for i, part in enumerate(parts) if getattr(part, "dtype", None) is not None and part.dtype.kind in "iu"]
     others = [part for i, part in enumerate(parts) if i not in read]
@@ -53,15 +53,15 @@ def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; other axes likewise."""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; similarly for other axes."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
     places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
     return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
 
 
 def _numbered(shape: tuple[int, ...]) -> Any:
-    """Return 0, 1, 2 ... in that shape. If x has this shape, the index that reads x's elements reads their positions
-    here.
+    """Return 0, 1, 2 ... in that shape. An index that reads elements of an array x of this shape reads the positions of
+    these elements from the result.
     """
     return cupy.arange(math.prod(shape), dtype=dtypes.int64).reshape(shape)
 
@@ -138,10 +138,9 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
 
 
 def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
-    """Return the sorted places, the values, of which the last one for each place is the combination of all, and a mask
-    of these last ones.
+    """Return the sorted places, the values in this order, and a mask that is True at the last value for each place.
 
-    values are elements, or rows of them.
+    This last value is the combination of all values for the place. Values are elements, or rows of elements.
     """
     count = len(places)
     order = cupy.argsort(places)  # equal places keep their order

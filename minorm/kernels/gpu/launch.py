@@ -17,7 +17,7 @@ ACCESS = 16  # bytes that a thread reads together if possible
 
 
 def index_type(size: int) -> np.dtype[Any]:
-    """Return int if it holds every index, also one grid of threads beyond the end; else long long."""
+    """Return int if it holds every index, even those up to one grid of threads beyond the end; else long long."""
     return dtypes.int32 if size < 2**31 - 2**24 else dtypes.int64
 
 

@@ -1,6 +1,6 @@
 """Matrix products by cuBLAS. It reads 16-bit floats directly, adds up in float32, and rounds results once.
 
-    a @ b                         a stack of matrices times one matrix is one product; stacks are one call
+    a @ b                         a stack of matrices times one matrix is one product; two stacks are one call
     product(a, b, out)            into an array of b's type; for 16 bits also into float32, without rounding
     product(a, b, out, add=True)  added to `out`
 

@@ -2,7 +2,7 @@
 
 norm_forward.py and norm_backward.py choose the kernels and their arguments once for a nest and its types, with the
 arithmetic of norm_plan.py. BoundKernels keeps these plans for one nest, equation and type, so that a call takes little
-more time than its launches. The functions of the protocol, at the end, each call a BoundKernels.
+more time than its launches. The functions of the protocol are at the end; each calls a BoundKernels.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
 def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None, last: bool | None = None) -> Any:
     """Return dx: zeros, with each dy added at the place of its maximum. `how` is (kernel, stride, padding, dilation).
 
-    Without `how`, each place reads all windows of its plane, which is as exact, but slow. last=True puts dx's channels
-    last; None means the order of `indices`.
+    If `how` is None, each place reads all windows of its plane, which is as exact, but slow. last=True puts dx's
+    channels last; None means the order of `indices`.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):

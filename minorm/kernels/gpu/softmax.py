@@ -27,8 +27,8 @@ _program = Program("softmax.cu")
 
 
 def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, result: Any) -> Any:
-    """Run operation `name` along `axis` of arrays of one shape and float type. `result` is the type of the result, None
-    for the same.
+    """Run operation `name` along `axis` of arrays of one shape and float type. `result` is the type of the result; None
+    means the type of the arrays.
     """
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or not a.size or not a.ndim or (b is not None and b.dtype != dtype):

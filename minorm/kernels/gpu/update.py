@@ -141,8 +141,8 @@ def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
 def _run(
     name: str, options: tuple[bool, ...], roles: dict[str, list[Any]], of_steps: dict[str, list[float]], numbers: Any
 ) -> None:
-    """Launch a kernel for arrays of one type. `roles` has them by their role in the struct Parts; the numbers of the
-    step become a struct.
+    """Launch a kernel for arrays of one type. `roles` has the arrays by their role in the struct Parts; the numbers of
+    the step become a struct.
 
     During the capture of a CUDA graph, both structs are put on the device. Before a replay only their numbers are
     renewed.

@@ -6,8 +6,8 @@ The gradients come from the same sum. For the input, each product of a tap is ad
 the weights, dy is multiplied by that view.
 
 Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
-pair for each axis; a negative `high` cuts the end of x off. `stride` and `dilation` have one number for each axis.
-16-bit floats compute in float32, and results are rounded once; Sums of bfloat16 have the order of tiles
+pair for each axis; a negative `high` cuts off the end of x. `stride` and `dilation` have one number for each axis.
+16-bit floats compute in float32, and results are rounded once. Sums of bfloat16 have the order of tiles
 (conv_tiles.py), unless a group has one input channel and one output channel. Every backend raises ValueError for shapes
 that do not fit together.
 """
@@ -48,7 +48,7 @@ def checked(
     groups: int,
     dy: Ints | None = None,
 ) -> Ints:
-    """Return the shape of y for these shapes of x and w; raise ValueError unless they, and dy, fit together.
+    """Return the shape of y for these shapes of x and w; raise ValueError unless these, and that of dy, fit together.
 
     Kernels compute addresses from shapes, so a wrong shape must raise an error here instead of reaching
     other memory.
@@ -176,8 +176,8 @@ def ways(
     groups: int,
     itemsize: int,  # noqa: ARG001
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and None for each of the three sums, for which the kernels return their choices to
-    `minorm.explain`.
+    """Return the shape of y, and None for each of the three sums; the kernels return choices instead of None, which
+    `minorm.explain` shows.
     """
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     return y_shape, dict.fromkeys(("forward", "grad_input", "grad_weight"))
@@ -234,7 +234,7 @@ def _along_channels(b: Any, rank: int) -> Any:
 
 
 def _padded(x: Any, padding: Pairs) -> Any:
-    """Return x with zeros around it; where `high` is negative, without its last places."""
+    """Return x with zeros around it; if `high` is negative, leave out the last places of x instead."""
     kept = tuple(slice(None, min(0, high) or None) for _, high in padding)
     return np.pad(x[(..., *kept)], ((0, 0), (0, 0), *((low, max(0, high)) for low, high in padding)))
 

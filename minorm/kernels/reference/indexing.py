@@ -19,14 +19,14 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; other axes likewise"""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; similarly for other axes"""
     where = list(np.indices(index.shape, sparse=True))
     where[axis] = index
     return add_at(dy, tuple(where), shape)
 
 
 def put(x: Any, index: Any, values: Any) -> None:
-    """x[index] = values, in place; if several values go to one place, the last one counts, row by row"""
+    """x[index] = values, in place; if several values go to one place, the last one in row-major order counts"""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(part, np.ndarray) and part.ndim > 1 and part.dtype.kind in "iu" for part in parts):
         index, values = tuple(_by_rows(part) for part in parts), _by_rows(values)

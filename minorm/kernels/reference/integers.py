@@ -174,8 +174,9 @@ def check_matrices(a: Ints, b: Ints) -> None:
 
 
 def zeros(name: str, argument: str, given: Any, count: int) -> Any:
-    """Return zero points as an array of int64, with one number or a number for each output; raise ValueError for other
-    shapes.
+    """Return zero points as an array of int64, with one number or a number for each output.
+
+    Raises ValueError for other shapes.
     """
     array = np.atleast_1d(np.asarray(given, np.int64))
     if array.shape not in ((1,), (count,)):

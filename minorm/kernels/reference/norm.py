@@ -194,7 +194,7 @@ def four(nest: Nest, x: Array) -> Array:
 
 
 def parameters(nest: Nest, s: Array) -> Array:
-    """Return s or b with the same four axes, which have length 1 where it does not vary."""
+    """Return s or b with the same four axes, which have length 1 where the parameter does not vary."""
     return _as_loops(s, _parameter_loops(nest))
 
 
@@ -234,8 +234,8 @@ def like(nest: Nest, y4: Array, x: Array) -> Array:
 
 
 def _in_computed_type(values: Array, dtype: Any = None) -> Array:
-    """Return values in the type of the computation: `dtype`, or if that is None, float32 for 16-bit types and else the
-    same type.
+    """Return values in the type of the computation: in `dtype`, or if it is None, in float32 for 16-bit types and in
+    the same type for others.
     """
     return values.astype(dtypes.compute_type(values.dtype) if dtype is None else dtype, copy=False)
 

@@ -11,8 +11,8 @@ batch, hidden) is filled with the states after each step. In backward, dh and dc
 and are changed to the gradients of the first states; da is the gradient of W x, and dq that of R h. reverse=True begins
 at the last step.
 
-`lengths` (batch,) has the number of steps of each sequence, or is None if all have all steps. Beyond its length a
-sequence keeps its state, and y is 0.
+`lengths` (batch,) has the number of steps of each sequence, or is None if every sequence has all steps. Beyond its
+length a sequence keeps its state, and y is 0.
 """
 
 from __future__ import annotations

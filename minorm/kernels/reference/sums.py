@@ -21,7 +21,7 @@ def sum_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
 
 
 def mean_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """Return the mean over `axes`; NaN if there are no elements"""
+    """Return the mean over `axes`, or NaN if there are no elements"""
     with np.errstate(invalid="ignore", divide="ignore"):
         return (_total(x, axes, keepdims) / prod(x.shape[axis] for axis in axes)).astype(x.dtype)
 

@@ -35,7 +35,7 @@ def product(a: Any, b: Any, total: Any = None) -> Any:
 
 
 def with_bias(sums: Any, b: Any) -> Any:
-    """Return the sums, plus b, which broadcasts, unless it is None. The caller rounds the result to bfloat16."""
+    """Return the sums plus b, which broadcasts; b may be None. The caller rounds the result to bfloat16."""
     return sums if b is None else flushed(sums + flushed(b.astype(np.float32)))
 
 

@@ -59,7 +59,7 @@ def adam(
 ) -> None:
     """m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;  p -= lr * m' / (sqrt(v') + eps)
 
-    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) correct for the start at zero; step counts from 1.
+    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) correct for m and v, which start at 0; step counts from 1.
     g = +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p is first multiplied by
     1 - lr * weight_decay. If `peaks` is not empty (amsgrad), v' is computed from the largest v so far, which `peaks`
     holds.

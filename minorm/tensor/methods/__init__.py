@@ -6,12 +6,12 @@ special_functions.py  the error function, its inverse, and similar functions
 choosing.py           choose elements by place or by a mask; rearrange axes
 matrices.py           triangles and diagonals of matrices
 scattering.py         write elements to places
-index_places.py       the places that indices mean
+index_places.py       the places to which indices refer
 ordering.py           sort, topk, unique, median, quantile, counts
 sums_and_products.py  products, norms, running sums along an axis
 products.py           products of vectors and matrices
 queries.py            properties, conversions, and new Tensors of the same type
-assigning.py          the forms in place, x.exp_() beside x.exp()
+assigning.py          the in-place forms of methods: x.exp_() for x.exp()
 """
 
 from __future__ import annotations

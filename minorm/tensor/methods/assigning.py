@@ -233,8 +233,8 @@ class Assigning(InPlace, Generic[TensorT]):
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
         """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
-        random_() draws from 0 to the largest number of an integer type; for a float type, to the largest number up to
-        which it holds all whole numbers. Raises ValueError for numbers that x's type cannot hold.
+        random_() draws from 0 to the largest number of an integer type. For a float type, the limit is the largest
+        number up to which the type holds all whole numbers. Raises ValueError for numbers that x's type cannot hold.
 
         Example:
             >>> mn.zeros(2).random_(7, 8)
@@ -256,7 +256,7 @@ class Assigning(InPlace, Generic[TensorT]):
 
 
 def _whole_numbers(kind: Any) -> int:
-    """Return how many whole numbers, from 0 on, a type holds without a gap, at most 2^63."""
+    """Return the number, at most 2^63, below which the type holds every whole number."""
     if not dtypes.is_float(kind):
         return min(_limits(kind)[1] + 1, 2**63)
     return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]

@@ -79,7 +79,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def movedim(self, source: Any, destination: Any) -> TensorT:
         """Move axis source[i] to position destination[i]; the other axes keep their order.
 
-        Raises ValueError unless both have the same number of axes, without repeats.
+        Raises ValueError unless both name the same number of axes, each axis only once.
 
         Example:
             >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
@@ -164,8 +164,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def tensor_split(
         self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
     ) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of nearly equal length, the longer ones first, or at the given places. They
-        are views.
+        """Split x along `dim` into views of nearly equal length, the longer ones first, or split it at the given
+        places.
 
         Raises ValueError for fewer than 1 piece.
 
@@ -260,7 +260,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
 
     def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
-        """gather(), but indices broadcast to x along the other axes; without `dim`, it takes from the flattened tensor.
+        """Like gather(), but indices broadcast to x along the other axes; dim=None takes from the flattened tensor.
 
         Example:
             >>> x = mn.tensor([[3, 1], [2, 4]])
@@ -301,9 +301,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def repeat_interleave(
         self, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None  # noqa: ARG002
     ) -> TensorT:  # fmt: skip
-        """Repeat each element `repeats` times along `dim`; without `dim`, in the flattened tensor.
+        """Repeat each element `repeats` times along `dim`, or in the flattened tensor if dim is None.
 
-        Without `repeats`, x holds the counts, and the result has each number i x[i] times.
+        If `repeats` is missing, x holds the counts: the result contains the number i as often as x[i] says.
 
         Example:
             >>> mn.tensor([7, 8]).repeat_interleave(2)

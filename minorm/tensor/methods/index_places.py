@@ -21,7 +21,7 @@ def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = 
 
 
 def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
-    """Return the axes that an index selects from, and the places along each; a mask covers all its axes."""
+    """Map each axis from which an index selects to its places along that axis; a mask selects from all of its axes."""
     if not isinstance(indices, (tuple, list)):
         raise TypeError(f"{operation}: indices is {kind_of(indices)}; expected a tuple with a Tensor for each axis")
     places: dict[int, Any] = {}

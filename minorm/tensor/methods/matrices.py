@@ -29,11 +29,11 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def tril(self, diagonal: int = 0) -> TensorT:
-        """The lower triangle of each matrix, with 0 above the diagonal; `diagonal` counts upwards from the main one."""
+        """The lower triangle of each matrix, with 0 above the diagonal; diagonal=1 is just above the main diagonal."""
         return _triangle("tril", self, diagonal, upper=False)
 
     def triu(self, diagonal: int = 0) -> TensorT:
-        """The upper triangle of each matrix, with 0 below the diagonal; `diagonal` counts upwards from the main one."""
+        """The upper triangle of each matrix, with 0 below the diagonal; diagonal=1 is just above the main diagonal."""
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
@@ -68,10 +68,10 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return self.diag_embed(diagonal)
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
-        """Make matrices along the axes dim1 and dim2, with each row of x (along its last axis) on a diagonal and 0
-        elsewhere.
+        """Make a matrix of each row of x, with the row on a diagonal and 0 elsewhere.
 
-        Raises ValueError if the two axes are the same.
+        The rows lie along the last axis of x, and the matrices along the axes dim1 and dim2 of the result. Raises
+        ValueError if the two axes are the same.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).diag_embed().tolist()

@@ -172,8 +172,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """Return the distinct elements in order. return_inverse adds the place of each element among them,
-        return_counts their counts.
+        """Return the distinct elements in order. return_inverse adds the place of each element of x among them, and
+        return_counts adds how often each of them occurs.
 
         Example:
             >>> mn.tensor([3, 1, 3]).unique(return_counts=True)
@@ -207,9 +207,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.Histogram.apply(self, bins=bins, low=low, high=high)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
-        """y[n] = the count of n in a vector of integers, for n = 0, 1, 2 ...; with weights, the sum of their weights.
+        """y[n] = the count of n in a vector of integers, for n = 0, 1, 2 ...
 
-        Raises ValueError for negative numbers.
+        With weights, y[n] is the sum of the weights of the elements that equal n. Raises ValueError for negative
+        numbers.
 
         Example:
             >>> mn.tensor([0, 2, 2]).bincount(minlength=4)
@@ -226,6 +227,6 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.BinCount.apply(self, *given, minlength=minlength)
 
     def _bounds(self) -> tuple[float, float]:
-        """Return the smallest and the largest element; 0 and 1 without elements."""
+        """Return the smallest and the largest element, or 0 and 1 if there are no elements."""
         with devices.on_device_of(self.array):
             return (float(self.array.min()), float(self.array.max())) if self.numel() else (0.0, 1.0)

@@ -209,7 +209,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Relu.apply(self)
 
     def softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """exp(x) / sum exp(x), the sum along `dim`; `dtype` converts x first.
+        """exp(x) / sum exp(x), where the sum is along `dim`; `dtype` converts x first.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).softmax(0)
@@ -220,7 +220,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
 
     def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """x - log sum exp(x), the sum along `dim`; `dtype` converts x first.
+        """x - log sum exp(x), where the sum is along `dim`; `dtype` converts x first.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).log_softmax(0)

@@ -86,7 +86,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.ndim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return the distance in memory between neighbours, in elements, along each axis, or along `dim`."""
+        """Return the distance in memory between neighbours along each axis, or along `dim`, counted in elements."""
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
@@ -164,7 +164,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     # Conversions
 
     def type(self, dtype: Any = None, non_blocking: Any = False) -> Any:  # noqa: ARG002
-        """Convert x to another type, or to the type of a constructor such as minorm.LongTensor. Without an argument,
+        """Convert x to another type, or to the type of a constructor such as minorm.LongTensor. If dtype is None,
         return the name of x's type.
 
         Example:
@@ -185,8 +185,9 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        """Return self, or a copy in row-major order or in memory_format; raise ValueError for a wrong
-        number of axes.
+        """Return self, or a copy in row-major order or in memory_format.
+
+        Raises ValueError if memory_format is for another number of axes.
         """
         order = order_of("contiguous", memory_format, self.shape)
         if named(memory_format) == dtypes.preserve_format or lies_in(self.array, memory_format):
@@ -323,7 +324,5 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call hook(gradient) when backward has x's gradient; if the hook returns a Tensor, it replaces the
-        gradient.
-        """
+        """Call hook(gradient) when backward has x's gradient; a Tensor that the hook returns replaces the gradient."""
         return hooks.register(self, hook)

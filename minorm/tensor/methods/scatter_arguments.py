@@ -14,7 +14,7 @@ REDUCTIONS = {"none": "none", "add": "add", "multiply": "mul", "mul": "mul", "mi
 
 
 def line_of_places(operation: str, index: Any, axes: int | None = 1) -> None:
-    """Check that index is a Tensor of integers; with `axes`, that it has at most so many axes."""
+    """Check that index is a Tensor of integers and, unless `axes` is None, that it has at most `axes` axes."""
     if not hasattr(index, "from_array"):
         raise not_a_tensor(operation, "index", index)
     if index.dtype.kind not in "iu":
@@ -24,7 +24,7 @@ def line_of_places(operation: str, index: Any, axes: int | None = 1) -> None:
 
 
 def to_write(operation: str, src: Any, value: Any) -> Any:
-    """Return src, or value where src is None: a Tensor or a number; TypeError for anything else, and for both."""
+    """Return src, or value if src is None. Raises TypeError unless exactly one is given, as a Tensor or a number."""
     if (src is None) == (value is None):
         both = "None" if src is None else "given"
         raise TypeError(f"{operation}: src and value are both {both}; expected one of them")
@@ -35,7 +35,7 @@ def to_write(operation: str, src: Any, value: Any) -> Any:
 
 
 def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
-    """Return the reduction's name in the Functions; raise for an unknown one, and for types that do not fit."""
+    """Return the Functions' name of the reduction; raise an error for an unknown one or for types that do not fit."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
     line_of_places(operation, index, axes=None)
@@ -57,7 +57,7 @@ def check_slices(operation: str, x: Any, index: Any, source: Any) -> None:
 
 
 def check_fill(operation: str, index: Any, value: Any) -> None:
-    """Check the places and the one number of index_fill."""
+    """Check the places and the single number that index_fill gets."""
     line_of_places(operation, index)
     if shape := np.shape(value.array if hasattr(value, "from_array") else value):
         raise ValueError(f"{operation}: value has shape {shape}; expected a number or a 0-d tensor")

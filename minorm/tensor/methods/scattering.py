@@ -59,7 +59,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def scatter(
         self, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
     ) -> TensorT:
-        """y = x, but y[index[i, j], j] = src[i, j] for dim=0; other axes likewise.
+        """y = x, but y[index[i, j], j] = src[i, j] for dim=0, and similarly for other axes.
 
         If several elements go to one place, the last one counts, unless `reduce` combines them. Raises ValueError for
         an index longer than src, and for places outside x.
@@ -79,7 +79,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return put_along("scatter", self, dim, index, given, reduce or "none")
 
     def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
-        """y = x, but y[index[i, j], j] is combined with src[i, j] for dim=0; other axes likewise.
+        """y = x, but y[index[i, j], j] is combined with src[i, j] for dim=0, and similarly for other axes.
 
         Means of integers are rounded down. Equal extremes that go to the same place share the gradient. Raises
         ValueError for places outside x.
@@ -110,7 +110,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return total if reduce != "mean" else _mean(total, x, dim, index, include_self)
 
     def scatter_add(self, dim: int, index: Any, src: Any) -> TensorT:
-        """y = x, and then y[index[i, j], j] += src[i, j] for dim=0; other axes likewise.
+        """y = x, and then y[index[i, j], j] += src[i, j] for dim=0, and similarly for other axes.
 
         Example:
             >>> mn.zeros(3).scatter_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
@@ -119,7 +119,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return put_along("scatter_add", self, dim, index, src, "add")
 
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: float = 1) -> TensorT:
-        """y = x, and then y[index[i]] += alpha * source[i] for dim=0; other axes likewise.
+        """y = x, and then y[index[i]] += alpha * source[i] for dim=0, and similarly for other axes.
 
         Example:
             >>> mn.zeros(3).index_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
@@ -128,7 +128,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return _slices("index_add", self, dim, index, source, "add", alpha)
 
     def index_copy(self, dim: int, index: Any, source: Any) -> TensorT:
-        """y = x, but y[index[i]] = source[i] for dim=0; other axes likewise.
+        """y = x, but y[index[i]] = source[i] for dim=0, and similarly for other axes.
 
         Example:
             >>> mn.zeros(3).index_copy(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
@@ -137,7 +137,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return _slices("index_copy", self, dim, index, source, "none")
 
     def index_fill(self, dim: int, index: Any, value: Any) -> TensorT:
-        """y = x, but y[index[i]] = value for dim=0; other axes likewise.
+        """y = x, but y[index[i]] = value for dim=0, and similarly for other axes.
 
         Example:
             >>> mn.zeros(3).index_fill(0, mn.tensor([2, 0]), 1.0)
@@ -159,7 +159,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def masked_scatter(self, mask: Any, source: Any) -> TensorT:
         """y = x, but with the elements of source, in order, where the mask is True.
 
-        Raises ValueError for fewer elements than places; this is not checked on a GPU.
+        Raises ValueError if source has fewer elements than the mask has places; on a GPU this is not checked.
 
         Example:
             >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
@@ -185,10 +185,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
-        """y = x, but y[indices] = values. If several values go to one place, the last one counts; accumulate=True adds
-        all.
+        """y = x, but y[indices] = values. If several values go to one place, the last one counts.
 
-        Raises ValueError for values that do not broadcast to x[indices], and IndexError for places outside x.
+        accumulate=True adds all values to x instead. Raises ValueError for values that do not broadcast to x[indices],
+        and IndexError for places outside x.
 
         Example:
             >>> rows, columns = mn.tensor([0, 0]), mn.tensor([1, 1])
@@ -202,7 +202,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
 
 
 def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
-    """Return x with src[i, j] written to, or combined with, y[index[i, j], j] for dim=0; other axes likewise."""
+    """Return x with src[i, j] written to, or combined with, x[index[i, j], j] for dim=0; similarly for other axes."""
     kind = put_by(operation, x, index, src, reduction)
     if x.ndim == 0 and dim in (0, -1):
         flat = put_along(operation, x.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduction)
@@ -224,7 +224,7 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
 
 
 def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) -> Any:
-    """Return x with values written to, or added to, y[indices], by NumPy's rules for index arrays."""
+    """Return x with `values` written to, or added to, x[indices], by NumPy's rules for index arrays."""
     kind = getattr(values, "dtype", None)
     if kind != x.dtype or not hasattr(values, "from_array"):
         raise TypeError(

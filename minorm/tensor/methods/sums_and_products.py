@@ -50,7 +50,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.Prod.apply(x, axes=reduced_axes("prod", dim, self), keepdims=keepdim)
 
     def nansum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the sum over `dim` without elements that are NaN; 0 if no element is left.
+        """Return the sum over `dim` without elements that are NaN, or 0 if no element is left.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nansum()
@@ -59,8 +59,9 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return _without_nan(self).sum(dim, keepdim, dtype=dtype)
 
     def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim` without elements that are NaN; NaN if no element is left. Raises TypeError for
-        integers.
+        """Return the mean over `dim` without elements that are NaN, or NaN if no element is left.
+
+        Raises TypeError for integers.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nanmean()
@@ -109,7 +110,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.CumProd.apply(x, axis=axis_of("cumprod", dim, self))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> TensorT:
-        """y[i] = x[i + 1] - x[i] along `dim`, applied n times; for bools, y is True where the two differ.
+        """y[i] = x[i + 1] - x[i] along `dim`, applied n times; for bools, y is True where neighbours differ.
 
         Example:
             >>> mn.tensor([1, 4, 9, 16]).diff()

@@ -89,7 +89,7 @@ class Loops(NamedTuple):
         """Return the number of elements in one access. Along a row, these elements and their scales belong to one turn
         of the innermost loop.
 
-        Side by side, they may continue through kept loops without a gap, and each element finds its scale
+        Side by side, the elements may continue through kept loops without a gap, and each element finds its scale
         separately.
         """
         group = self.kept if self.is_lanes else self.reduced
@@ -314,8 +314,8 @@ class Merge(NamedTuple):
 
 
 def merge(results: int, parts: int) -> Merge:
-    """Return a grid with few threads for each result, at most 128. Each adds up SERIAL parts if that is enough; their
-    sums are added pairwise.
+    """Return a grid with few threads for each result, at most 128. Each thread adds up SERIAL parts if that is enough;
+    the sums of the threads are added pairwise.
     """
     splits = next((n for n in SPLITS if parts <= SERIAL * n), SPLITS[-1])
     side = 256 // splits if splits < 32 else 8 if splits < 128 else 4

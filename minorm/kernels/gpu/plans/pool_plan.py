@@ -44,7 +44,7 @@ def divider(by: int) -> tuple[int, int, int]:
 @functools.lru_cache(maxsize=1024)
 def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, aligned: bool, backward: bool) -> Plan:
     """Plan threads over the windows `out` (forward) or over the places `size` (backward); `inner` is the number of
-    channels last.
+    channels if they are last in memory, else 1.
 
     If `how` is None, every window may cover every place.
     """
@@ -71,7 +71,7 @@ def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, 
 
 
 def spread(plane: int, inner: int) -> Any:
-    """Return the struct for `spread`, which reads two dividers and the number of channels last."""
+    """Return the struct for the kernel `spread`, which reads only two dividers and `inner`."""
     fields = np.zeros((), STRUCT)
     fields["inner"], fields["dividers"][:2] = inner, [divider(plane * inner), divider(inner)]
     return fields
@@ -91,6 +91,6 @@ def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool,
 
 
 def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return (taps, stride, padding before) if both axes of images have the same and they are KNOWN; else ANY."""
+    """Return (taps, stride, padding before) if both axes of images have the same values, which are KNOWN; else ANY."""
     axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
     return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

@@ -24,8 +24,8 @@ STRUCT = np.dtype(
 
 
 def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
-    """Yield (struct, grid) for each launch for arrays of these sizes. `columns` has lists of entries for the struct, by
-    field.
+    """Yield (struct, grid) for each launch for arrays of these sizes. `columns` has, for each field of the struct, a
+    list of entries.
     """
     for start in range(0, len(sizes), MOST):
         part = slice(start, start + MOST)
@@ -38,7 +38,7 @@ def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[A
 
 @functools.lru_cache(maxsize=256)
 def _empty(sizes: tuple[int, ...]) -> tuple[Any, int]:
-    """Return the struct without addresses, and the number of blocks; both are the same at every step."""
+    """Return the struct before its addresses are set, and the number of blocks; both are the same at every step."""
     struct = np.zeros((), STRUCT)
     blocks = np.cumsum([0, *[-(-size // CHUNK) for size in sizes]])
     struct["size"][: len(sizes)] = sizes

@@ -17,7 +17,7 @@ LARGEST = 2**31 - 2**24  # the most elements of a plane, whose places have type 
 
 @functools.lru_cache(maxsize=1024)
 def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """Return the struct Windows, which has three axes; if there are fewer, they are the last ones."""
+    """Return the struct Windows, which always has three axes; the given ones are the last of these."""
     axes = [(1, 1, 1, 1, 0, 0, 1)] * (3 - len(size))
     axes += [
         (n, o, k, s, low, high, d)
