@@ -65,7 +65,7 @@ def test_gather_is_torchs(axis, rng) -> None:
 def test_gather_wants_integers_of_the_same_rank() -> None:
     with pytest.raises(ValueError, match=r"gather: index is float32 of shape \(2, 2\)"):
         mn.zeros(2, 2).gather(0, mn.zeros(2, 2))
-    with pytest.raises(ValueError, match=r"gather: index is int64 of shape \(2,\); expected integers with the 2 axes"):
+    with pytest.raises(ValueError, match=r"gather: index is int64 of shape \(2,\); expected integers with 2 axes"):
         mn.zeros(2, 2).gather(0, [0, 1])
 
 

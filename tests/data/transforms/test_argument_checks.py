@@ -95,7 +95,7 @@ def test_images_of_another_kind(transform: Any, images: Any, error: type[Excepti
     [
         (T.RandAugment(), IMAGES[:, :2], r"RandAugment: images have shape \(2, 2, 8, 8\); expected 1 or 3 channels"),
         (T.TrivialAugmentWide(), IMAGES[:, :0], r"TrivialAugmentWide: images have shape \(2, 0, 8, 8\); expected 1"),
-        (T.RandAugment(), IMAGES * NAN, "RandAugment: the images have NaN; expected numbers from 0 to 1"),
+        (T.RandAugment(), IMAGES * NAN, "RandAugment: the images have NaN; expected an array of numbers from 0 to 1"),
         (T.RandomRotation(5, fill=(1, 2)), IMAGES, "RandomRotation: fill has 2 numbers and the images"),
         (T.RandomPerspective(p=0, fill=(1, 2)), IMAGES, "RandomPerspective: fill has 2 numbers and the images"),
         (T.RandomAffine(5, fill=(1, 2)), IMAGES, "RandomAffine: fill has 2 numbers and the images"),
@@ -118,7 +118,7 @@ def test_random_erasing_of_integers_draws_nothing() -> None:
 @pytest.mark.parametrize("picture", [None, "abc", [["a"]], np.zeros((2, 2), complex)])
 def test_pictures_are_numbers(picture: Any) -> None:
     for make in (T.ToImage(), T.ToTensor()):
-        with pytest.raises(TypeError, match=f"^{type(make).__name__}: the picture is .*; expected numbers"):
+        with pytest.raises(TypeError, match=f"^{type(make).__name__}: the picture is .*; expected an array of numbers"):
             make(picture)
     with pytest.raises(TypeError, match=r"^ToDtype: images are .*; expected an array or a Tensor of numbers"):
         T.ToDtype(np.float32)(picture)

@@ -51,7 +51,7 @@ def with_lengths(proto: Any, *lengths: int | str) -> Any:
 
 def lengths_of(name: str) -> tuple[Any, ...]:
     if name.startswith("group"):
-        batch = 2 if name in ("group, fixed lengths", "group, the formula of five axes") else "n"
+        batch = 2 if name.startswith(("group, fixed lengths", "group, the formula of five axes")) else "n"
         return (batch, 6, 4, 5) if "fixed" in name or "five" in name else ("n", 6, "h", "w")
     return ("n", 3, 5)
 
