@@ -95,7 +95,7 @@ def test_images_of_another_kind(transform: Any, images: Any, error: type[Excepti
     [
         (T.RandAugment(), IMAGES[:, :2], r"RandAugment: images have shape \(2, 2, 8, 8\); expected 1 or 3 channels"),
         (T.TrivialAugmentWide(), IMAGES[:, :0], r"TrivialAugmentWide: images have shape \(2, 0, 8, 8\); expected 1"),
-        (T.RandAugment(), IMAGES * NAN, "RandAugment: the images have NaN; expected an array of numbers from 0 to 1"),
+        (T.RandAugment(), IMAGES * NAN, "RandAugment: the images have NaN; expected numbers from 0 to 1"),
         (T.RandomRotation(5, fill=(1, 2)), IMAGES, "RandomRotation: fill has 2 numbers and the images"),
         (T.RandomPerspective(p=0, fill=(1, 2)), IMAGES, "RandomPerspective: fill has 2 numbers and the images"),
         (T.RandomAffine(5, fill=(1, 2)), IMAGES, "RandomAffine: fill has 2 numbers and the images"),
