@@ -55,7 +55,9 @@ class Equation:
         return self.centered and count == 1
 
     def slope(self, var: Any) -> Any:
-        """The factor of mean(g * xhat) in dx: 1; with the guard (std + eps) / std, but 0 where std is 0."""
+        """The factor of mean(g * xhat) in dx: it is 1 without the guard; with the guard it is (std + eps) / std, or 0
+        where std is 0.
+        """
         if not self.guard:
             return 1.0
         std = var**0.5

@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
     sigma="(a, b), the range of the standard deviation in pixels, or one number",
 )
 class GaussianBlur(ImageTransform):
-    """Blurs each image along both axes, with weights exp(-d^2 / (2 sigma^2)) at distance d, which sum to one.
+    """Blurs each image along both axes; the weight at distance d is exp(-d^2 / (2 sigma^2)), divided by the sum of all.
 
     sigma is drawn for each image. Beyond the border, images are mirrored at their outermost elements. ValueError for an
     even kernel, and for a kernel that reaches farther than the image.

@@ -56,7 +56,7 @@ class Translated:
         self.became: list[str] = []  # the buffers of modules whose new contents are outputs
 
     def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
-        """Trace once more, with a follower at these lengths of the free axes.
+        """Trace the model again, with one more run (a follower) in which the free axes have the lengths `at`.
 
         Raise Unstable if this run takes another path.
         """

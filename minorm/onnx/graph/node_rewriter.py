@@ -264,7 +264,7 @@ class NodeRewriter:
         return self._emit(self.behind, operator, inputs, attributes, to)
 
     def divert(self, place: int, kind: Kind | None = None) -> str:
-        """Rename an output; a later node can then compute the value of the old name from the new output."""
+        """Give an output a new name and return it; a node added later can read it and produce the old name."""
         old = self.node.output[place]
         name = self.values.fresh(f"{old or self.label}_{self.node.op_type}")
         self.values.made[name] = kind or self.kind(old)

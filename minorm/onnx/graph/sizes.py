@@ -98,7 +98,9 @@ class Formula:
 
 @dataclass
 class Symbols:
-    """The free axes. Axis `names[i]` had length `base[i]` in all runs but one for each of the lengths `others[i]`."""
+    """The free axes. Axis `names[i]` had length `base[i]` in most runs; for each length in `others[i]` there was one
+    run with that length.
+    """
 
     names: tuple[str, ...] = ()
     base: tuple[int, ...] = ()
