@@ -407,8 +407,8 @@ GRADIENTS = [
         "a change in place that would make the tensor larger",
         lambda: operator.iadd(images(1), images(3)),
         ValueError,
-        "x += y: x is (1,), y is (3,); expected a y that broadcasts to x's shape, which no change in place can make "
-        "larger",
+        "x += y: x has shape (1,), y has (3,); expected a y that broadcasts to x's shape, because a method in place "
+        "cannot enlarge x",
     ),
     Case(
         "a change in place of an expanded tensor",

@@ -37,7 +37,8 @@ def add(commands: Any) -> None:
         "doctor",
         help="find what is wrong with the normalizations of a trained model",
         description="Run a model in evaluation and with the batch's statistics on up to 512 training images, and tell "
-        "what is wrong with its normalizations: a row a layer, and for each finding the numbers, why it matters and "
+        "what is wrong with its normalizations: a row for each layer, and for each finding the numbers, why it "
+        "matters and "
         "what to do. MODEL may also be FILE.py:FUNCTION of yours, which returns a module of PyTorch or of minorm, or "
         "(model, batches). Without --data an ONNX file is given noise, and what depends on images is not said. The "
         "exit code is 1 if something stands above a note.",

@@ -35,9 +35,9 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "profile",
         help="where the time and the memory of a model go, by layer or operation",
-        description="Run training steps of a model and tell where their time and memory go: a row a layer, forward and "
-        "backward, and one sentence about the largest. Without --data the images are random numbers, so that only the "
-        "model is measured; with it they are read, and that counts as well.",
+        description="Run training steps of a model and tell where their time and memory go: a row for each layer, "
+        "forward and backward, and one sentence about the largest. Without --data the images are random numbers, so "
+        "that only the model is measured; with it they are read, and that counts as well.",
         epilog="Example: minorm profile run -o trace.json, which https://ui.perfetto.dev shows as a flame graph",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)

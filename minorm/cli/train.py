@@ -18,7 +18,7 @@ from minorm.cli.options import logger_option, train_options, transfer_options
 from minorm.cli.options.train_options import DEVICE, TIMEOUT
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
-from minorm.cli.terminal.training_progress import Teller, teller
+from minorm.cli.terminal.training_progress import LineDisplay, training_display
 from minorm.cli.views import run_report
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
@@ -41,11 +41,11 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a CNN on your own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
-        description="Train a CNN: `minorm train --path images/`, with one folder a class there, or in train/ of it, "
-        "beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
-        "replaced; at the end there are DIR/report.html and DIR/outcome.json. Ctrl-C stops at once, and --resume goes "
-        "on from the last finished epoch to the same bits. For your own images the settings that you do not give are "
-        "chosen by the images, and shown with the reason.",
+        description="Train a CNN: `minorm train --path images/`, with one folder for each class there, or in "
+        "its train/ beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and "
+        "DIR/log.csv are replaced; at the end there are DIR/report.html and DIR/outcome.json. Ctrl-C stops at "
+        "once, and --resume goes on from the last finished epoch to the same bits. For your own images the "
+        "settings that you do not give are chosen by the images, and shown with the reason.",
     )
     train_options.add(parser)
     parser.set_defaults(run=functools.partial(run, parser))
@@ -120,7 +120,7 @@ def _train(
 
 def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], out: str, group: Group) -> None:
     """Train to the end, and print the progress and the result."""
-    settings, told, start = training.settings, teller(), time.perf_counter()
+    settings, told, start = training.settings, training_display(), time.perf_counter()
     told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
         f"{training.images['validation']:,} to validate, {_workers(group)}; writes {out}"
@@ -169,7 +169,7 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
                f"epochs of a run of {settings.epochs} (schedule {settings.schedule})")  # fmt: skip
 
 
-def _tell_the_end(training: Run, out: str, told: Teller) -> None:
+def _tell_the_end(training: Run, out: str, told: LineDisplay) -> None:
     """Print the skipped pictures, the reason for an early end, the best score and the files written."""
     for line in words.skipped(training.sets):
         told.say(line)

@@ -200,7 +200,9 @@ def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list
     """Return the sample arguments of each callable; TypeError if an argument is not a Tensor."""
     given = [sample_args] if single else list(sample_args)
     if len(given) != len(functions):
-        raise ValueError(f"{NAME}: sample_args has {len(given)} entries; expected {len(functions)}, one a callable")
+        raise ValueError(
+            f"{NAME}: sample_args has {len(given)} entries; expected {len(functions)}, one for each callable"
+        )
     found = []
     for args in given:
         parts = (args,) if isinstance(args, Tensor) else tuple(args)

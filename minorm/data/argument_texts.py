@@ -24,7 +24,7 @@ TRANSFORM = {
     "inplace": "accepted but ignored: the given images are never changed",
     "interpolation": '"nearest", "nearest-exact", "bilinear" or "bicubic"',
     "antialias": "True widens the kernel where an axis shrinks",
-    "fill": "what stands where there is no image",
+    "fill": "the value outside the image",
     "padding_mode": (
         '"constant" adds `fill`; "edge" copies the outermost elements, "reflect" mirrors at them, "symmetric" '
         "at the border"
@@ -35,5 +35,5 @@ TRANSFORM = {
 
 WARP = TRANSFORM | {
     "interpolation": '"nearest" or "bilinear"',
-    "fill": "what stands where there is no image, one number or one a channel",
+    "fill": "the value outside the image, one number or one for each channel",
 }

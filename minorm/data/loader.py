@@ -43,7 +43,7 @@ CHANGEABLE = frozenset(
     {},
     dataset="an ArrayDataset, or any object with `len` and `dataset[i]`; or an IterableDataset, whose samples come in "
     "its own order",
-    batch_size="samples a batch; the last one of an epoch may be smaller. None: samples, one by one",
+    batch_size="samples per batch; the last batch of an epoch may be smaller. None: samples, one by one",
     shuffle="True draws a new order each epoch; None and False keep the dataset's",
     sampler="an iterable of positions that decides the order of an epoch itself",
     batch_sampler="an iterable of lists of positions, each a batch",

@@ -58,7 +58,7 @@ WORDS: Mapping[str, Words] = {
         "the running variance fits N - 1: with {values} values of a channel in a batch it is {factor:.2f} times what a "
         "batch is divided by ({ratio:.2f} was measured)",
         "training divides by the variance of N values. PyTorch keeps the one of N - 1 as the running variance; minorm, "
-        "ONNX, Keras and Flax keep that of N. With few values a channel, outputs are smaller in evaluation than in "
+        "ONNX, Keras and Flax keep that of N. With few values per channel, outputs are smaller in evaluation than in "
         "training, and a model that trains on in another framework moves to other statistics",
         "a larger batch; or keep the variance that training divides by: " + FORMULA,
     ),

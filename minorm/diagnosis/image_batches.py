@@ -137,7 +137,9 @@ def _parts(batch: Any) -> tuple[Any, Any]:
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     arrays = [_array(part) for part in parts[:2]]
     if not arrays or arrays[0] is None or not arrays[0].ndim:
-        raise TypeError(f"diagnose: a batch is a {kind_of(batch)}; expected x, or (x, labels), Tensors of N samples")
+        raise TypeError(
+            f"diagnose: a batch is a {kind_of(batch)}; expected x or (x, labels), where each is a Tensor of N samples"
+        )
     labels = arrays[1] if len(arrays) > 1 else None
     classes = labels is not None and not dtypes.is_float(labels.dtype) and labels.shape[:1] == arrays[0].shape[:1]
     return arrays[0], labels if classes else None

@@ -202,7 +202,7 @@ def _check_tensors(name: str, rank: int, x: Any, weight: Any, bias: Any, groups:
 
 def _check_bias(name: str, shape: Ints | None, outputs: int) -> None:
     if shape is not None and shape != (outputs,):
-        raise ValueError(f"{name}: bias has shape {shape}; expected ({outputs},), one number an output channel")
+        raise ValueError(f"{name}: bias has shape {shape}; expected ({outputs},), one number for each output channel")
 
 
 def _named_padding(name: str, padding: str, kernel: Ints, stride: Ints, dilation: Ints) -> Pairs:

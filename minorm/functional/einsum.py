@@ -80,7 +80,7 @@ def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]
         if count < 0 or (count and "..." not in term):
             raise ValueError(
                 f"einsum: {term!r} of equation {equation!r} does not fit tensor {i} of shape {shapes[i]}; expected one "
-                "letter an axis"
+                "letter for each axis"
             )
     unused = [letter for letter in ascii_letters if letter not in text]
     most = max(counts)

@@ -34,7 +34,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             + ("; to join all axes after the first, pass x.flatten(1)" if x.ndim > 2 else "")
         )
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(f"linear: bias has shape {bias.shape}; expected {weight.shape[:1]}, one number an output")
+        raise ValueError(
+            f"linear: bias has shape {bias.shape}; expected {weight.shape[:1]}, one number for each output"
+        )
     return Linear.apply(x, weight, bias)
 
 

@@ -121,7 +121,7 @@ def _axes(kind: str, module: Any, rank: int) -> str:
     if kind.startswith(("BatchNorm", "BatchRenorm", "SyncBatchNorm")):
         return str((0, *range(2, rank)))
     if kind == "GhostBatchNorm":
-        return f"{(0, *range(2, rank))}, {module.virtual_batch_size} samples a group"
+        return f"{(0, *range(2, rank))}, {module.virtual_batch_size} samples per group"
     if kind.startswith(("InstanceNorm", "FilterResponseNorm")):
         return str(tuple(range(2, rank)))
     if kind == "GroupNorm":

@@ -139,7 +139,9 @@ class LRScheduler(Checked):
             self.last_epoch = place
             self._set_rates(before)
         if len(found) != len(rates):
-            raise ValueError(f"{self._name}.get_lr: it gave {len(found)} rates; expected {len(rates)}, one a group")
+            raise ValueError(
+                f"{self._name}.get_lr: it gave {len(found)} rates; expected {len(rates)}, one for each group"
+            )
         return found
 
     def _rates_at(self, t: int, initial: list[float]) -> list[float]:

@@ -239,7 +239,7 @@ class SWALR(LRScheduler):
         rates = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
         if len(rates) != len(optimizer.param_groups):
             raise ValueError(
-                f"SWALR: swa_lr has {len(rates)} values; expected {len(optimizer.param_groups)}, one a group"
+                f"SWALR: swa_lr has {len(rates)} values; expected {len(optimizer.param_groups)}, one for each group"
             )
         self.swa_lrs, self.anneal_epochs, self.anneal_strategy = rates, anneal_epochs, anneal_strategy
         super().__init__(optimizer, last_epoch)

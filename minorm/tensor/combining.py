@@ -225,7 +225,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     """
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ValueError(
-            f"pad: pad={tuple(pad)} has {len(pad)} numbers; expected a pair an axis, for at most {x.ndim} axes"
+            f"pad: pad={tuple(pad)} has {len(pad)} numbers; expected a pair for each axis, for at most {x.ndim} axes"
         )
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)][::-1]
     widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(pairs)

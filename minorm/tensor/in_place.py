@@ -249,8 +249,8 @@ class InPlace:
             )
         if any(v.shape != shape for v in values) and np.broadcast_shapes(*[v.shape for v in values]) != shape:
             raise ValueError(
-                f"{operation}: x is {shape}, y is {values[1].shape}; expected a y that broadcasts to x's shape, "
-                "which no change in place can make larger"
+                f"{operation}: x has shape {shape}, y has {values[1].shape}; expected a y that broadcasts to x's "
+                "shape, because a method in place cannot enlarge x"
             )
         return values
 

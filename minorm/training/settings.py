@@ -39,7 +39,7 @@ ALL = "all"  # for `freeze`: all epochs
     model="a name of minorm.models, FILE.py:FUNCTION, or FILE.onnx, the graph of that file with its weights and a head "
     'for the classes; "" is the usual one for the data',
     epochs="the number of passes over the training images",
-    batch_size="images a batch",
+    batch_size="images per batch",
     lr="the largest learning rate; 0 is the usual one: 0.05 for sgd, 0.003 for adam and adamw",
     optimizer='"sgd", "adam" or "adamw"',
     schedule='how the learning rate changes: "constant", "step", "cosine" or "onecycle"',
@@ -57,7 +57,7 @@ ALL = "all"  # for `freeze`: all epochs
     class_weights='"none", or "balanced", which weighs classes in inverse proportion to their counts',
     clip_grad="the largest norm of all gradients, 0 for no limit",
     warmup_epochs="the number of epochs in which the rate rises",
-    accumulate="batches a step",
+    accumulate="batches per step",
     ema="the decay of the weights' moving average, 0 for none",
     early_stopping="the run ends after this many epochs without a better score, 0 for no such end",
     dtype='the type of weights and activations, "float32" or "bfloat16"',
@@ -179,7 +179,7 @@ class Settings:
         for name in ("mean", "std"):
             values, above = numbers(getattr(self, name)), "" if name == "mean" else ", above 0"
             fits = values is not None and (name == "mean" or min(values, default=1.0) > 0)
-            _expect(fits, name, getattr(self, name), f"one number a channel, as '0.5,0.5,0.5'{above}")
+            _expect(fits, name, getattr(self, name), f"one number for each channel, as '0.5,0.5,0.5'{above}")
         thawed = self.epochs - self.frozen_epochs or self.epochs  # the frozen epochs and the others each have a warm-up
         after = "" if thawed == self.epochs else f", the epochs after freeze={self.freeze}"
         _expect(self.warmup_epochs < thawed, "warmup_epochs", self.warmup_epochs, f"fewer than {thawed}{after}")

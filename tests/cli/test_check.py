@@ -197,8 +197,8 @@ def test_free_axes_are_tried_and_can_be_given(tmp_path: Path, capsys: pytest.Cap
     assert "x 2x7 -> y 2x7" in "\n".join(lines)
     for wrong, why in (
         ("width=7", "there is no input and no free axis 'width'; the model has x (batch, height)"),
-        ("x=5", "shapes gives 'x' 1 axes; the file says 2: x (batch, height)"),
-        ("height=7,8", "shapes gives axis 'height' 2 lengths; expected one"),
+        ("x=5", "shapes['x'] has 1 axes; the file says 2: x (batch, height)"),
+        ("height=7,8", "shapes['height'] has 2 lengths; expected one"),
     ):
         assert cli.main(["check", path, "--shape", wrong]) == 1
         assert capsys.readouterr() == ("", f"minorm check: {why}\n")
@@ -311,7 +311,7 @@ def test_what_an_input_needs_can_be_given(tmp_path: Path, capsys: pytest.Capture
         ("rate=[3,", "--input rate=[3,: expected NAME=NUMBER"),
         ('rate="a"', "expected NAME=NUMBER"),
         ("speed=3", "there is no input 'speed'; the model has x (n, 6), rate (2)"),
-        ("rate=[3,4,5]", "shapes gives axis 0 of 'rate' length 3; the file says 2"),
+        ("rate=[3,4,5]", "shapes: axis 0 of 'rate' has length 3; the file says 2"),
     ):
         assert cli.main(["check", path, "--input", wrong]) == 1
         assert why in capsys.readouterr().err

@@ -327,7 +327,7 @@ def test_what_was_chosen_is_said_and_stands_in_the_settings(
     assert line == (
         "chosen by the images: --image-size 48 (half of the pictures are at least 60 pixels high and wide), "
         "--crop-scale 0.5 (a part of such an image shows enough), --hflip 0.0 (the pictures are grey), "
-        "--batch-size 4 (four batches an epoch), --epochs 100 (600 steps)"
+        "--batch-size 4 (four batches per epoch), --epochs 100 (600 steps)"
     )
     assert cli.main([*words, "-o", str(tmp_path / "b"), "--epochs", "2", "--hflip", "0.3", "--crop-scale", "1"]) == 0
     said = capsys.readouterr().out

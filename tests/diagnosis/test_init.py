@@ -401,7 +401,7 @@ def images_of(*shapes: tuple[int, ...]) -> list[Any]:
             "loader is a list_iterator; expected batches that can",
         ),
         (7, TypeError, "loader is a int"),
-        ([{"x": 1}], TypeError, "a batch is a dict; expected x, or"),
+        ([{"x": 1}], TypeError, "a batch is a dict; expected x or"),
         (images_of((4, 3, 8, 8), (4, 3, 9, 9)), ValueError, "images have shapes"),
         (images_of((4, 1, 8, 8)), ValueError, r"the model does not take images of shape \(4, 1, 8, 8\): conv2d"),
     ],

@@ -27,7 +27,7 @@ def test_mistakes():
         F.linear(mn.tensor(1.0), w)
     with fails(ValueError, "linear: weight has shape (3,); expected 2 dimensions (out, in)"):
         F.linear(x, mn.ones(3))
-    with fails(ValueError, "linear: bias has shape (3,); expected (2,), one number an output"):
+    with fails(ValueError, "linear: bias has shape (3,); expected (2,), one number for each output"):
         F.linear(x, w, mn.ones(3))
     with fails(
         TypeError, "linear: weight is float64, x is float32; expected one float type; convert one, for example "

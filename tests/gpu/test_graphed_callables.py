@@ -142,7 +142,7 @@ def test_what_is_wrong_is_named(cuda: Any) -> None:
         make(model(), ([1.0],))
     with pytest.raises(ValueError, match=r"sample_args\[0\] is on cpu; expected a GPU"):
         make(model(), (x.cpu(),))
-    with pytest.raises(ValueError, match="sample_args has 1 entries; expected 2, one a callable"):
+    with pytest.raises(ValueError, match="sample_args has 1 entries; expected 2, one for each callable"):
         make((model(), model()), ((x,),))
     with pytest.raises(TypeError, match="callables holds a int; expected Modules and functions"):
         make(3, (x,))

@@ -36,8 +36,8 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     option = functools.partial(parser.add_argument, default=None)
     option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data}; with --path "
            "folder, or numpy for a .npz file)")  # fmt: skip
-    option("--path", help="folder with one folder of images a class, or with those in its train/, beside val/ and "
-           "test/; for numpy a .npz file with x_train, y_train, x_test, y_test")  # fmt: skip
+    option("--path", help="folder with one folder of images for each class, or with those in its train/, beside val/ "
+           "and test/; for numpy a .npz file with x_train, y_train, x_test, y_test")  # fmt: skip
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
@@ -59,7 +59,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     option("--warmup-epochs", type=int, metavar="N", help="in which the learning rate rises from 0")
     option("--weight-decay", type=float, metavar="X", help=f"default {defaults.weight_decay}")
     option("--clip-grad", type=float, metavar="X", help="the largest norm of all gradients together")
-    option("--accumulate", type=int, metavar="K", help="batches a step; running statistics move once a step")
+    option("--accumulate", type=int, metavar="K", help="batches per step; running statistics move once per step")
     option("--ema", type=float, metavar="D", help="decay of a moving average of the weights, which is then what counts")
     option("--early-stopping", type=int, metavar="PATIENCE", help="end after so many epochs without a better score")
     option("--hflip", type=float, metavar="P", help="mirror an image with this probability (default: 0.5 "

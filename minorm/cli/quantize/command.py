@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     source = sources.opened(args)
     if source.qat is not None:
         raise UsageError(
-            f"{source.path} is trained for int8; expected a float model (`minorm export` writes the integers of this "
-            "one)"
+            f"{source.path} is trained for int8; expected a float model (to write this one as an int8 model, use "
+            "`minorm export`)"
         )
     output_files.check("quantize", source.path, args.out, args.plot)
     images = calibration_images.read(source, args)
@@ -128,8 +128,10 @@ def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
         result = model(batch)
     first: mn.Tensor = result[0] if isinstance(result, (tuple, list)) else result
     if first.ndim != 2:
-        raise ValueError(f"quantize: the model makes {tuple(first.shape)} of {len(batch)} images; expected one row an "
-                         "image, with one number a class")  # fmt: skip
+        raise ValueError(
+            f"quantize: the model makes {tuple(first.shape)} of {len(batch)} images; expected one row for each image, "
+            "with one number for each class"
+        )
     return first
 
 

@@ -12,7 +12,7 @@ from minorm.support.safe_names import printable
 from minorm.training import Score
 
 
-class Teller:
+class LineDisplay:
     """Prints plain lines of text."""
 
     def say(self, text: str) -> None:
@@ -25,7 +25,7 @@ class Teller:
         yield _silent
 
 
-class BarTeller(Teller):
+class BarDisplay(LineDisplay):
     """Prints the lines above a bar with loss, accuracy, speed and the time left."""
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class BarTeller(Teller):
             yield bar.after_step
 
 
-def teller() -> Teller:
-    """Return a BarTeller if rich is installed, else a Teller."""
-    return BarTeller() if importlib.util.find_spec("rich") is not None else Teller()
+def training_display() -> LineDisplay:
+    """Return a BarDisplay if rich is installed, else a LineDisplay."""
+    return BarDisplay() if importlib.util.find_spec("rich") is not None else LineDisplay()
 
 
 def _silent(score: Score) -> None:

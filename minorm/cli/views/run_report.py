@@ -89,7 +89,9 @@ def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, w
         "<h2>Settings</h2>",
         html_parts.pairs([(key.replace("_", "-"), str(value)) for key, value in _settings(run).items()]),
         "<h2>Time</h2>",
-        html_parts.pairs([("since the start or --resume", _time(seconds)), ("images a second", _speed(run, seconds))]),
+        html_parts.pairs(
+            [("since the start or --resume", _time(seconds)), ("images per second", _speed(run, seconds))]
+        ),
     ]
     return html_parts.page(title, parts)
 

@@ -107,11 +107,11 @@ def _check_kind(page: _Page) -> tuple[int, int]:
         raise ValueError(f"its numbers have {', '.join(map(str, sorted(bits)))} bits; expected "
                          f"{', '.join(map(str, _BITS[colours]))} for its colours")  # fmt: skip
     if extra not in _EXTRAS[colours] or (colours == _GREY and extra and bits != {8}):
-        raise ValueError(f"it has {len(extra)} further numbers a pixel, of kind {extra}, beside colours of "
+        raise ValueError(f"it has {len(extra)} further numbers per pixel, of kind {extra}, beside colours of "
                          f"{max(bits)} bits; expected none, or one of transparency")  # fmt: skip
     expected = {_RGB: 3, _CMYK: 4}.get(colours, 1) + len(extra)
     if samples != expected and (colours, samples) != (_RGB, 4):  # some writers omit the entry on transparency
-        raise ValueError(f"it has {samples} numbers a pixel; expected {expected}")
+        raise ValueError(f"it has {samples} numbers per pixel; expected {expected}")
     if colours == _BY_PALETTE and len(page.all(PALETTE, ())) != 3 << max(bits):
         raise ValueError(f"its palette has {len(page.all(PALETTE, ())):,} numbers; expected {3 << max(bits)}")
     return bits.pop(), samples

@@ -103,7 +103,7 @@ def check_channels(name: str, argument: str, values: Array, images: Array) -> No
     """Raise ValueError unless there is one number, or one for each channel of the images."""
     if len(values) not in (1, images.shape[1]):
         raise ValueError(f"{name}: {argument} has {len(values)} numbers and the images have shape {images.shape}; "
-                         f"expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
+                         f"expected 1 or {images.shape[1]}, one for each channel")  # fmt: skip
 
 
 def check_fits(name: str, argument: str, values: Any, images: Array) -> None:

@@ -26,7 +26,7 @@ from minorm.support.documented import documented
 Space: TypeAlias = dict[str, tuple[Array, bool]]  # an operation's magnitudes, and whether it gets a minus half the time
 MAGNITUDES = WARP | {
     "num_magnitude_bins": "how many magnitudes there are, at least 2",
-    "fill": "what stands where there is no image, one number or one a channel; None is 0",
+    "fill": "the value outside the image, one number or one for each channel; None is 0",
 }
 
 
@@ -44,13 +44,16 @@ class AutoAugment(ImageTransform):
         """Return the operations with their magnitudes for images of this size."""
         raise NotImplementedError(f"{type(self).__name__} has no space")
 
+    def check(self, images: Array) -> None:
+        """Raise an error unless the images are floats without NaN, grey or RGB."""
+        name = type(self).__name__
+        check_floats(name, images)
+        check_colors(name, images)
+        if np.isnan(images).any():
+            raise ValueError(f"{name}: the images have NaN; expected numbers from 0 to 1")
+
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
         """Apply an operation drawn for each image, with the magnitude of its bin."""
-        own = type(self).__name__
-        check_floats(own, images)
-        check_colors(own, images)
-        if np.isnan(images).any():
-            raise ValueError(f"{own}: the images have NaN; expected numbers from 0 to 1")
         space = list(self.space(*images.shape[2:]).items())
         which = generator.integers(len(space), size=len(images))
         signs = 1 - 2 * generator.integers(2, size=len(images))
@@ -116,6 +119,7 @@ class RandAugment(AutoAugment):
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw new changes for each image, and apply them."""
+        self.check(images)
         for _ in range(self.num_ops):
             images = self.changed(images, np.full(len(images), self.magnitude), generator)
         return images.copy() if self.num_ops == 0 else images
@@ -145,6 +149,7 @@ class TrivialAugmentWide(AutoAugment):
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """Draw a new change for each image, and apply it."""
+        self.check(images)
         bins = generator.integers(self.num_magnitude_bins, size=len(images))
         return self.changed(images, bins, generator)
 

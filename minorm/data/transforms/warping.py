@@ -23,7 +23,7 @@ from minorm.data.transforms.transform import Generator, ImageTransform, in_float
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-Fill: TypeAlias = float | Sequence[float]  # one number, or one a channel
+Fill: TypeAlias = float | Sequence[float]  # one number, or one for each channel
 
 
 @documented(

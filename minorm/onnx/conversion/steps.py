@@ -39,8 +39,8 @@ NEGATIVE = {
 CHANGED = {
     ("Scan", 8, 9): "version 8 has a batch axis, later ones have none",
     ("Scan", 9, 8): "version 8 has a batch axis, later ones have none",
-    ("OptionalHasElement", 18, 15): "version 15 takes optional values alone",
-    ("OptionalGetElement", 18, 15): "version 15 takes optional values alone",
+    ("OptionalHasElement", 18, 15): "version 15 accepts only optional values",
+    ("OptionalGetElement", 18, 15): "version 15 accepts only optional values",
 }
 
 

@@ -31,14 +31,16 @@ def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...
         elif key not in free:
             raise ValueError(f"there is no input and no free axis {key!r}; the model has {listed(declared)}")
         elif len(lengths) != 1:
-            raise ValueError(f"shapes gives axis {key!r} {len(lengths)} lengths; expected one")
+            raise ValueError(f"shapes[{key!r}] has {len(lengths)} lengths; expected one, because it is an axis")
         else:
             axes[key] = lengths[0]
     bound = dict(axes)
     for name, lengths in wholes.items():
         for axis, (label, n) in enumerate(_fitted(name, declared[name], lengths)):
             if label in axes and axes[label] != n:
-                raise ValueError(f"shapes gives axis {axis} of {name!r} length {n}, and axis {label!r} {axes[label]}")
+                raise ValueError(
+                    f"shapes: axis {axis} of {name!r} has length {n}, and axis {label!r} has {axes[label]}"
+                )
             bound.setdefault(label, n)
     return {
         name: wholes[name] if name in wholes else None if dims is None else tuple(_of(bound, n) for n in dims)
@@ -77,7 +79,7 @@ def _lengths(key: str, value: Any) -> tuple[int, ...]:
     except TypeError:
         lengths, given = (), [None]
     if len(lengths) != len(given) or any(n < 0 for n in lengths):
-        raise ValueError(f"shapes gives {key!r} {value!r}; expected lengths, ints of at least 0")
+        raise ValueError(f"shapes[{key!r}] is {value!r}; expected one or more lengths, each an int of at least 0")
     return lengths
 
 
@@ -85,11 +87,11 @@ def _fitted(name: str, dims: Sequence[int | str] | None, lengths: Sequence[int])
     """Yield the name of each axis and its length; raise ValueError if the file has another length."""
     if dims is not None and len(dims) != len(lengths):
         said = f"{len(dims)}: {listed({name: dims})}"
-        raise ValueError(f"shapes gives {name!r} {len(lengths)} axes; the file says {said}")
+        raise ValueError(f"shapes[{name!r}] has {len(lengths)} axes; the file says {said}")
     for axis, n in enumerate(lengths):
         own = "" if dims is None else dims[axis]
         if isinstance(own, int) and own != n:
-            raise ValueError(f"shapes gives axis {axis} of {name!r} length {n}; the file says {own}")
+            raise ValueError(f"shapes: axis {axis} of {name!r} has length {n}; the file says {own}")
         yield (own if isinstance(own, str) else ""), n
 
 

@@ -3,7 +3,7 @@
     LayerNorm    d = x - ReduceMean(x);  d / Sqrt(ReduceMean(d^2) + eps) * weight + bias
     RMSNorm      x / Sqrt(ReduceMean(x^2) + eps) * weight
     GroupNorm    Reshape to (N, groups, ...), InstanceNormalization without weights or the formula of LayerNorm,
-                 Reshape back, * weight + bias, one number a channel
+                 Reshape back, * weight + bias, one number for each channel
 
 The formulas are in formulas.py. We only take nodes that are certainly such a norm: eps is a fixed number, the axes are
 the last ones, the weights' shapes fit these axes, and no other node reads the values in between.

@@ -60,8 +60,8 @@ def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate
 def _check(operation: str, x: Any, result: Any) -> None:
     if result.shape != x.shape:
         raise ValueError(
-            f"{operation}: x is {x.shape}, the result would be {result.shape}; expected x's shape, which no change in "
-            "place can make larger"
+            f"{operation}: x has shape {x.shape}, the result would have {result.shape}; expected x's shape, because a "
+            "method in place cannot enlarge x"
         )
     if dtypes.is_float(result.dtype) and not dtypes.is_float(x.dtype):
         raise TypeError(

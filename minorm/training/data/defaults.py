@@ -111,7 +111,7 @@ def _batch_size(images: int) -> tuple[int, str]:
     usual = SMALL_BATCH if few else BATCH
     if images >= 4 * usual:
         return usual, f"{'fewer than' if few else 'at least'} {FEW:,} images"
-    return max(2, 1 << max(1, (images // 4).bit_length() - 1)), "four batches an epoch"
+    return max(2, 1 << max(1, (images // 4).bit_length() - 1)), "four batches per epoch"
 
 
 def _by_appearance(train: Subset, image_size: int | None) -> Chosen:

@@ -36,7 +36,7 @@ from minorm.devices import dtypes
 from minorm.training.settings import Settings, changes_of, fold_of, numbers
 
 Array = Any
-VALIDATION_BATCH_SIZE = 256  # images a batch, in validation
+VALIDATION_BATCH_SIZE = 256  # images per batch, in validation
 LEAST_BLUR = 0.1  # of a pixel: a blur that changes next to nothing
 MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
     "digits": ([0.305], [0.376]),

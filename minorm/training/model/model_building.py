@@ -189,7 +189,7 @@ def _check_file(found: Mapping[str, Any], path: str) -> None:
         raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.py:FUNCTION, with a function's name")
     if found["channels"] * found["size"] ** 2 > PIXELS:
         raise ValueError(f"{path}: its model is for images of {found['channels']} x {found['size']} x {found['size']}; "
-                         f"expected at most {PIXELS:,} numbers an image")  # fmt: skip
+                         f"expected at most {PIXELS:,} numbers per image")  # fmt: skip
     digest = found.get("sha256")
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
         raise ValueError(f"{path}: the SHA-256 of its model's file is {digest!r}; expected 64 hexadecimal digits")

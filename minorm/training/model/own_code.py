@@ -141,7 +141,7 @@ def _check(named: str, model: Module, channels: int, size: int, classes: int) ->
                          f"{type(error).__name__}: {error}") from error  # fmt: skip
     if getattr(outputs, "shape", None) != (2, classes):
         raise ValueError(f"the model of {named} makes {tuple(getattr(outputs, 'shape', ())) or type(outputs).__name__} "
-                         f"of two images; expected (2, {classes}), one number a class")  # fmt: skip
+                         f"of two images; expected (2, {classes}), one number for each class")  # fmt: skip
 
 
 # For the doctor: a module of PyTorch or minorm, and perhaps batches

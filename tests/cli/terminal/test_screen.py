@@ -63,7 +63,7 @@ def test_a_bar_with_a_line_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text that is printed meanwhile also goes above the bar; rich would interpret it, so it is masked first."""
     terminal = in_a_terminal(monkeypatch)
     with output.masked():
-        told = training_progress.BarTeller()
+        told = training_progress.BarDisplay()
         with told.following(4, 0) as after_step:
             after_step(Score())
             told.say(f"epoch {NAME}\nFORGED")

@@ -16,8 +16,8 @@ from minorm import nn
 from minorm.nn.utils.parametrizations import weight_standardization
 
 LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...], str]] = {
-    "GhostBatchNorm": (lambda: nn.GhostBatchNorm(4, 2), (6, 4, 5, 5), "(0, 2, 3), 2 samples a group"),
-    "GhostBatchNorm, cumulative": (lambda: nn.GhostBatchNorm(4, 4, momentum=None), (6, 4), "(0,), 4 samples a group"),
+    "GhostBatchNorm": (lambda: nn.GhostBatchNorm(4, 2), (6, 4, 5, 5), "(0, 2, 3), 2 samples per group"),
+    "GhostBatchNorm, cumulative": (lambda: nn.GhostBatchNorm(4, 4, momentum=None), (6, 4), "(0,), 4 samples per group"),
     "BatchRenorm1d": (lambda: nn.BatchRenorm1d(4), (6, 4), "(0,)"),
     "BatchRenorm2d": (lambda: nn.BatchRenorm2d(4, rmax=2, dmax=1), (6, 4, 5, 5), "(0, 2, 3)"),
     "BatchRenorm3d": (lambda: nn.BatchRenorm3d(4, momentum=None), (6, 4, 2, 3, 2), "(0, 2, 3, 4)"),

@@ -86,7 +86,7 @@ def test_shapes_fix_the_lengths_that_follow(graph_of: Any) -> None:
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "h2", 7]))
     new = mo.convert(old, opset_version=13, shapes={"x": (3, 1, 6, 8)}, verify=True)
     assert [d.dim_value for d in new.graph.output[0].type.tensor_type.shape.dim] == [3, 1, 5, 7]
-    with pytest.raises(ValueError, match=r"shapes gives axis 3 of 'x' length 9; the file says 8"):
+    with pytest.raises(ValueError, match=r"shapes: axis 3 of 'x' has length 9; the file says 8"):
         mo.convert(old, opset_version=13, shapes={"x": (3, 1, 6, 9)})
 
 

@@ -70,7 +70,7 @@ def test_reading_runs_nothing_and_follows_no_link_where_asked(file: str, tmp_pat
         ("absent", r"mine\.py has no function 'absent'; it has build, number"),
         ("number", r"mine\.py:number returned a int; expected a minorm\.nn\.Module"),
         ("picky", r"mine\.py:picky\(3, 8, 4\) raised TypeError"),
-        ("narrow", r"makes \(2, 7\) of two images; expected \(2, 4\), one number a class"),
+        ("narrow", r"makes \(2, 7\) of two images; expected \(2, 4\), one number for each class"),
         ("grey", "does not take images of 2 x 3 x 8 x 8"),
     ],
 )

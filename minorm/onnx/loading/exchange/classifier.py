@@ -101,7 +101,9 @@ class Classifier:
                 heads.drop_activation(model, head)
             made = _outputs(model, Tensor(np.zeros((2, channels, size, size), np.float32))).shape
             if made != (2, classes):
-                raise ValueError(f"it returns {made} for two images; expected (2, {classes}), one number a class")
+                raise ValueError(
+                    f"it returns {made} for two images; expected (2, {classes}), one number for each class"
+                )
 
         self._named(finish)
         return model

@@ -67,8 +67,8 @@ def read_stft(node: Node) -> Callable[..., Tensor]:
         signal = x.unsqueeze(-1) if x.ndim == 2 else x
         if signal.ndim != 3 or signal.shape[-1] not in (1, 2) or (window is not None and window.ndim != 1):
             raise ValueError(
-                f"signal has shape {x.shape}, window {None if window is None else window.shape}; expected (batch, n) "
-                "or (batch, n, 1 or 2), and one axis"
+                f"signal has shape {x.shape}, window {None if window is None else window.shape}; expected a signal "
+                "(batch, n) or (batch, n, 1 or 2), and a window with one axis"
             )
         hop = int(step.item())
         n = int(length.item()) if length is not None else len(window) if window is not None else signal.shape[1]

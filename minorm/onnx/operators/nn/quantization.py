@@ -89,7 +89,7 @@ def write_quantize(
 ) -> Value:
     dtype = g.result.dtype
     if dtype in narrow.BITS:
-        raise RuleNotApplicable(f"minorm writes {dtype} only as a part of a file that it has loaded")
+        raise RuleNotApplicable(f"minorm can write {dtype} only when it writes a loaded file again")
     if zero_point is None and dtype != dtypes.uint8 and not g.has("QuantizeLinear", 21):
         zero_point = g.constant(np.zeros([int(n) for n in scale.known_shape]), dtype, "zero_point")
     says: dict[str, Any] = (
@@ -112,7 +112,7 @@ def write_dequantize(
     g: Graph, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int, dtype: Any
 ) -> Value:
     if x.dtype in narrow.BITS:
-        raise RuleNotApplicable(f"minorm writes {x.dtype} only as a part of a file that it has loaded")
+        raise RuleNotApplicable(f"minorm can write {x.dtype} only when it writes a loaded file again")
     wanted = g.result.dtype
     says: dict[str, Any] = {}
     if wanted != scale.dtype:

@@ -92,7 +92,8 @@ def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
         raise RuleNotApplicable("before opset 11 it takes scales that are fixed")
     if elem not in FLOATS or kind == "tf_crop_and_resize" or after is None or len(after) != len(before):
         raise RuleNotApplicable(
-            f"before opset 11 coordinates are i / scale with fixed scales; these are {kind} ({mode})"
+            "before opset 11, Resize computes coordinates only as i / scale with fixed scales; "
+            f"this one is {kind} ({mode})"
         )
     y = cast(d, x, FLOAT) if elem in HALVES else x
     for axis, (n, m) in enumerate(zip(before, after, strict=True)):
