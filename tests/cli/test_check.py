@@ -198,7 +198,7 @@ def test_free_axes_are_tried_and_can_be_given(tmp_path: Path, capsys: pytest.Cap
     for wrong, why in (
         ("width=7", "there is no input and no free axis 'width'; the model has x (batch, height)"),
         ("x=5", "shapes['x'] has 1 axes; the file says 2: x (batch, height)"),
-        ("height=7,8", "shapes['height'] has 2 lengths; expected one"),
+        ("height=7,8", "shapes['height'] has 2 lengths; expected one, because it is an axis"),
     ):
         assert cli.main(["check", path, "--shape", wrong]) == 1
         assert capsys.readouterr() == ("", f"minorm check: {why}\n")
