@@ -1,8 +1,8 @@
 """Lab 11: checks a distance, three formulas, a function that shrinks cases, and cases that show planted and real bugs.
 
 Cases come back as numbers. The judge runs the suspects, the reference and minorm in its own process, and onnxruntime in
-a separate one. A case counts if the tool is wrong and another oracle is right. So numbers that break every tool earn
-nothing.
+a separate one. A case earns points if the tool in question is wrong on it and another oracle is right. So numbers that
+break every tool earn nothing.
 """
 
 from __future__ import annotations
@@ -254,7 +254,10 @@ def other_shapes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
-    """Return the distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
+    """Return the distance from the right answer, and the same in words.
+
+    The distance is infinite for a crash and NaN for a refusal.
+    """
     try:
         off = distance(oracle(case), truth(case))
     except oracles.NoAnswer as failure:

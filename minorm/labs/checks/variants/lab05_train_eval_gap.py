@@ -1,4 +1,4 @@
-"""Lab 5 varies images that fill no batch, a default batch, the measure of a spread, and the frozen parts."""
+"""Lab 5 varies what happens to the last images, the default batch size, the measure of spread, and the frozen parts."""
 
 from __future__ import annotations
 
