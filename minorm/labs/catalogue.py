@@ -41,7 +41,7 @@ def find(number: int, lab_dir: str | Path | None = None) -> Lab:
 def course(lab_dir: str | Path | None = None) -> list[Lab]:
     """Return all labs in the order of a course: by number, but each after the labs that it needs.
 
-    ValueError if labs need each other in a circle.
+    ValueError is raised if labs need each other in a circle.
     """
     labs = {number: find(number, lab_dir) for number in numbers(lab_dir)}
     placed: dict[int, Lab] = {}
@@ -61,7 +61,10 @@ def course(lab_dir: str | Path | None = None) -> list[Lab]:
 
 
 def before(lab: Lab) -> list[Lab]:
-    """Return the labs that this one needs, if they exist: from its own folder, or else from the course."""
+    """Return the labs that this lab needs, as far as they exist.
+
+    If a teacher's folder and the course both have a lab with a needed number, the lab in the folder is returned.
+    """
     own_numbers = [] if lab.lab_dir is None else numbers(lab.lab_dir)
     there = numbers()
     wanted = sorted(number for number in lab.needs if number in own_numbers or number in there)
@@ -74,7 +77,7 @@ def notebook(lab: Lab) -> str:
 
 
 def _plain_notebook(lab: Lab) -> str:
-    """Return the text without a variant."""
+    """Return the text of the plain lab, from which the text of a variant is made."""
     if lab.folder is not None:
         path = own.solution(lab)
         try:
@@ -89,7 +92,7 @@ def _plain_notebook(lab: Lab) -> str:
 
 
 def reference(lab: Lab) -> Path | None:
-    """Return the solved lab, which earns full marks; None in an installed package, which has no solutions."""
+    """Return the path of the solved lab; None if there is no such file, as in an installed package."""
     path = CHECKOUT / "solutions" / f"{lab.file}.py" if lab.folder is None else lab.folder / "solution.py"
     return path if path.exists() else None
 

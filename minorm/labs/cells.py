@@ -33,7 +33,7 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell. line: where its first line of text stands in the file, counted from 1."""
+    """One cell. line: the line of the file in which the cell's text begins, counted from 1"""
 
     text: str
     markdown: bool = False
@@ -94,7 +94,7 @@ def to_notebook(cells: list[Cell]) -> str:
 def without_magics(text: str) -> str:
     """Comment out IPython's `%magic`, `!command`, `help?` and `x = !command` lines, so that Python can read the rest.
 
-    Text that Python can read does not change: a line may begin with the % of the line above.
+    Text that Python can read does not change, because a line of such a text may begin with the operator %.
     """
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         ast.parse(text)
@@ -105,7 +105,7 @@ def without_magics(text: str) -> str:
 def place(found: list[Cell], line: int, name: str) -> str:
     """Name a line: `cell 3, line 7` in a notebook, `line 40` in a Python file.
 
-    Cells of code count from 1, as Jupyter numbers them when it runs all from the top.
+    Cells of code are counted from 1, as Jupyter numbers the cells when it runs all of them in order.
     """
     code = [cell for cell in found if not cell.markdown and cell.line <= line]
     if not name.endswith(".ipynb") or not code:

@@ -1,4 +1,4 @@
-"""Holds implementations with one bug each, in series of six. Lab 11 asks about them: look at answers, not here."""
+"""Holds implementations with one bug each, in series of six. Lab 11 asks which bug, so do not read them first."""
 
 from __future__ import annotations
 

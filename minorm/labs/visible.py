@@ -1,8 +1,8 @@
 """Runs checks inside a notebook: `check("3.1")` runs one task's visible checks on the notebook's functions.
 
-It shows a table when all is well. Otherwise it raises: NotImplementedError for a task not done yet, the student's own
-exception if there was one, and else CheckFailed, whose message is the table. The line VARIANT of a notebook names its
-variant.
+If all checks pass, a table is shown. Otherwise `check` raises an exception: NotImplementedError for a task that is not
+done yet, the student's own exception if there was one, or CheckFailed, whose message is the table. The notebook names
+its variant in the line VARIANT.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ SEED = 0  # grading uses another seed
 
 
 class Short(Exception):
-    """An error whose message says everything."""
+    """An exception that IPython shows without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Show only the message in IPython: a traceback would lead into the grader."""
+        """Return the message only: a traceback would show the grader's code."""
         return str(self).split("\n")
 
 
 class CheckFailed(Short, AssertionError):
-    """An answer was not the expected one."""
+    """Raised if an answer was not the expected one."""
 
 
 class NoChecks(Short, FileNotFoundError):
-    """The folder with the checks is not there."""
+    """Raised if the folder with the checks is missing."""
 
 
 class NotDone(Short, NotImplementedError):
-    """A task that still has its stub."""
+    """Raised for a task that still has its stub."""
 
 
 class Table:

@@ -1,4 +1,4 @@
-"""Holds the museum of lab 15: normalization faults that shipped, each a small program that behaves as the tool did.
+"""Holds the museum of lab 15: faulty normalizations of published tools, each as a small program with the same fault.
 
     exhibits        the eight faulty programs
     plaques         who shipped each fault, in which version, and which page of docs/conformance/ describes it

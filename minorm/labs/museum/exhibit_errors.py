@@ -1,4 +1,4 @@
-"""Measures how far an exhibit is from the formula on a case; the formula is the library's, in float64."""
+"""Measures how far an exhibit is from the formula on a case. The library computes the formula, in float64."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Plaque(NamedTuple):
-    """function: of the room; complaint: what a user saw; page: of docs/conformance/, which names the cause."""
+    """A plaque. function: the exhibit's function; complaint: what a user saw; page: the page in docs/conformance/ on
+    the cause"""
 
     function: str
     tool: str
@@ -53,7 +54,7 @@ PLAQUES = {
 
 
 def guide(causes: bool = False) -> str:
-    """Return the plaques as a table; with causes, the pages that name them."""
+    """Return the plaques as a table. If `causes` is true, the table names pages with the causes, not the complaints."""
     rows = []
     for letter, plaque in PLAQUES.items():
         shipped = f"{plaque.tool} {plaque.version}"
