@@ -40,7 +40,7 @@ def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
 
 
 def hint(row: Outcome, table: Path = TABLE) -> str:
-    """Return the mistakes that this check shows, or else those of its task; empty if no answer was wrong."""
+    """Return the mistakes that this check shows, or else all mistakes of its task; empty if no answer was wrong."""
     if row.status not in ANSWERED:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
