@@ -76,7 +76,7 @@ class Recognizer:
         return [rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)]
 
     def difference(self, calls: Sequence[Call]) -> str:
-        """Say how the answers of the failed call differ from the right ones, if one number tells it; else empty."""
+        """Say how the failed call's answer differs from the right one, if one number describes it; otherwise empty."""
         if not calls or calls[-1].error or not hasattr(self.right, calls[-1].name):
             return ""
         call = calls[-1]
@@ -103,7 +103,7 @@ class Recognizer:
         return used
 
     def _possible(self) -> Sequence[type]:
-        """Return the mistakes that are possible in this variant; those with `of_plain` are right in another variant."""
+        """Return the mistakes that are possible in this variant. Mistakes with `of_plain` are left out of variants."""
         if not self.variants.variant.code:
             return self.mistakes
         return [mistake for mistake in self.mistakes if not getattr(mistake, "of_plain", False)]

@@ -1,9 +1,9 @@
 """Finds copies of hidden files by their contents, whatever their names.
 
-Python keeps a compiled form of what it imports, an editor a backup, a notebook a checkpoint; another Python of this
-machine may have its own minorm. All of them reveal the source. A text is a copy if it shares lines with a hidden
-source. A compiled file counts as a copy unless it is up to date with a source beside it that is not hidden: only then
-is its source known.
+Python keeps compiled forms of imported files, editors keep backups, and notebooks keep checkpoints. Another Python on
+this machine may have its own minorm. All these files reveal the source. A text is a copy if it shares several lines
+with a hidden source. A compiled file counts as a copy unless a source that is not hidden exists for it and has not
+changed since: only then is the source known.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _texts(path: Path) -> Iterator[bytes]:
 
 
 def _is_known(compiled: Path, hidden: set[Path]) -> bool:
-    """Whether a compiled file belongs to a source that exists, is not hidden, and has not changed since."""
+    """Return whether a compiled file has a source that exists, is not hidden, and has not changed since."""
     try:
         source = Path(importlib.util.source_from_cache(str(compiled)))
         with open(compiled, "rb") as file:
@@ -114,7 +114,7 @@ def _is_known(compiled: Path, hidden: set[Path]) -> bool:
 
 
 def _lines(data: bytes) -> set[bytes]:
-    """Return the lines that tell something, without the characters that a notebook puts around them."""
+    """Return the lines long enough to identify a file, without the characters that a notebook adds around them."""
     lines = (line.strip(_DECORATION) for line in _BREAKS.split(data))
     return {line for line in lines if len(line) >= SHORTEST and not line.startswith((b"import ", b"from "))}
 
@@ -127,7 +127,7 @@ def _sites() -> set[str]:
 
 
 def _other_packages() -> list[Path]:
-    """Return the other copies of minorm: installed separately, or in an egg's folder."""
+    """Return the folders of other copies of minorm, which were installed separately or are in an egg."""
     there = {Path(os.path.realpath(path)) for site in _sites() for path in glob.glob(f"{site}/minorm*/")}
     there |= {path / "minorm" for path in there}
     return sorted(path for path in there if (path / "labs" / "checks").is_dir() and path != walls.PACKAGE)
