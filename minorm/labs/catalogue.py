@@ -25,7 +25,7 @@ def numbers(lab_dir: str | Path | None = None) -> list[int]:
 
 
 def find(number: int, lab_dir: str | Path | None = None) -> Lab:
-    """Return the lab with this number; ValueError if there is no such lab."""
+    """Return the lab with this number; raise ValueError if there is no such lab."""
     there = numbers(lab_dir)
     if number not in there:
         raise ValueError(f"there is no lab {number}; expected one of {', '.join(map(str, there))}")
@@ -72,7 +72,7 @@ def before(lab: Lab) -> list[Lab]:
 
 
 def notebook(lab: Lab) -> str:
-    """Return the text of the lab's file with stubs, in the percent format. FileNotFoundError if it is missing."""
+    """Return the text of the lab's file with stubs, in the percent format; raise FileNotFoundError if it is missing."""
     return rendering.rendered(_plain_notebook(lab), lab.variants, lab.variant)
 
 

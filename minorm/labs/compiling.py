@@ -67,7 +67,7 @@ def _built(kind: str, text: str) -> ModuleType:
 
 
 def shared_library(kind: str, text: str) -> Path:
-    """Compile the text to a shared library and return its path; CompileError if the compiler refuses it."""
+    """Compile the text to a shared library and return its path; raise CompileError if the compiler refuses the text."""
     if not elsewhere:
         return compiler.COMPILE[kind](text, folder())
     target = folder() / f"{compiler.name_of(kind, text)}.so"

@@ -192,7 +192,7 @@ class Lab:
         return list(dict.fromkeys(item.task for item in self.items))
 
     def of_task(self, task: str) -> Lab:
-        """Return the same lab with the checks of one task only; ValueError if there is no such task."""
+        """Return the same lab with the checks of one task only; raise ValueError if there is no such task."""
         if task not in self.tasks:
             raise ValueError(f"lab {self.number} has no task {task!r}; expected one of {', '.join(self.tasks)}")
         return replace(self, items=[item for item in self.items if item.task == task])

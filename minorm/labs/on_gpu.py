@@ -21,7 +21,7 @@ ROUNDS = 20
 
 
 class OnGpu:
-    """Compiles CUDA text for the GPU; RuntimeError if there is no GPU or no CuPy."""
+    """Compiles CUDA text for the GPU; raises RuntimeError if there is no GPU or no CuPy."""
 
     def __init__(self, *pieces: str) -> None:
         self.library = devices.library()

@@ -63,7 +63,7 @@ def suspect(name: str) -> Callable[[Case], list[Any]]:
 
 
 def model(found: Mapping[str, Any]) -> Any:
-    """Return the case as a ModelProto; ValueError if it is not a valid case for the oracles."""
+    """Return the case as a ModelProto; raise ValueError if the oracles cannot take the case."""
     from onnx import helper
 
     checked(found)

@@ -28,7 +28,9 @@ FILES = "a lab has checks.py and solution.py, and may have beside.py and mistake
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
-    """Return number -> the lab's folder. FileNotFoundError if there is no DIR, ValueError if it has no labs.
+    """Return number -> the lab's folder.
+
+    FileNotFoundError is raised if there is no DIR, and ValueError if DIR has no labs.
 
     If a folder is a link, its name in DIR counts, not the name of the link's target.
     """

@@ -14,7 +14,7 @@ WIDTH = 90  # columns of a line of code in a lab
 
 
 def stub(solution: str) -> str:
-    """Return the text with stubs; ValueError for marks that do not come in pairs."""
+    """Return the text with stubs; raise ValueError for marks that do not come in pairs."""
     lines: list[str] = []
     inside = 0
     for number, line in enumerate(solution.splitlines(), 1):

@@ -18,7 +18,7 @@ OPERATORS = {
 
 
 def run(name: str, case: Mapping[str, Any]) -> list[Any]:
-    """Return the suspect's outputs; ValueError for a case of another operator."""
+    """Return the suspect's outputs; raise ValueError for a case of another operator."""
     operator = OPERATORS[name[0]]
     if case["operator"] != operator:
         raise ValueError(f"suspect {name} is {operator}, the case {case['operator']}")

@@ -100,7 +100,7 @@ def grade(
 ) -> Iterator[dict[str, Any]]:
     """Grade each submission and write the CSV; yield each row when it is done.
 
-    ValueError for a folder without submissions; ImportError if this machine lacks what the lab needs.
+    ValueError is raised for a folder without submissions, and ImportError if this machine lacks what the lab needs.
     """
     judging.require(options.seed, options.memory, options.patience)
     lab.require()

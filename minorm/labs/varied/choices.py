@@ -121,7 +121,10 @@ class Variants:
         return Variant(self._code(places), places)
 
     def read(self, code: str) -> Variant:
-        """Return the variant of this code, the plain lab for an empty code. ValueError if there is no such variant."""
+        """Return the variant of this code; an empty code means the plain lab.
+
+        ValueError is raised if there is no such variant.
+        """
         if not code:
             return PLAIN
         number = 0
