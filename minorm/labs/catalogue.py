@@ -1,6 +1,6 @@
 """Finds labs and their notebooks, which lie beside the package in a wheel and in examples/labs in a checkout.
 
-With `lab_dir`, it finds the labs of a teacher's own folder instead (see own).
+If `lab_dir` is given, the functions find the labs of a teacher's own folder instead (see own).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads and writes a notebook as a list of cells, in the percent format and as .ipynb.
 
 The percent format is Python in which a line `# %%` begins a cell of code and `# %% [markdown]` a cell of text, whose
-lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most editors know it.
+lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most editors know this format.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _NO_TAGS: tuple[str, ...] = ()
 
 
 def read(text: str, name: str) -> list[Cell]:
-    """Return the cells of the file `name`: a notebook if it ends in .ipynb, else Python. ValueError if it is broken."""
+    """Return the cells of the file `name`, which is a notebook if it ends in .ipynb, else Python.
+
+    ValueError is raised if the file is broken.
+    """
     return _read_notebook(text, name) if name.endswith(".ipynb") else read_percent(text)
 
 

@@ -17,7 +17,7 @@ LARGEST = 10_000  # elements of an array that is compared as Python's numbers
 
 
 class Wrong(AssertionError):
-    """An answer that is not the expected one."""
+    """Raised for an answer that is not the expected one."""
 
     def __init__(self, what: str, expected: str, got: str) -> None:
         super().__init__(f"{what}: expected {expected}, got {got}")
@@ -101,7 +101,7 @@ def _type_matters(found: Any, expected: Any, dtype: Any) -> bool:
 
 
 def _with_types(expected: Any, got: Any) -> tuple[str, str]:
-    """Return both as text, with their types if those differ: `13 (int)` and `'13' (str)`."""
+    """Return both values as text, with their types if the types differ: `13 (int)` and `'13' (str)`."""
     kinds = type(_plain(expected)).__name__, type(_plain(got)).__name__
     if kinds[0] == kinds[1]:
         return shown(expected), shown(got)

@@ -3,8 +3,8 @@
 A block's threads run one after the other, each up to its next barrier or shuffle. When all threads have reached it, the
 next round begins, in another order. Some warps run ahead of others, until a barrier stops them. So a result that
 depends on the order, because a barrier is missing or an atomic adds floats, differs from seed to seed. If threads wait
-at different barriers, or for threads that have ended, an error names the lines. A write outside of an array is an
-error, too. The memory around arrays holds NaN, so a read outside of an array makes results NaN.
+at different barriers, or for threads that have ended, an error names the lines in question. A write outside of an array
+is an error, too. The memory around arrays holds NaN, so a read outside of an array makes results NaN.
 
 Blocks are one-dimensional, and `__shared__` arrays have a constant size. The running time on the CPU says nothing about
 the speed on a GPU.

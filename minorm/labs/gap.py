@@ -1,8 +1,8 @@
-"""Builds lab 5's network, whose rows are the batch, trains it, and breaks it in five ways.
+"""Builds lab 5's network, in which each mean is over the batch alone, trains it, and breaks it in five ways.
 
-The network has BatchNorm layers between its linear layers. As there are no positions, each mean is over exactly as many
-elements as the batch has images. The convolutions of the demo have hundreds of positions in each image, so there the
-effect of tiny batches does not show.
+The network has BatchNorm layers between its linear layers. As an image has no positions there, each mean is over
+exactly as many elements as the batch has images. In the demo's convolutions, each image has hundreds of positions, so
+the effect of tiny batches does not show.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def camera(pictures: Any) -> Any:
 
 
 def network(seed: int = 0, momentum: float = 0.9) -> Any:
-    """Build a network: 64 pixels, three blocks of linear, BatchNorm and ReLU, ten classes."""
+    """Build a network from 64 pixels over three blocks of linear layer, BatchNorm and ReLU to ten classes."""
     generators.manual_seed(seed)
     layers: list[Any] = [nn.Flatten()]
     for _ in range(3):

@@ -1,7 +1,7 @@
-"""Runs students' CUDA on a GPU through CuPy: the same text as on the CPU, and its speed.
+"""Runs students' CUDA on a GPU through CuPy, with the same text as on the CPU, and measures its speed.
 
-A GPU's results do not show that a barrier is missing, because they may be right by chance. minorm/labs/cuda.py finds
-missing barriers.
+Results on a GPU do not show that a barrier is missing, because the results may be right by chance. minorm/labs/cuda.py
+finds missing barriers.
 """
 
 from __future__ import annotations

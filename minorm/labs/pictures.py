@@ -15,9 +15,8 @@ from matplotlib.colors import to_rgb
 def show(figure: Any, text: str) -> None:
     """Show a figure. text: a description of the figure, which a notebook keeps as the picture's alternative text
 
-    The notebook gets the picture twice: as an <img> with `alt`, which notebooks and nbconvert's HTML prefer and screen
-    readers read, and as a PNG with the text in its metadata, for other formats. A script opens a window, which has no
-    place for the text.
+    The notebook gets the picture twice. Notebooks and nbconvert's HTML show the <img>, whose `alt` screen readers read.
+    Other formats use the PNG, which has the text in its metadata. A script opens a window, which cannot show the text.
     """
     if in_notebook():
         from IPython.core.pylabtools import print_figure

@@ -1,4 +1,4 @@
-"""Runs the ranks of a data-parallel program, with the lab's names, and counts their messages.
+"""Runs the ranks of a data-parallel program under the lab's names, and counts their messages.
 
     def average(rank):
         return rank.all_reduce(np.array(rank.number)) / rank.size

@@ -89,7 +89,7 @@ class Remote(Student):
         self._end(where)
 
     def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
-        """Use these functions in place of the student's, in fresh processes. `used` is called with each call's name."""
+        """Use these functions in place of the student's, in fresh processes; each call also calls `used(name)`."""
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
@@ -115,7 +115,7 @@ class Remote(Student):
     def _counted(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
-        """Call `_asked` and count its time as the file's, except for the yardstick, which runs the judge's own code."""
+        """Call `_asked`. Its time counts as the file's, except for the yardstick, which runs the judge's own code."""
         if where == YARDSTICK:
             return self._asked(process, request, serving, deadline, where)
         with self._allowance.waiting():
@@ -150,7 +150,7 @@ class Remote(Student):
         return reply
 
     def _time_used_up(self) -> str:
-        """Say that the file's time is used up, if it is."""
+        """Return a message if the file's time is used up; otherwise an empty text."""
         over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
 

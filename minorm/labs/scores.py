@@ -13,10 +13,10 @@ MUCH_OUTPUT = 10_000  # printed bytes that deserve a remark
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check. what, expected, got: one line each.
+    """The result of one check. what, expected, got: one line each
 
     status  passed, wrong, not done, error, too slow, died, not run or not tried; "not tried" means that this machine
-            could not check it or that the check cannot follow the function
+            cannot run the check, or that the check cannot follow the function
     remark  a remark on the function's behaviour, also for right answers; hint: names the probable mistake
     failures  the calls of the failed check, in which `recognizing` looks for the mistake
     """

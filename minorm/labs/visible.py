@@ -54,7 +54,7 @@ class Table:
 
 
 class Checker:
-    """Runs the visible checks of a lab on the names of a notebook."""
+    """Runs the visible checks of a lab on the functions of a notebook."""
 
     def __init__(self, lab: Lab, names: dict[str, Any]) -> None:
         self.lab, self.names = lab, names
@@ -84,7 +84,7 @@ class Checker:
 
 
 def _in_students_code(error: BaseException) -> TracebackType | None:
-    """Return the traceback without the grader's frames, which come first."""
+    """Return the traceback from the first frame in the student's code on, without the grader's frames."""
     found = error.__traceback__
     while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith("minorm.labs."):
         found = found.tb_next
@@ -94,7 +94,7 @@ def _in_students_code(error: BaseException) -> TracebackType | None:
 def checker(number: int, names: dict[str, Any], lab_dir: str | Path | None = None) -> Callable[[str], Any]:
     """Make the function `check`: `check = checker(3, globals())` at the top of lab 3.
 
-    lab_dir  the folder of a teacher's own labs; if students did not get it, `check` says so
+    lab_dir  the folder of a teacher's own labs; if students did not get this folder, `check` says so
     """
     if lab_dir is not None and not Path(lab_dir).is_dir():
         return functools.partial(_absent, lab_dir)

@@ -51,7 +51,7 @@ def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
 
 
 def frozen(module: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Load these values into a model, let the student freeze it, and return the settings and values it has then."""
+    """Load these values into a model, let the student freeze the model, and return its settings and values."""
     model = gap.network()
     model.load_state_dict(values)
     module.freeze_norms(model.eval())

@@ -27,7 +27,7 @@ def worked(program: Any, x: Any, changed_shuffle: int = -1) -> list[Any]:
 
 
 def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool = False) -> list[Any]:
-    """Run the kernel once for each seed, one block per row of x; return [each thread's sums, barriers, race] for each.
+    """Run the kernel once for each seed, one block per row of x; return [sums, barriers, race] for each seed.
 
     may_fail: return the message of a KernelError in place of the sums.
     """

@@ -13,7 +13,7 @@ def prepare() -> None:
 
 
 def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
-    """Return the answer of `since`, `attributes` or `mode` for the model's node, or say that it raised ValueError."""
+    """Return the answer of `since`, `attributes` or `mode` for the node, or {"refused": True} for a ValueError."""
     model = zoo.parsed(data)
     node = model.graph.node[0]
     if domain is not None:

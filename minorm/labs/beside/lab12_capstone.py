@@ -152,7 +152,7 @@ def written(module: Any, seed: int, training: bool) -> dict[str, Any]:
 
 
 def read_back(module: Any, data: Any) -> dict[str, Any]:
-    """Let the student read a model from a file; return its answers, and its losses when it is trained further."""
+    """Let the student read a model from a file; return the model's answers, and its losses in further training."""
     images, labels, test_images, _ = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         model = module.read(as_file(data, folder))

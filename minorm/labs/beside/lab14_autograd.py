@@ -34,7 +34,7 @@ def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -
 def network(module: Any, x: Any, parameters: Any, dy: Any, forward: Forward, back: Back) -> Any:
     """Return the output of the student's network.
 
-    Each parameter is the result of one of the judge's operations, so the judge sees the gradient that reaches it.
+    Each parameter is the result of one of the judge's operations, so the judge sees the gradients of the parameters.
     """
     behind = [_probe(module, number, module.Var(array), forward, back) for number, array in enumerate(parameters)]
     output = module.network(module.Var(x), *behind)

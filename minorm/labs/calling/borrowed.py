@@ -1,4 +1,4 @@
-"""Finds the packages that a function calls, so that a check can refuse a library where it asks for arithmetic."""
+"""Finds the packages that a function calls, because a check that asks for arithmetic refuses calls of a library."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Sends a right function as source to the student's process, if it takes a model, a node or a run.
+"""Sends a right function as source to the student's process, if the function takes a model, a node or a run.
 
     LAB.provide("5.3", recalibrate=Sent(right.recalibrate))
 
-`Sent(right.recalibrate, lambda: {"rest": V.rest})` also passes these options to each call. They are the values of the
-variant that is graded.
+`Sent(right.recalibrate, lambda: {"rest": V.rest})` also passes these options to each call. These options are the values
+of the variant that is graded.
 
 The student's process receives only the function's source and the imports of the function's module. So this module may
 import only what a student's process can import: it is in minorm/labs/checks/right, not among the checks. The judge
@@ -39,7 +39,7 @@ class Sent:
 
 
 class Told:
-    """A right function that a student's process has received: each call tells the judge that it is used."""
+    """A right function that a student's process has received. Each call tells the judge that the function is used."""
 
     def __init__(self, name: str, source: str, used: Callable[[], Any]) -> None:
         names: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """Sends values between processes that do not trust each other: numbers, text, arrays; tuples, lists, dicts of them.
 
 Pickle is not used, because unpickling a stranger's data runs the stranger's code. A message consists of two lengths, a
-JSON text, and the bytes of all arrays in a row. The JSON text names each array's type, shape and order in memory. An
-object that a layer passes to a backend is sent as a name and its parts (minorm/labs/calling/objects.py); only processes
-that know the name can rebuild the object.
+JSON text, and the bytes of all arrays, one after the other. The JSON text names each array's type, shape and order in
+memory. An object that a layer passes to a backend is sent as a name and its parts (minorm/labs/calling/objects.py);
+only processes that know the name can rebuild the object.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
 
 
 def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
-    """Follow the function on x, and check its types, its formula, and that it answers the same when not followed."""
+    """Follow the function on x: check its types and its formula, and that following does not change its answer."""
     follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
     answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
     verdicts.no_variance(follow, what)
@@ -122,7 +122,7 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merges_states(student: Any, rng: np.random.Generator) -> None:
-    """Check `combine` on random float32 means and sums: there are no values from which it could start again."""
+    """Check `combine` on random float32 means and sums, so that it cannot compute its answer from values."""
     follow, what = Follower(), "combine of two states in float32"
     states = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
     held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in states]
@@ -251,7 +251,8 @@ def _layer(student: Any, rng: np.random.Generator, function: str, offset: float)
 def _moments(student: Any, rng: np.random.Generator) -> None:
     """Check that x - k is computed in the type of x.
 
-    float64 is allowed for sums only. The answers alone do not show whether k was subtracted, because float64 hides it.
+    float64 is allowed for sums only. The answers alone do not show whether k was subtracted, because in float64 they
+    are right without it.
     """
     x = (rng.standard_normal((3, 4, 5, 6)) + 7).astype(np.float32)
     for axes in ((0, 2, 3), (2, 3)):

@@ -1,4 +1,4 @@
-"""Lab 3: checks gradients against complex steps, the invariants and the library's layers, and the student's tests."""
+"""Lab 3: checks gradients against complex steps, invariants and the library's layers, and the student's own tests."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_n
 
 
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
-    """Run a functional with this backend; return dx, ds and db."""
+    """Run a normalization of minorm.functional with this backend; return dx, ds and db."""
     x, s, b, dy = (tensor(array) for array in arrays)
     for leaf in (x, s, b):
         leaf.requires_grad = True
@@ -163,7 +163,7 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
 
 
 def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any, Any]:
-    """Run the library's forward and move a part of the mean from k to d: for small arrays, the mean is in k alone."""
+    """Run the library's forward, and move a part of the mean from k to d: usually the whole mean is in k."""
     y, found = reference.forward(nest, x, s, b, equation)
     if not equation.centered:
         return y, found

@@ -224,7 +224,7 @@ def _rounded_once(
 
 
 def _check_types(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
-    """Check that each number on the way to y has the computing type, neither narrower nor wider."""
+    """Check that each number that y is computed from has the computing type, neither narrower nor wider."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"

@@ -1,4 +1,4 @@
-"""Lab 7: checks the student's Cython: sums, bits for any number of threads, each thread's work, one thread's speed.
+"""Lab 7: checks the student's Cython: sums, equal bits for any number of threads, each thread's work, and speed.
 
 The kernels run in a process without the student's Python, and the judge measures seconds in its own process. To see
 whether threads share the work, the judge counts what each thread reads (see thread_work.py) and does not use times. So
@@ -119,7 +119,7 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the speed relative to a plain loop, and how the plain loop's usual time relates to its best time."""
+    """Return the speed relative to a plain loop, and the plain loop's usual time relative to its best time."""
     pieces, size, times = _pieces(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)

@@ -209,7 +209,7 @@ def _adds_in_tree(student: Any, rng: np.random.Generator) -> None:
 
 
 def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
-    """Check that shuffles carry the numbers within warps, and shared memory only one sum of each warp."""
+    """Check that shuffles carry the numbers within warps, and that shared memory gets only one sum for each warp."""
     warps, what, x = threads // 32, f"block_sum of {threads} threads", _numbers(rng, 2, threads)
     _, work, _ = _counted_sum(student, "shuffle_cu", x)
     shuffles, levels = np.asarray(work["shuffles"]), 5 + (warps - 1).bit_length()

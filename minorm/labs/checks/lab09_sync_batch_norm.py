@@ -173,7 +173,7 @@ def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
 
 
 def _share(student: Any, counts: list[int], rank: Rank) -> Any:
-    """Run share on a rank."""
+    """Run the student's `share` on a rank."""
     return student.at(rank).share(counts[rank.number])
 
 
@@ -206,7 +206,7 @@ def sums_of_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def backend(student: Any, rank: Rank) -> PartialBackend:
-    """Return the student's sync_backend of a rank, for a layer that runs here."""
+    """Return the student's sync_backend of a rank, for a layer in the judge's process."""
     call = student.at(rank).hold("sync_backend")
     return PartialBackend(forward=functools.partial(call, "forward"), backward=functools.partial(call, "backward"))
 
@@ -325,7 +325,7 @@ def _vectors(rng: np.random.Generator, count: int, length: int = 40) -> Any:
 
 
 def _tree(vectors: Any) -> Any:
-    """Return the sum as a tree."""
+    """Return the sum of the vectors, added up as a tree."""
     level = list(vectors)
     while len(level) > 1:
         level = level_above(level)

@@ -420,7 +420,7 @@ def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple
 def specimen(
     case: Case, opset: int, rng: np.random.Generator, odd: bool
 ) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
-    """Turn a case into a model; odd: unusual names, imports and missing outputs."""
+    """Turn a case into a model. If `odd` is true, its names and imports are unusual, and outputs may be missing."""
     outputs, said = _outputs(case, odd and rng.random() < 0.5), _written_attributes(case, rng)
     places: dict[str, Any] = {}
     if odd:

@@ -266,7 +266,7 @@ def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
 
 
 def _case(cases: Any, name: str, what: str, operator: str) -> Any:
-    """Return the case of this name, if it is valid and small."""
+    """Return the case with this name; raise Wrong unless it is valid and small."""
     true(isinstance(cases, dict) and name in cases, what, f"a case called {name!r}", "no such case")
     case = cases[name]
     try:
@@ -284,7 +284,7 @@ def _case(cases: Any, name: str, what: str, operator: str) -> Any:
 
 
 def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: list[str], what: str) -> None:
-    """Raise Wrong unless the oracle is wrong on the case and one of the others is right."""
+    """Raise Wrong unless the oracle is wrong on the case and one of the other oracles is right."""
     off, words = _answer(oracle, case)
     true(off > bound, what, f"an answer more than {bound:g} from the formula", words)
     for name in others:
@@ -309,7 +309,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
 
 @functools.cache
 def mended(name: str) -> bool:
-    """Whether this version of the tool no longer has its bug."""
+    """Return whether this version of the tool no longer has its bug."""
     return not _answer(oracles.ORACLES[name.split(", ", maxsplit=1)[0]], WITNESSES[name])[0] > SHOWN["real"]
 
 

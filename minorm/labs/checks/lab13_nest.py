@@ -1,4 +1,4 @@
-"""Lab 13: checks plans against the library's plans, runs against NumPy, and a backend that trains."""
+"""Lab 13: checks plans against the library's plans, results against NumPy's, and a backend in training."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def inner_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _without_loops(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `forward` so that it gets a nest without loops, which the student must plan."""
+    """Wrap `forward` so that it gets a nest without loops, and the student has to plan the loops."""
     return lambda found, *others: forward(dataclasses.replace(found, keep=(), reduce=(), code=b""), *others)
 
 

@@ -187,14 +187,14 @@ def random_programs(student: Any, rng: np.random.Generator) -> None:
 
 
 class Probes:
-    """The judge's operations: y = a + number, with gradient 2.5 dy + number. `asked` lists their calls, in order."""
+    """The judge's operations: y = a + number, with the gradient 2.5 dy + number. `asked` lists all calls in order."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Any]] = []
         self.serving = {"forward": self.forward, "back": self.back}
 
     def forward(self, number: int, value: Any) -> Any:
-        """Return the value."""
+        """Return the operation's value."""
         return np.asarray(value, np.float64) + number
 
     def back(self, number: int, dy: Any) -> Any:
@@ -204,7 +204,7 @@ class Probes:
 
     @staticmethod
     def slope(number: int, dy: Any) -> Any:
-        """Return the same gradient without listing the call."""
+        """Return the gradient that `back` returns, but do not list the call."""
         return 2.5 * np.asarray(dy, np.float64) + number
 
     def drive(self, student: Any, name: str, **options: Any) -> Any:

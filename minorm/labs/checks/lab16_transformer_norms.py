@@ -194,7 +194,7 @@ def detective_again(student: Any, rng: np.random.Generator) -> None:
 
 
 def _padded(rng: np.random.Generator, lengths: list[int], longest: int, width: int, padding: float) -> tuple[Any, Any]:
-    """Draw x and mask; real tokens stand anywhere."""
+    """Draw x and mask, with the real tokens at random positions."""
     mask = rng.permuted(np.arange(longest) < np.array(lengths)[:, None], axis=1)
     x = rng.standard_normal((len(lengths), longest, width)) * 2 + rng.standard_normal(width)
     x[~mask] = padding

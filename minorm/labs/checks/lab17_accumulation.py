@@ -1,4 +1,4 @@
-"""Lab 17: checks derivatives by complex steps of the whole batch's loss, and statistics of parts; plants bugs."""
+"""Lab 17: checks gradients against complex steps on the whole batch, merged statistics, and the student's tests."""
 
 from __future__ import annotations
 

@@ -230,9 +230,9 @@ class Follower:
     # Rows of the data
 
     def _see_rows(self, array: Any, value: Value, row: Any, column: Any) -> None:
-        """Keep the row and the column of each number in arrays that have the given array's order in memory.
+        """Store the row and column of each number in arrays with the same order in memory as the given array.
 
-        So the same view of these arrays has the rows and columns of a view of the array.
+        So a view of the given array has its rows and columns in the same view of these arrays.
         """
         start = array.__array_interface__["data"][0]
         flat = []

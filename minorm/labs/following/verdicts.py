@@ -104,7 +104,7 @@ def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) 
 
 
 def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
-    """Raise Wrong unless values are read one after the other, only once, and little is kept of earlier ones."""
+    """Raise Wrong unless each value is read once, in order, and little is kept of earlier values."""
     blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
     at = np.full(columns, -1)
     turns = []

@@ -1,6 +1,6 @@
 """Runs failed checks again with right functions for earlier tasks, so a wrong function costs only its own task.
 
-Later tasks call the functions of earlier ones. A lab *provides* right functions for some of its tasks:
+Functions of later tasks call functions of earlier tasks. A lab *provides* right functions for some of its tasks:
 
     LAB.provide("1.1", moments=_moments)
 

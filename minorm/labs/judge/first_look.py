@@ -56,7 +56,7 @@ def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
 
 
 def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
-    """Return a dict with what a first look at a file says about it, which JSON can hold.
+    """Return a dict, which JSON can hold, with what a first look at a file says about it.
 
     `code` is a digest of the code, or None if there is nothing to compare. `prints` are the code's fingerprints without
     those of the stub that students get. `remarks` are about the file, and `variant` is the variant's code that the file

@@ -1,4 +1,4 @@
-"""Judges one submission: its code runs in a process with limits, the checks run in this process."""
+"""Judges one submission: its code runs in a process with limits, and the checks run in the judge's process."""
 
 from __future__ import annotations
 

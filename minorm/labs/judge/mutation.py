@@ -1,11 +1,11 @@
 """Grades tests by planting bugs: a good test passes on the right implementation and fails on a wrong one.
 
-The student's tests get an implementation whose functions run in the judge's process, so they cannot look at its code.
-The implementations run in a secret random order, each in a fresh process, and the right one runs several times. So
-tests that remember answers or count implementations learn nothing. A bug counts as found if the tests fail on it twice,
-so tests that fail at random find hardly any bugs. Tests that find no bug get no point for the right implementation,
-because an empty test passes on it, too. Tests cannot compare with another library: minorm's normalizations, torch and
-similar packages are closed in the tests' process and raise an error that says so.
+The student's tests get an implementation whose functions run in the judge's process, so the tests cannot look at its
+code. The implementations run in a secret random order, each in a fresh process, and the right one runs several times.
+So tests that remember answers or count implementations learn nothing. A bug counts as found if the tests fail on it
+twice, so tests that fail at random find hardly any bugs. Tests that find no bug get no point for the right
+implementation, because an empty test passes on it, too. Tests cannot compare with another library: minorm's
+normalizations, torch and similar packages are closed in the tests' process and raise an error that says so.
 """
 
 from __future__ import annotations

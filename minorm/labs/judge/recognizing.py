@@ -1,7 +1,7 @@
 """Recognizes the mistake behind a wrong answer: computes the answers that typical mistakes give.
 
-A lab has a class `Right` with the functions of its tasks, and a subclass of it for each mistake. The subclass overrides
-one function, and its docstring says what the mistake is:
+A lab has a class `Right` with the functions of its tasks, and a subclass of `Right` for each mistake. The subclass
+overrides one function, and the subclass's docstring says what the mistake is:
 
     class DivisorOneLess(Right):
         \"\"\"the variance is divided by m - 1, as with ddof=1\"\"\"
@@ -10,7 +10,7 @@ When a check fails, each class gets the arguments that the student's functions g
 answers all equal the student's answers up to the last digits, and the right answers differ from the student's.
 
 Mistakes are written for the plain lab. If a lab has variants, `translated(name, function)` turns a plain function into
-the variant's: it converts arguments to the plain lab's, and the answer to the variant's.
+the variant's function, which converts its arguments for the plain function, and the answer for the variant.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Recognizer:
 
 @dataclass(frozen=True)
 class Failed:
-    """The calls of a failed check, and, by the end, the calls of the checks that passed."""
+    """The calls of a failed check. At the end, also the calls of the checks that passed are known."""
 
     calls: Sequence[Call]
     right: Iterable[Call]

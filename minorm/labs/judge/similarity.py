@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def alike(prints: Mapping[str, set[int]]) -> dict[str, dict[str, float]]:
-    """Return for each name the similar submissions, each with the share of fingerprints that both have.
+    """Return the similar submissions for each name, each with the share of fingerprints that both submissions have.
 
     Submissions are similar if they share at least ALIKE of the smaller set of fingerprints. If there are at least six
     submissions, fingerprints that more than a third of them have do not count.

@@ -63,7 +63,7 @@ def forms(text: str) -> set[Words]:
 
 
 def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, int]]:
-    """Yield each place in the submission's name that is a form of this student: the name, the first word, the end."""
+    """Yield where a form of this student is in the submission's name: the name, the first word, and the end."""
     for some in mine:
         for name in names:
             for start in range(len(name) - len(some) + 1):

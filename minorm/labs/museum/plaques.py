@@ -1,4 +1,4 @@
-"""Holds a plaque for each exhibit: its room, who shipped the fault, what users saw, and the page about it."""
+"""Holds a plaque for each exhibit: its function, who shipped the fault, what users saw, and a page on the cause."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PLAQUES = {
 
 
 def guide(causes: bool = False) -> str:
-    """Return the plaques as a table. If `causes` is true, the table names pages with the causes, not the complaints."""
+    """Return the plaques as a table with the complaints, or, if `causes` is true, with the pages on the causes."""
     rows = []
     for letter, plaque in PLAQUES.items():
         shipped = f"{plaque.tool} {plaque.version}"

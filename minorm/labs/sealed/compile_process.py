@@ -64,7 +64,7 @@ def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _shim() -> Path:
-    """Compile, once, what all kernels of lab 8 share into a folder that every user can read; return the folder."""
+    """Compile once what all kernels of lab 8 share, into a folder that every user can read; return this folder."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)

@@ -140,7 +140,7 @@ def _cuda_compiler() -> str:
 
 
 def _translated(kind: str, text: str, folder: Path) -> Path:
-    """Write the text as a .pyx file, with its C file beside it."""
+    """Translate the text to C; return the path of the .pyx file, beside which the C file is."""
     source = folder / f"{name_of(kind, text)}.pyx"
     source.write_text(text, encoding="utf-8")
     _translate(source)
@@ -183,7 +183,7 @@ def _errors(said: str, source: Path) -> list[str]:
 
 
 def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -> None:
-    """Raise CompileError with the compiler's message if it failed."""
+    """Raise CompileError with the compiler's message if the compiler failed."""
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
         # collect2 says only that the linker has said something

@@ -29,7 +29,7 @@ _COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
 
 
 def found() -> tuple[str, ...]:
-    """Return the paths of copies that a student's code could read. It does not read unchanged files again."""
+    """Return the paths of copies that a student's code could read. Unchanged files are not read again."""
     packages = [walls.PACKAGE, *_other_packages()]
     hidden = {package: _hidden(package) for package in packages}
     sources = sorted({path for roots in hidden.values() for root in roots for path in _sources(root)})
@@ -59,7 +59,7 @@ def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Return size and time: they change when the contents change."""
+    """Return size and time of a file, which change when its contents change."""
     there = path.stat()
     return there.st_mtime_ns, there.st_size
 
@@ -82,7 +82,7 @@ def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[byt
 
 @functools.cache
 def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
-    """Return whether a text shares more lines with the hidden sources than it can by chance."""
+    """Return whether a text shares so many lines with the hidden sources that it cannot be by chance."""
     return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
 
 
@@ -120,7 +120,7 @@ def _lines(data: bytes) -> set[bytes]:
 
 
 def _sites() -> set[str]:
-    """Return the package folders that a student's code can read, of other Pythons too."""
+    """Return the package folders that a student's code can read, including those of other Pythons."""
     roots = [os.path.join(sys.base_prefix, "lib"), "/usr/lib", "/usr/local/lib"]
     others = [path for root in roots for path in glob.glob(f"{root}/python3*/*-packages")]
     return {os.path.realpath(path) for path in [*walls.import_path(), *others]}

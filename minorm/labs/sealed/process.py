@@ -40,7 +40,7 @@ COMPILER_OUTPUT = 1 << 18  # bytes that a compiler may say about a file
 
 
 class NotSealed(RuntimeError):
-    """The process could not be started behind its walls; `answer` says why."""
+    """Raised if the process could not be started behind its walls; `answer` says why."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__(f"a process could not be sealed: {answer.get('said', 'no answer')}")
@@ -48,9 +48,9 @@ class NotSealed(RuntimeError):
 
 
 class Process:
-    """A running process. line: the way to talk to it; printed: how many bytes it wrote.
+    """A running process. line: sends and receives values; printed: how many bytes the process has printed
 
-    user  its user id; None if it runs as the judge's user
+    user  the user id of the process; None if the process runs as the judge's user
     """
 
     def __init__(

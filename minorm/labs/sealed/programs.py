@@ -55,7 +55,7 @@ def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def _read_by(compiler: str, form: str, path: str) -> None:
-    """Raise OSError with the compiler's message if it refuses the text."""
+    """Let the compiler read the file; raise OSError with the compiler's message if it refuses."""
     text, options = FORMS[form]
     command = [compiler, "-x", "c", *options, "-I.", "-"]
     text = text.format(path)

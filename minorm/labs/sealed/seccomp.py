@@ -79,7 +79,7 @@ def load(instructions: Sequence[bytes], flags: int = 0) -> int:
 
 
 def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[bytes]:
-    """Return a filter with a rule for each call; a call of another architecture ends the process."""
+    """Return a filter with a rule for each call by name; a call of another architecture ends the process."""
     here = syscalls.ARCHITECTURES[platform.machine()]
     lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), returned(KILL), _line(_LOAD, _NUMBER)]
     if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here

@@ -42,13 +42,13 @@ class Walls:
 
     @classmethod
     def of(cls, message: dict[str, Any]) -> Walls:
-        """Restore walls from JSON that was made of `dataclasses.asdict`."""
+        """Restore walls from a dict of `dataclasses.asdict` that was sent as JSON."""
         several = {name: tuple(message[name]) for name in ("absent", "secret", "copies")}
         return cls(**{**message, **several})
 
     @property
     def hides(self) -> tuple[str, ...]:
-        """The paths that are hidden beside the course's checks."""
+        """The paths that are hidden in addition to the course's checks."""
         return (*self.secret, *self.copies)
 
     @property

@@ -96,7 +96,7 @@ class Variants:
 
     @contextlib.contextmanager
     def using(self, variant: Variant) -> Iterator[None]:
-        """Grade this variant inside a `with`."""
+        """Use this variant inside a `with` block."""
         before, self.variant = self.variant, variant
         try:
             yield

@@ -1,8 +1,8 @@
 """Writes the text of a lab in a variant.
 
 The table of a lab has the pieces of the lab's text that mention a value. A variant replaces these pieces by its own
-pieces. It also adds a cell after the lab's first cell, which names the variant and its values. The plain text does not
-change. So one file is the solution of all variants, and stubs are made from this file.
+pieces. A variant also has one more cell, after the lab's first cell, that names the variant and its values. The plain
+text does not change. So one file is the solution of all variants, and stubs are made from this file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST_CELL = re.compile(r"^check = checker\(.*\)\n", re.MULTILINE)
 
 
 def rendered(text: str, variants: Variants, variant: Variant) -> str:
-    """Return the lab's text, in the percent format, in a variant."""
+    """Return the text of the lab, in the percent format, for a variant."""
     if not variant.code:
         return text
     text = with_pieces(text, variants, variant)

@@ -1,1 +1,1 @@
-"""Holds wrong implementations that students' tests should find and that need code of their own."""
+"""Holds wrong implementations that students' tests should find, if they need separate code."""

@@ -1,4 +1,4 @@
-"""Holds more programs for the museum: two right ones for each function, and wrong ones for each exhibit.
+"""Holds more programs for the museum: two right ones for each function, and two kinds of wrong ones.
 
 A "sibling" of an exhibit has the same cause, but other code. A "neighbour" computes the same function as the exhibit,
 but has another cause.
@@ -101,7 +101,8 @@ def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, 
     """Make a GroupNorm with these faults; the defaults make the right one.
 
     repeat   how the scales of groups are repeated for the channels
-    squares  the variance is E[x^2] - E[x]^2, and negative variances are treated in this way: "clamped" or "absolute"
+    squares  if not empty, the variance is E[x^2] - E[x]^2; if "clamped" or "absolute", a negative variance is changed
+             so
     """
 
     def spread(v: Any, channels: int) -> Any:

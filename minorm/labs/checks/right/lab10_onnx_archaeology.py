@@ -22,7 +22,7 @@ def since(model: Any, node: Any) -> int:
 
 
 def attributes(node: Any, version: int, epsilon: float = 1e-5, momentum: float = 0.9) -> dict[str, Any]:
-    """Return the attributes in the file, and this version's defaults for the rest."""
+    """Return the attributes in the file, and this version's defaults for attributes that are missing there."""
     value_of = importlib.import_module("onnx.helper").get_attribute_value
     batch = node.op_type == "BatchNormalization"
     rules = (

@@ -26,7 +26,7 @@ def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, need
 
 
 def train(run: Any, epochs: int) -> list[float]:
-    """Run the loop to compare the student's loop with."""
+    """Run the loop with which the student's loop is compared."""
     return beside.loop(run, epochs)
 
 

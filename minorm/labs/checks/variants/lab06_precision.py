@@ -132,7 +132,7 @@ V = Variants(
 
 
 def rounded_bits(x: Any) -> Any:
-    """Round each float32 to bfloat16 with the variant's ties; return the bits."""
+    """Round each float32 to bfloat16 and ties as the variant says; return the bits."""
     if V.ties == "even":
         with np.errstate(invalid="ignore", over="ignore"):
             return x.astype(ml_dtypes.bfloat16).view(np.uint16)

@@ -138,7 +138,7 @@ def variance(told: Any, m: Any) -> Any:
 
 
 def scale(rstd: Any) -> Any:
-    """Return the variant's argument of input_gradient, from rstd."""
+    """Return the variant's argument of input_gradient, computed from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0, "rstd^2": rstd**2}[V.scale]
 
 
