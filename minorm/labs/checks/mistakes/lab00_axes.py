@@ -234,7 +234,7 @@ class FallingOrder(Right):
 
 
 class FirstAxesOnly(Right):
-    """only the first 4 or 8 axes are looked at; a mask may have more"""
+    """only the first 4 or 8 axes are looked at, but a mask may have more axes"""
 
     def to_axes(self, mask: int) -> Any:
         return tuple(i for i in range(8) if mask >> i & 1)
@@ -274,7 +274,7 @@ class BatchSplit(Right):
 
 
 class FourAxesTaken(Right):
-    """x is expected to have four axes; it may have fewer or more"""
+    """x is expected to have four axes, but it may have fewer or more"""
 
     def _split(self, x: Any, num_groups: int) -> Any:
         n, c, h, w = x.shape

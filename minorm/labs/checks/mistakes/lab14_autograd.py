@@ -321,7 +321,7 @@ class OneSided(Right):
 
 
 class DividedByH(Right):
-    """the difference is divided by h; the two points are 2h apart"""
+    """the difference is divided by h; it has to be divided by 2h, because the two points are 2h apart"""
 
     def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
         return (right - left) / h
@@ -347,7 +347,7 @@ class Ascent(Right):
 
 
 class OverFeatures(Right):
-    """the network normalizes over the features of each sample, axis 1; BatchNorm normalizes over the batch, axis 0"""
+    """the network normalizes over the features of each sample, axis 1; it has to normalize over the batch, axis 0"""
 
     def _batch(self) -> Axes:
         return (1,)

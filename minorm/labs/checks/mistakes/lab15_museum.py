@@ -243,7 +243,7 @@ class ZeroOverZero(Right):
 
 
 class RootForgotten(Right):
-    """x is divided by the sum of squares; the norm is the root of this sum"""
+    """x is divided by the sum of squares; it has to be divided by the root of this sum"""
 
     def _root(self, total: Any, p: int) -> Any:
         return total

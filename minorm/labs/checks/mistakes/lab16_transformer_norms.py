@@ -149,7 +149,7 @@ class EpsForgotten(Right):
 
 
 class DivisorOneLess(Right):
-    """the variance is divided by m - 1; normalization divides by m"""
+    """the variance is divided by m - 1; it has to be divided by m"""
 
     def _var(self, c: Any, axis: Any) -> Any:
         return (c * c).sum(axis=axis, keepdims=True) / (c.shape[-1] - 1)
@@ -180,7 +180,7 @@ class NoScaleInRms(Right):
 
 
 class PlacesSwapped(Right):
-    """pre-norm and post-norm are swapped; pre-norm has the norm inside the branch, post-norm after the sum"""
+    """pre-norm and post-norm are swapped; the norm has to be in the branch in pre-norm, after the sum in post-norm"""
 
     def post_norm(self, x: Any, w: Any) -> Any:
         return super().pre_norm(x, w)
@@ -232,7 +232,7 @@ class SecondFromX(Right):
 
 
 class OneNormTwice(Right):
-    """s1 and b1 are used in both norms; the second norm has s2 and b2"""
+    """s1 and b1 are used in both norms; the second norm has to use s2 and b2"""
 
     def _second(self, w: Any) -> Any:
         return w["s1"], w["b1"]

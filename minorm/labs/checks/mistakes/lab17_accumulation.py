@@ -237,14 +237,14 @@ class SquareOverN(Right):
 
 
 class StatisticsUnbiased(Right):
-    """the variance of a micro-batch divides by n - 1; the merge needs population variances"""
+    """the variance of a micro-batch divides by n - 1; it has to divide by n, because the merge needs this variance"""
 
     def statistics(self, h: Any) -> Any:
         return len(h), h.mean(axis=0), h.var(axis=0, ddof=1)
 
 
 class RunningBiased(Right):
-    """the running variance takes the population variance; PyTorch takes the unbiased one, var * n / (n - 1)"""
+    """the running variance takes the population variance; it has to take the unbiased one, var * n / (n - 1)"""
 
     def _correction(self, n: int) -> float:
         return 1.0
@@ -268,7 +268,7 @@ class OwnStatistics(Right):
 
 
 class DividedByOwnSize(Right):
-    """dy is divided by the size of the micro-batch; the loss is a mean over the N samples of the batch"""
+    """dy is divided by the size of the micro-batch; it has to be divided by N, the size of the whole batch"""
 
     def _samples(self, x: Any, total: Total) -> int:
         return len(x)

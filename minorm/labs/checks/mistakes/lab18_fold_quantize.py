@@ -142,7 +142,7 @@ class Right:
 
 
 class BiasNotScaled(Right):
-    """the layer's bias c is not multiplied by a; BatchNorm scales all of W x + c"""
+    """the layer's bias c is not multiplied by a; it has to be, because BatchNorm scales all of W x + c"""
 
     def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
         return c - mean * a + b
@@ -198,14 +198,14 @@ class ScaleOfNormForgotten(Right):
 
 
 class InputsScaled(Right):
-    """a is multiplied along the last axis of W, the inputs; the output channels are the first axis"""
+    """W is multiplied by a along its last axis, the inputs; it has to be along the first axis, the output channels"""
 
     def _folded_weights(self, W: Any, a: Any) -> Any:
         return W * a
 
 
 class BatchStatisticsFolded(Right):
-    """the layer is folded with the batch's statistics; evaluation uses the running statistics"""
+    """the layer is folded with the batch's statistics; it has to be folded with the running statistics"""
 
     def _statistics(self, z: Any, mean: Any, var: Any) -> tuple[Any, Any]:
         return z.mean(axis=0), z.var(axis=0)
@@ -261,7 +261,7 @@ class ZeroOutOfRange(Right):
 
 
 class RangeOf256(Right):
-    """the range is divided by 256; there are 255 steps between -128 and 127"""
+    """the range is divided by 256; it has to be divided by 255, the number of steps between -128 and 127"""
 
     def _steps(self) -> int:
         return 256
@@ -352,7 +352,7 @@ class ScaleOf128(Right):
 
 
 class InputsAreExact(Right):
-    """the error of x is left out of the bound; x is rounded as well"""
+    """the error of x is left out of the bound, but x is rounded as well"""
 
     def _of_x(self, W: Any, x_scale: float, W_scale: Any) -> Any:
         return np.zeros(len(W))
@@ -394,7 +394,7 @@ class JumpsSummed(Right):
 
 
 class ScaleOfFirstBatch(Right):
-    """the scale of the first batch is kept; the folded weights of each batch have their own scale"""
+    """the scale of the first batch is kept; each batch has to have the scale of its own folded weights"""
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
         scale = self.weight_scales(self._folded_weights(W, slopes[0]), axis)
