@@ -242,7 +242,7 @@ class OneNormTwice(Right):
 
 
 class HeadsTogether(Right):
-    """queries and keys are normalized over all heads together; each head has statistics over its own D elements"""
+    """queries and keys are normalized over all heads; each head has to be normalized over its own D elements"""
 
     def _normalized(self, x: Any, heads: int, s: Any, eps: float) -> Any:
         return right.heads_of(self.rms_norm(x, np.tile(s, heads), eps), heads)
