@@ -1,7 +1,7 @@
 """Grades each submission by a judge in a separate process, so that no submission can end the grading.
 
-The whole CSV is replaced after each submission, so if the grading is interrupted, the finished grades are kept and all
-judges end at once. If a judge does not answer, or dies, the submission's row has score 0 and a note.
+The whole CSV is replaced after each submission, so an interrupted run keeps the finished grades. If a run is
+interrupted, all judges end at once. If a judge does not answer, or dies, the submission's row has score 0 and a note.
 """
 
 from __future__ import annotations

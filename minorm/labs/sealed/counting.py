@@ -7,10 +7,10 @@ may still hold the file.
 
 The judge looks only at the numbers in a call, because another thread could change the memory that they point to. So
 `writev`, whose sizes are in memory, is refused. Shared mappings are refused, too, because with them a process can fill
-the holes of a file without any call. What the process sends through the line or prints is not counted, because the
-judge reads it at once; the descriptors for this cannot be exchanged for a file's. A process that runs a compiler
-exchanges and closes descriptors. So in such a process only the line is not counted, and the line has a number that no
-file can get. All processes together have one share.
+the holes of a file without any call. Bytes that the process sends through the line or prints are not counted, because
+the judge reads them at once. The descriptors for these bytes cannot be exchanged for a file's descriptor. A process
+that runs a compiler exchanges and closes descriptors. So in such a process only the line is not counted, and the line
+has a number that no file can get. All processes together have one share.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Victims:
 
     @property
     def changed(self) -> list[str]:
-        """The changes that the trial made to these files, even if it does not report them; empty if there are none."""
+        """The changes that the trial made to these files, even if it does not report them; empty without changes."""
         return [] if self._state() == self._before else ["change files of others"]
 
     def _state(self) -> list[tuple[str, int, int, int, int, int]]:

@@ -394,7 +394,7 @@ class JumpsSummed(Right):
 
 
 class ScaleOfFirstBatch(Right):
-    """the scale of the first batch is kept; each batch has to have the scale of its own folded weights"""
+    """the scale of the first batch is kept; the folded weights of each batch have to have their own scale"""
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
         scale = self.weight_scales(self._folded_weights(W, slopes[0]), axis)
