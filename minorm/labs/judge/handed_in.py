@@ -83,8 +83,7 @@ def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
 
 
 def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
-    """Find the files in a student's folder. Links are not followed, because they may lead to another student's
-    files."""
+    """Find the files in a student's folder; links are not followed, as they may lead to another student's files."""
     files: list[Path] = []
     archives: list[Path] = []
     links, seen = 0, 0

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 
 class Plaque(NamedTuple):
-    """A plaque. function: the exhibit's function; complaint: what a user saw; page: the page in docs/conformance/ on
-    the cause"""
+    """A plaque: the exhibit's function, the tool that shipped the fault, and what users saw.
+
+    complaint: what a user saw; page: the page in docs/conformance/ that names the cause
+    """
 
     function: str
     tool: str
