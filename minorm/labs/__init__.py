@@ -1,39 +1,41 @@
-"""Runs the labs: notebooks with stubs, checks of students' functions, and a judge that trusts only right answers.
+"""Runs the labs: notebooks with stubs, checks of students' functions, and a judge that grades students' files.
 
     cells        a notebook as cells, percent format and .ipynb
-    catalogue    all labs; own: the labs of a teacher's own folder; stubs: makes the students' file from a solution
-    lab          a lab as its checks; mutation: checks of the student's own tests
-    cascade      runs checks again with right functions in place of wrong ones; sent: right functions on models
-    comparing    expected and got
-    recognizing  finds the mistake behind a wrong answer, from the classes in checks/mistakes/
-    following/   follows how a function computes: its arrays stay with the judge
-    calling/     the student's functions, here or in a separate process: student, worker, submission, watching; wire and
-                 objects: values between the processes; closed_library: packages closed to students' tests
-    remote       the judge's side of that process
-    counting/    headers that count what each thread of a compiled kernel does (7, 8)
-    sealed/      the walls around such a process
-    beside/      functions that must run next to a student's module
-    judge/       judging: one submission -> a report; hints: common mistakes (mistakes.md); grading: a folder -> CSV,
-                 with judges (several at a time), grades_table, roster and whose (which student), lateness, similarity
-    visible      the same checks inside the notebook
+    catalogue    finds all labs; own: finds the labs of a teacher's own folder; stubs: makes the students' file from a
+                 solution
+    lab          defines a lab by its checks; mutation: checks the tests that students write
+    cascade      runs checks again with right functions in place of wrong ones; sent: sends such a function to a process
+    comparing    compares answers with expected answers
+    recognizing  finds the mistake behind a wrong answer; checks/mistakes/ has a class for each mistake
+    following/   follows how a function computes, with arrays whose numbers stay with the judge
+    calling/     calls the student's functions, here or in a separate process: student, worker, submission, watching;
+                 wire and objects: send values between the processes; closed_library: closes packages to students' tests
+    remote       starts and asks the processes of a submission
+    counting/    counts what each thread of a compiled kernel does (labs 7 and 8)
+    sealed/      the walls around a student's process
+    beside/      functions that run in the same process as a student's module
+    judge/       judging: a report on one submission; hints: common mistakes (mistakes.md); grading: a CSV for a folder.
+                 grading uses judges (several at a time), grades_table, roster and whose (who wrote a file), lateness,
+                 similarity
+    visible      runs checks inside the notebook
     pictures     plots with a text for people who cannot see them
-    checks/      a module for each lab; right/: longer functions to provide; mistakes/; variants/: the tables of a year;
-                 planted/: wrong implementations. Single labs also need:
-    digits_network  the network that students' kernels train, on one computer or over ranks
-    compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8);
-                 plugged: their moments in layers; museum/: the exhibits of lab 15
-    ranks        computers that share a batch, as threads (9)
-    gap          broken models (5); zoo: old ones (10); oracles, suspects: tools to compare (11); capstone (12)
-    varied/      differences from year to year: choices, and the text of a lab in a variant (rendering)
+    checks/      a module for each lab; right/: longer functions to provide; mistakes/; variants/: what differs from
+                 year to year; planted/: wrong implementations. Single labs also have:
+    digits_network  a network that trains with students' kernels, on one computer or over ranks
+    compiling    compiles students' Cython (lab 7); cuda: runs their CUDA on the CPU (8); on_gpu: runs it on a GPU;
+                 wrong_kernels (8); plugged: uses their moments in layers; museum/: the exhibits of lab 15
+    ranks        threads that stand for computers which share a batch (9)
+    gap          broken models (5); zoo: old models (10); oracles, suspects: tools to compare (11); capstone (12)
+    varied/      variants of a lab: their values (choices), and the text of the lab in a variant (rendering)
 
 How to write a lab
 ------------------
 
-Your own lab lies in another folder, with shorter file names (see own); everything else holds for it too.
+A lab of your own has another folder and shorter file names (see own). Everything else here holds for your lab, too.
 
 1. examples/labs/solutions/labNN_name.py: the whole notebook, solved, in the percent format. The stub file
    examples/labs/labNN_name.py is made from it by `python examples/labs/make_stubs.py`, so that text and checks are
-   written once; a test compares the two. The student's part stands between two comments:
+   written once. A test compares the two files. The student's part is between two comments:
 
        def moments(x, axes):
            \"\"\"mean and var of x over axes, with the axes kept.\"\"\"
@@ -42,53 +44,56 @@ Your own lab lies in another folder, with shorter file names (see own); everythi
            return mean, var
            # END
 
-   which becomes `raise NotImplementedError("Task 1.1: mean and var")`.
+   In the stub file, this part becomes `raise NotImplementedError("Task 1.1: mean and var")`.
 
 2. Tags: `# %% tags=["check"]` for a cell that calls `check("1.1")`, `# %% tags=["plot"]` for one that draws, trains or
-   measures. `labs check` leaves both out when it loads a submission; it runs everything else, so cells without a tag
-   define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
+   measures. `labs check` leaves out these tagged cells when it loads a submission, and runs all other cells. So a cell
+   without a tag should only define functions and take no time. Define a plot's functions in untagged cells, and call
+   them in cells tagged "plot".
 
-3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs that grading
-   needs, and in `needs` the labs that come before it: the order of `labs list` follows from them. Students' functions
-   take and return values that `wire` carries: numbers, text, arrays, tuples, lists, dicts. A layer runs here, with the
-   student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks, `student.at(rank).share(4)`, and
-   clocks. If a check needs the student's module (a model as argument), write a function in
-   minorm/labs/beside/labNN_name.py, `def tuned(module, kind)`, which runs in the student's process:
-   `student.drive("tuned", kind="camera")`. The student could change its answer: let it decide, count and measure
-   nothing, and compute the expected answer here. `student.fresh()` starts a process that remembers nothing, and
-   `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
+3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; the Lab names the packages and programs that
+   grading needs. Its `needs` are the labs that come before it, from which the order of `labs list` follows. Students'
+   functions take and return values that `wire` carries: numbers, text, arrays, tuples, lists, dicts. A layer runs in
+   the judge's process and calls the student's functions: `PartialBackend(forward=student.forward)`. Ranks, as in
+   `student.at(rank).share(4)`, and clocks are in the judge's process, too. If a check needs the student's module, for
+   example because a model is an argument, write a function such as `def tuned(module, kind)` in
+   minorm/labs/beside/labNN_name.py. `student.drive("tuned", kind="camera")` runs this function in the student's
+   process. The student's code could change its answer. So such a function must not decide, count or measure anything,
+   and the check computes the expected answer in the judge's process. `student.fresh()` starts a process that remembers
+   nothing, and `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
 
-   `LAB.provide("1.1", moments=right)` gives a right function for a task that later tasks build on; wrap it as
-   `Sent(right)` if it takes a model or another object. Its own checks must pass with it
-   (tests/labs/judge/test_cascade.py).
+   `LAB.provide("1.1", moments=right)` provides a right function for a task on which later tasks build. Write
+   `Sent(right)` if the function takes a model or another object. The checks of this task must pass with the right
+   function (tests/labs/judge/test_cascade.py).
 
-   If the method counts and not only the answer, use `follow = Follower()`, `follow.call(student, "f", follow.array(x))`
-   and then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that
-   cannot be followed is "not tried". tests/labs/checks/ways/ways_labNN.py has honest ways and cheats for each task.
+   If the method matters and not only the answer, use `follow = Follower()` and `follow.call(student, "f",
+   follow.array(x))`. Then a function of following/verdicts.py checks which functions ran, in which types, over which
+   rows. A check whose function cannot be followed has the status "not tried". tests/labs/checks/ways/ways_labNN.py has
+   honest solutions and cheats for each task.
 
    `digits_network.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})`
-   grades the student's test_ functions; an implementation is a dict of functions, which get and return what `wire`
-   carries.
+   grades the student's test_ functions. An implementation is a dict of functions whose arguments and results `wire` can
+   carry.
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
    markers and line styles differ as well. A title says what is plotted and does not give the result; axes have names
    and units. The Markdown cell before the plot asks for a guess ("**Guess before you run.**"), and the cell after it
-   gives the answer ("**What you see.**"). Look at the plot, and end with `show(figure, "what it shows")` of pictures.
-   No line of code is wider than 90 columns: examples/labs/ruff.toml lays it out.
+   gives the answer ("**What you see.**"). Look at the plot, and end the cell with `show(figure, "what it shows")`, from
+   minorm.labs.pictures. No line of code is wider than 90 columns: ruff formats the code with examples/labs/ruff.toml.
 
 5. examples/labs/solutions/answers.md: an answer to each question to think about; docs/labs-reading.md: what to read.
 
 6. minorm/labs/checks/mistakes/labNN_name.py: a class `Right` with the lab's functions, and a subclass for each typical
-   mistake, whose docstring names it; `LAB.recognizer = mistakes.RECOGNIZER` in the checks. A test has a solution that
-   makes each of them, written in another way.
+   mistake. The subclass's docstring names the mistake. The checks set `LAB.recognizer = mistakes.RECOGNIZER`. A test
+   has a solution with each mistake, written in another way.
 
-7. tests/labs/checks/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose.
-   Solutions and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of
-   docs/labs.md, and rows in mistakes.md, where hints come from.
+7. tests/labs/checks/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks that must fail on
+   them. Solutions and stubs of all labs are tested together in tests/labs/test_all_labs.py. Also add a row to the table
+   of docs/labs.md, and rows to mistakes.md, from which the hints come.
 
-8. minorm/labs/checks/variants/labNN_name.py, if the lab varies: `V = Variants(...)`, a table of names and values, each
-   with the pieces of the solution's text that say it. `Lab(..., variants=V)`; checks, planted bugs and mistakes read
-   `V.eps` when they run. A check must fail where the plain lab's value is written. Where mistakes are known,
-   `translated` turns the plain lab's arguments and answers into the variant's. tests/labs/varied/test_all_variants.py
-   tries all labs that vary; it fails where a piece is not in the text any more.
+8. minorm/labs/checks/variants/labNN_name.py, if the lab varies: `V = Variants(...)` is a table of names and values, and
+   has for each value the pieces of the solution's text that mention the value. Pass it as `Lab(..., variants=V)`.
+   Checks, planted bugs and mistakes read `V.eps` when they run. A check must fail if a submission uses the plain lab's
+   value. If the lab has known mistakes, `translated` converts the plain lab's arguments and answers to the variant's.
+   tests/labs/varied/test_all_variants.py tries all labs that vary; the test fails if a piece is no longer in the text.
 """

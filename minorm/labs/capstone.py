@@ -1,6 +1,6 @@
 """Builds lab 12's training run: a small network with BatchNorm and dropout, optimizer, schedule and loader.
 
-It holds everything that the next step depends on, except minorm's random generator, which dropout draws from.
+A `Run` holds everything that its next step depends on, except minorm's random generator, which dropout draws from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH = 64
 
 
 def network(backend: Any = None) -> Any:
-    """Build two convolutions with BatchNorm, pooling, dropout, ten classes; BatchNorm uses this backend."""
+    """Build two convolutions with BatchNorm, then pooling, dropout and ten classes. BatchNorm uses this backend."""
     norms = [nn.BatchNorm2d(16), nn.BatchNorm2d(32)]
     for norm in norms:
         norm.backend = backend
@@ -39,11 +39,11 @@ def network(backend: Any = None) -> Any:
 class Run:
     """A training run that has not begun: `model`, `optimizer`, `scheduler`, `loader`.
 
-    seed     of the weights, of dropout and of the order of the images
-    backend  of the BatchNorm layers; None for the library's own
-    dtype    of weights and images
-    images, labels  to train on; the training digits by default
-    model    a model in place of the network, such as a loaded one
+    seed     the seed of the weights, of dropout and of the order of the images
+    backend  the backend of the BatchNorm layers; if it is None, the library's own
+    dtype    the type of weights and images
+    images, labels  the training data; by default the training digits
+    model    a model to train in place of the network, such as a loaded model
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Finds labs and their notebooks, which lie beside the package in a wheel and in examples/labs in a checkout.
 
-With `lab_dir`, it finds the labs of a teacher's own folder instead (see own).
+If `lab_dir` is given, the functions find the labs of a teacher's own folder instead (see own).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def numbers(lab_dir: str | Path | None = None) -> list[int]:
 
 
 def find(number: int, lab_dir: str | Path | None = None) -> Lab:
-    """Return the lab with this number; ValueError if there is no such lab."""
+    """Return the lab with this number; raise ValueError if there is no such lab."""
     there = numbers(lab_dir)
     if number not in there:
         raise ValueError(f"there is no lab {number}; expected one of {', '.join(map(str, there))}")
@@ -41,7 +41,7 @@ def find(number: int, lab_dir: str | Path | None = None) -> Lab:
 def course(lab_dir: str | Path | None = None) -> list[Lab]:
     """Return all labs in the order of a course: by number, but each after the labs that it needs.
 
-    ValueError if labs need each other in a circle.
+    ValueError is raised if labs need each other in a circle.
     """
     labs = {number: find(number, lab_dir) for number in numbers(lab_dir)}
     placed: dict[int, Lab] = {}
@@ -61,7 +61,10 @@ def course(lab_dir: str | Path | None = None) -> list[Lab]:
 
 
 def before(lab: Lab) -> list[Lab]:
-    """Return the labs that this one needs, if they exist: from its own folder, or else from the course."""
+    """Return the labs that this lab needs, as far as they exist.
+
+    If a teacher's folder and the course both have a lab with a needed number, the lab in the folder is returned.
+    """
     own_numbers = [] if lab.lab_dir is None else numbers(lab.lab_dir)
     there = numbers()
     wanted = sorted(number for number in lab.needs if number in own_numbers or number in there)
@@ -69,12 +72,12 @@ def before(lab: Lab) -> list[Lab]:
 
 
 def notebook(lab: Lab) -> str:
-    """Return the text of the lab's file with stubs, in the percent format. FileNotFoundError if it is missing."""
+    """Return the text of the lab's file with stubs, in the percent format; raise FileNotFoundError if it is missing."""
     return rendering.rendered(_plain_notebook(lab), lab.variants, lab.variant)
 
 
 def _plain_notebook(lab: Lab) -> str:
-    """Return the text without a variant."""
+    """Return the text of the plain lab, from which the text of a variant is made."""
     if lab.folder is not None:
         path = own.solution(lab)
         try:
@@ -89,7 +92,7 @@ def _plain_notebook(lab: Lab) -> str:
 
 
 def reference(lab: Lab) -> Path | None:
-    """Return the solved lab, which earns full marks; None in an installed package, which has no solutions."""
+    """Return the path of the solved lab; None if there is no such file, as in an installed package."""
     path = CHECKOUT / "solutions" / f"{lab.file}.py" if lab.folder is None else lab.folder / "solution.py"
     return path if path.exists() else None
 

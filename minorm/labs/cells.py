@@ -1,7 +1,7 @@
 """Reads and writes a notebook as a list of cells, in the percent format and as .ipynb.
 
 The percent format is Python in which a line `# %%` begins a cell of code and `# %% [markdown]` a cell of text, whose
-lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most editors know it.
+lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most editors know this format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell. line: where its first line of text stands in the file, counted from 1."""
+    """One cell. line: the line of the file in which the cell's text begins, counted from 1"""
 
     text: str
     markdown: bool = False
@@ -45,7 +45,10 @@ _NO_TAGS: tuple[str, ...] = ()
 
 
 def read(text: str, name: str) -> list[Cell]:
-    """Return the cells of the file `name`: a notebook if it ends in .ipynb, else Python. ValueError if it is broken."""
+    """Return the cells of the file `name`, which is a notebook if it ends in .ipynb, else Python.
+
+    ValueError is raised if the file is broken.
+    """
     return _read_notebook(text, name) if name.endswith(".ipynb") else read_percent(text)
 
 
@@ -94,7 +97,7 @@ def to_notebook(cells: list[Cell]) -> str:
 def without_magics(text: str) -> str:
     """Comment out IPython's `%magic`, `!command`, `help?` and `x = !command` lines, so that Python can read the rest.
 
-    Text that Python can read does not change: a line may begin with the % of the line above.
+    Text that Python can read does not change, because a line of such a text may begin with the operator %.
     """
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         ast.parse(text)
@@ -105,7 +108,7 @@ def without_magics(text: str) -> str:
 def place(found: list[Cell], line: int, name: str) -> str:
     """Name a line: `cell 3, line 7` in a notebook, `line 40` in a Python file.
 
-    Cells of code count from 1, as Jupyter numbers them when it runs all from the top.
+    Cells of code are counted from 1, as Jupyter numbers the cells when it runs all of them in order.
     """
     code = [cell for cell in found if not cell.markdown and cell.line <= line]
     if not name.endswith(".ipynb") or not code:

@@ -1,7 +1,7 @@
 """Compares answers: the comparisons raise one exception, which says what was expected and what came.
 
-Each names the call it looks at in `what`, as a student would write it: `mean of a 3x5x7 array over (0, 2)`. It tells
-one expected number, never how to get it.
+`what` names the call that is compared, in a student's words: `mean of a 3x5x7 array over (0, 2)`. The message gives one
+expected number, but never says how to compute this number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LARGEST = 10_000  # elements of an array that is compared as Python's numbers
 
 
 class Wrong(AssertionError):
-    """An answer that is not the expected one."""
+    """Raised for an answer that is not the expected one."""
 
     def __init__(self, what: str, expected: str, got: str) -> None:
         super().__init__(f"{what}: expected {expected}, got {got}")
@@ -47,7 +47,7 @@ def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 
 
 
 def equal(got: Any, expected: Any, what: str) -> None:
-    """Raise Wrong unless both are the same; arrays element by element, lists and tuples as one."""
+    """Raise Wrong unless got equals expected. Arrays are compared by element, other values as a whole."""
     if isinstance(expected, np.ndarray):
         found = numbers(got, what, f"an array of shape {expected.shape}")
         if found.shape != expected.shape:
@@ -69,7 +69,7 @@ def at_most(got: Any, bound: float, what: str, unit: str = "") -> None:
 
 
 def true(fact: Any, what: str, expected: str, got: str) -> None:
-    """Raise Wrong unless the fact holds, for checks that the other comparisons cannot make."""
+    """Raise Wrong unless the fact is true, for checks that the other comparisons cannot make."""
     if not fact:
         raise Wrong(what, expected, got)
 
@@ -96,12 +96,12 @@ def numbers(got: Any, what: str, expected: str) -> Any:
 
 
 def _type_matters(found: Any, expected: Any, dtype: Any) -> bool:
-    """Whether the type is part of the question, or its kind is not the expected one, as whole numbers for floats."""
+    """Return whether to compare the types: the check asks for one, or ints came for floats, for example."""
     return dtype is not None or found.dtype.kind != expected.dtype.kind
 
 
 def _with_types(expected: Any, got: Any) -> tuple[str, str]:
-    """Return both as text, with their types if those differ: `13 (int)` and `'13' (str)`."""
+    """Return both values as text, with their types if the types differ: `13 (int)` and `'13' (str)`."""
     kinds = type(_plain(expected)).__name__, type(_plain(got)).__name__
     if kinds[0] == kinds[1]:
         return shown(expected), shown(got)

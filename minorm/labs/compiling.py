@@ -2,8 +2,8 @@
 
 The compilers run in this process's folder, or in a process of the judge's (see sealed/compiler.py).
 
-Needs Cython and the C compiler that Python was built with, with OpenMP. The flags are those of minorm's own kernels;
-no -ffast-math, so sums are added in the written order.
+Compiling needs Cython and the C compiler that Python was built with, with OpenMP. The flags are those of minorm's own
+kernels. They do not include -ffast-math, so sums are added in the written order.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ elsewhere: list[Callable[[str, str], bytes]] = []
 def build(*pieces: str) -> ModuleType:
     """Build a module of the pieces, which may use prange, sqrt, CHUNK and names of earlier pieces.
 
-    A piece may be indented as a whole, as text inside a function is. Each text is built once. CompileError quotes the
-    compilers, with the line that they mean; ImportError if Cython is not installed.
+    All lines of a piece may be indented, as those of a text inside a function. Each text is built once. A CompileError
+    quotes the compiler's message and the line in question. ImportError is raised if Cython is not installed.
     """
     return _built("cython", HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
 
@@ -67,7 +67,7 @@ def _built(kind: str, text: str) -> ModuleType:
 
 
 def shared_library(kind: str, text: str) -> Path:
-    """Compile the text to a shared library and return its path; CompileError if the compiler refuses it."""
+    """Compile the text to a shared library and return its path; raise CompileError if the compiler refuses the text."""
     if not elsewhere:
         return compiler.COMPILE[kind](text, folder())
     target = folder() / f"{compiler.name_of(kind, text)}.so"
@@ -77,7 +77,7 @@ def shared_library(kind: str, text: str) -> Path:
 
 @functools.cache
 def folder() -> Path:
-    """Return the folder in which this process compiles; it is removed when the process ends."""
+    """Return the folder in which this process compiles. The folder is removed when the process ends."""
     folder = tempfile.TemporaryDirectory(prefix="kernels", ignore_cleanup_errors=True)
     atexit.register(folder.cleanup)
     sys.path_importer_cache.pop(folder.name, None)
@@ -109,14 +109,14 @@ def read(size_t address, Py_ssize_t n, size_t out, int threads):
 
 
 def reader(x: Any, threads: int) -> Any:
-    """Return a function that reads whole chunks of the float32 array x and does almost nothing else: top speed."""
+    """Return a function that does little else than read whole chunks of the float32 array x, as fast as possible."""
     out = np.zeros(max(1, x.size // CHUNK), np.uint64)
     read = build(READER).read
     return lambda: read(x.ctypes.data, x.size, out.ctypes.data, threads)
 
 
 def quickest(functions: Sequence[Callable[[], Any]], rounds: int = 7) -> list[float]:
-    """Return the seconds of the quickest call of each, called in turn: the speed of an undisturbed machine."""
+    """Call the functions in turns, and return the seconds of each function's quickest call."""
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for function, mine in zip(functions, times, strict=True):

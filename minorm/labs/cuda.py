@@ -1,12 +1,13 @@
 """Runs CUDA kernels on the CPU: each CUDA thread is a fiber, and a seed decides the order in which they run.
 
-A block's threads run one after the other, each up to its next barrier or shuffle; when all have reached it, the next
-round begins, in another order. Some warps run ahead of others, as far as barriers let them. So a result that depends on
-the order, because a barrier is missing or an atomic adds floats, differs from seed to seed. Threads that wait at
-different barriers, or for threads that have ended, are an error that names the lines; so is a write outside of an
-array. The memory around arrays is NaN, so reading there shows.
+A block's threads run one after the other, each up to its next barrier or shuffle. When all threads have reached it, the
+next round begins, in another order. Some warps run ahead of others, until a barrier stops them. So a result that
+depends on the order, because a barrier is missing or an atomic adds floats, differs from seed to seed. If threads wait
+at different barriers, or for threads that have ended, an error names the lines in question. A write outside of an array
+is an error, too. The memory around arrays holds NaN, so a read outside of an array makes results NaN.
 
-Blocks are one-dimensional; `__shared__` arrays have a constant size. It says nothing about speed.
+Blocks are one-dimensional, and `__shared__` arrays have a constant size. The running time on the CPU says nothing about
+the speed on a GPU.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ SHIM_UNCOUNTED void nap(int line) {
 
 
 class KernelError(RuntimeError):
-    """The kernel broke a rule for kernels."""
+    """Raised for a kernel that breaks a rule for kernels."""
 
 
 class Program:
-    """Compiles CUDA text for the CPU: pieces one after the other, with kernels `__global__ void f(...)`.
+    """Compiles pieces of CUDA text, joined in order, for the CPU. Kernels begin with `__global__ void f(...)`.
 
-    Kernels take `float*`, `const float*`, `int` and `float`. CompileError quotes the compiler.
+    Kernels take `float*`, `const float*`, `int` and `float`. A CompileError quotes the compiler's message.
     """
 
     def __init__(self, *pieces: str) -> None:
@@ -74,12 +75,12 @@ class Program:
     ) -> int:
         """Run a kernel, which changes float32 arrays in place; return how many barriers all blocks passed.
 
-        Afterwards `work` has what each thread did, blocks x threads for each of WORK: numbers of shared memory and of
-        arrays that it read and wrote, its shuffles and its atomic additions. `race` names two threads that use a number
-        of shared memory without a barrier between. changed_shuffle: the number, from 0, of a shuffle from which each
-        thread gets 1 too much.
+        Afterwards `work` has an array (blocks, threads) for each name in WORK. The arrays count the numbers of shared
+        memory and of arrays that each thread read and wrote, its shuffles and its atomic additions. `race` names two
+        threads that used the same number of shared memory although no barrier was between them. changed_shuffle: the
+        number of a shuffle, from 0, whose result is made 1 larger for each thread.
 
-        KernelError for a barrier that not all threads reach, and for a write outside of an array.
+        KernelError is raised for a barrier that not all threads reach, and for a write outside of an array.
         """
         if name not in self.parameters:
             raise CompileError(f"there is no kernel {name}; found {', '.join(self.parameters)}")
@@ -118,7 +119,7 @@ class Program:
 
 
 def without_barrier(source: str, which: int) -> str:
-    """Remove one `__syncthreads();` from the source, counted from 0; lines keep their places."""
+    """Remove the barrier with this number, counted from 0, from the source; all lines keep their numbers."""
     parts = source.split("__syncthreads();")
     if not 0 <= which < len(parts) - 1:
         raise ValueError(f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1}")

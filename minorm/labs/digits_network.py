@@ -1,7 +1,8 @@
 """Trains the demo's network on 8 x 8 digits with a student's backend in its BatchNorm layers.
 
-In float64 two right implementations agree to about ten digits over an epoch. In float32 they do not: training amplifies
-rounding errors, and after twenty steps a difference in the seventh digit has grown into one in the second.
+In float64 the losses of two right implementations agree to about ten digits over an epoch. In float32 they do not:
+training amplifies rounding errors, and after twenty steps a difference in the seventh digit has become a difference in
+the second digit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from minorm.tensor.creation import tensor
 
 
 def model_with(backend: Any = None, seed: int = 0) -> Any:
-    """Build the network in float64, with this backend in its BatchNorm layers; None for the library's own."""
+    """Build the network in float64. Its BatchNorm layers use this backend, or, if it is None, the library's own."""
     generators.manual_seed(seed)
     model = models.digits_cnn().to(dtype=dtypes.float64)
     for layer in model.modules():
@@ -31,7 +32,8 @@ def model_with(backend: Any = None, seed: int = 0) -> Any:
 def losses(backend: Any = None, steps: int = 23, seed: int = 0) -> Any:
     """Return the loss of each training step as an array; 23 steps are an epoch.
 
-    It uses one thread: the images are so small that two are no faster, and on a busy machine they wait for each other.
+    Training uses one thread. The images are so small that two threads are no faster, and on a busy machine the threads
+    wait for each other.
     """
     threads = config.get_num_threads()
     config.set_num_threads(1)
@@ -67,12 +69,13 @@ def losses_over_ranks(
     steps: int = 23,
     seed: int = 0,
 ) -> Any:
-    """Return the same losses with each batch of 64 cut among ranks, which train copies of the model in step.
+    """Return the losses when each batch of 64 is cut among ranks, which train equal copies of the model.
 
-    cuts           where to cut batches: (10, 50) gives three ranks 10, 40 and 14 images; the last batch is smaller
-    backend        of the BatchNorm layers of a rank; None: each rank normalizes with its own statistics
-    share          a rank's share in the whole batch's loss, from its number of images
-    sum_gradients  the gradients of all parameters, summed over the ranks
+    cuts           where each batch is cut: (10, 50) gives three ranks 10, 40 and 14 images, and fewer in the last batch
+    backend        makes the backend of a rank's BatchNorm layers; if it is None, each rank normalizes with its own
+                   statistics
+    share          returns a rank's share in the loss of the whole batch, from the rank's number of images
+    sum_gradients  returns the gradients of all parameters, summed over the ranks
     """
     copies = [model_with(None, seed) for _ in range(len(cuts) + 1)]
     train, _ = data.split_digits(seed=0)

@@ -1,7 +1,8 @@
-"""Builds lab 5's network, whose rows are the batch, trains it, and breaks it in five ways.
+"""Builds lab 5's network, in which each mean is over the batch alone, trains it, and breaks it in five ways.
 
-Between its linear layers stand BatchNorm layers without positions, so a row has exactly as many elements as the batch
-has images. The convolutions of the demo have hundreds of positions an image, and hide what tiny batches do.
+The network has BatchNorm layers between its linear layers. As an image has no positions there, each mean is over
+exactly as many elements as the batch has images. In the demo's convolutions, each image has hundreds of positions, so
+the effect of tiny batches does not show.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def camera(pictures: Any) -> Any:
 
 
 def network(seed: int = 0, momentum: float = 0.9) -> Any:
-    """Build a network: 64 pixels, three blocks of linear, BatchNorm and ReLU, ten classes."""
+    """Build a network from 64 pixels over three blocks of linear layer, BatchNorm and ReLU to ten classes."""
     generators.manual_seed(seed)
     layers: list[Any] = [nn.Flatten()]
     for _ in range(3):
@@ -63,7 +64,7 @@ def train(
 ) -> Any:
     """Train with SGD with momentum; the learning rate is lower for batches below 32. Return the model.
 
-    It uses one thread: two are no faster here, and on a busy machine they wait for each other.
+    Training uses one thread: two threads are no faster here, and on a busy machine they wait for each other.
     """
     threads = config.get_num_threads()
     config.set_num_threads(1)
@@ -87,10 +88,10 @@ def train(
 
 
 def broken(kind: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
-    """Return a trained model in evaluation mode with wrong statistics; training images, test images and test labels.
+    """Return a trained model with wrong statistics, in evaluation mode, training images, test images and test labels.
 
-    lost      the running statistics were not saved, and are 0 and 1
-    inverted  someone took PyTorch's momentum=0.1 for the share of the old value, and showed it batches of four
+    lost      the running statistics were not saved, and have the values 0 and 1
+    inverted  PyTorch's momentum=0.1 was taken as the share of the old value, and the model saw batches of four
     poisoned  one batch had an image of NaN
     camera    the images come from a new camera, without labels
     frozen    the statistics were lost and the layers frozen, so that training mode does not move them

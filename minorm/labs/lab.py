@@ -7,8 +7,8 @@
         g = rng.standard_normal((4, 6))
         close(student.through_mean(g, (1,)), g - g.mean(1, keepdims=True), "through_mean of 4x6 over (1,)")
 
-A check earns all its points or none. `student.name(...)` runs the student's function, in whatever process; rng is
-seeded with the check's name, so the numbers of one check do not depend on another. Visible checks also run in the
+A check earns all its points or none. `student.name(...)` runs the student's function, in this or another process. `rng`
+is seeded with the check's name, so the numbers of a check do not depend on other checks. Visible checks also run in the
 notebook, with other numbers than in grading.
 """
 
@@ -45,7 +45,7 @@ PIP = {"sklearn": "scikit-learn"}  # if the name to install differs from the nam
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table. seconds: how long the student's functions may take in it."""
+    """A check and its points. seconds: how long the student's functions may take in this check"""
 
     task: str
     title: str
@@ -86,15 +86,15 @@ class Check:
 class Lab:
     """A lab: its name, what it asks, and its checks in order.
 
-    file     of the notebook, without an ending: examples/labs/FILE.py
-    minutes  of work for a student
-    needs    numbers of the labs that come before it; the catalogue puts a course in order by them
-    packages  that solutions and checks import, beside NumPy
-    programs  that they run: names, any of which will do
+    file     the name of the notebook, without its ending: examples/labs/FILE.py
+    minutes  how long a student works on the lab
+    needs    numbers of the labs that come before this lab; they determine the order of a course (see catalogue)
+    packages  the packages that solutions and checks import, beside NumPy
+    programs  names of programs, of which solutions and checks need one
     writes   whether solutions write files: compiled libraries, checkpoints
-    memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
+    memory   MB of address space that a submission may use; 0 means no limit (CUDA reserves far more than it uses)
     deadline  seconds for loading a submission and all checks together
-    variants  differences from year to year; variant: the current one, the plain lab by default
+    variants  the differences from year to year; variant: the current variant, by default the plain lab
     """
 
     number: int
@@ -137,8 +137,9 @@ class Lab:
     ) -> None:
         """Grade the student's test_ functions: a point for passing the right implementation, one for each bug found.
 
-        An implementation is a dict of functions by name; the tests get an object with these functions. If variants have
-        other bugs, `planted` is a function that returns those of the variant, always equally many.
+        An implementation is a dict of functions by name, and the tests get an object with these functions. If variants
+        have different bugs, `planted` is a function that returns the current variant's bugs. Each variant has the same
+        number of bugs.
         """
         self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
 
@@ -158,7 +159,7 @@ class Lab:
         return f"lab {self.number} needs {' and '.join(words)}, which this machine lacks" if words else ""
 
     def require(self) -> None:
-        """Raise ImportError if something is missing: without it, right answers would count as wrong."""
+        """Raise ImportError if something that the lab needs is missing: right answers would count as wrong."""
         if lacking := self.missing():
             raise ImportError(lacking)
 
@@ -191,7 +192,7 @@ class Lab:
         return list(dict.fromkeys(item.task for item in self.items))
 
     def of_task(self, task: str) -> Lab:
-        """Return the same lab with the checks of one task only; ValueError if there is no such task."""
+        """Return the same lab with the checks of one task only; raise ValueError if there is no such task."""
         if task not in self.tasks:
             raise ValueError(f"lab {self.number} has no task {task!r}; expected one of {', '.join(self.tasks)}")
         return replace(self, items=[item for item in self.items if item.task == task])

@@ -1,6 +1,7 @@
-"""Runs students' CUDA on a GPU through CuPy: the same text as on the CPU, and its speed.
+"""Runs students' CUDA on a GPU through CuPy, with the same text as on the CPU, and measures its speed.
 
-A GPU's results do not show that a barrier is missing: they may be right for years. minorm/labs/cuda.py shows it.
+Results on a GPU do not show that a barrier is missing, because the results may be right by chance. minorm/labs/cuda.py
+finds missing barriers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ROUNDS = 20
 
 
 class OnGpu:
-    """Compiles CUDA text for the GPU; RuntimeError if there is no GPU or no CuPy."""
+    """Compiles CUDA text for the GPU; raises RuntimeError if there is no GPU or no CuPy."""
 
     def __init__(self, *pieces: str) -> None:
         self.library = devices.library()
@@ -35,7 +36,7 @@ class OnGpu:
         self.module.get_function(name)((blocks,), (threads,), tuple(narrow))
 
     def run(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """Launch as minorm.labs.cuda.Program does: it changes NumPy arrays in place."""
+        """Run a kernel on NumPy arrays, which it changes in place, as on the CPU (minorm.labs.cuda.Program.launch)."""
         moved = [self.library.asarray(value) if isinstance(value, np.ndarray) else value for value in arguments]
         self.launch(name, blocks, threads, *moved)
         for value, there in zip(arguments, moved, strict=True):
@@ -44,7 +45,10 @@ class OnGpu:
 
 
 def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: int = ELEMENTS) -> list[float]:
-    """Return GB/s of the kernel moments(x, k, d, var, m), one block per row, for rows of each length; x counts once."""
+    """Return the GB/s of the kernel moments(x, k, d, var, m) for each row length.
+
+    There is one block for each row. The bytes of x count, and they count once.
+    """
     xp = program.library
     x = xp.ones(elements, xp.float32)
     found = []
@@ -58,7 +62,7 @@ def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: in
 
 
 def copying(elements: int = ELEMENTS) -> float:
-    """Return GB/s of copying an array, reading and writing: the memory's top speed."""
+    """Return the GB/s of copying an array, which is the fastest that the memory allows. Reads and writes both count."""
     xp = devices.library()
     x, y = xp.ones(elements, xp.float32), xp.ones(elements, xp.float32)
     return 8e-9 * elements / _seconds(xp, lambda: xp.copyto(y, x))

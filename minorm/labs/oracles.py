@@ -1,8 +1,8 @@
 """Asks oracles what a node computes: onnx's ReferenceEvaluator, onnxruntime, minorm. In lab 11 they disagree.
 
 A case is one node with its numbers, as a dict that can be sent: operator, opset, inputs, attributes, outputs.
-onnxruntime answers in a separate process, because some models crash it. An oracle imports the onnx package only when it
-is asked, so that other labs do not need it.
+onnxruntime answers in a separate process, because some models crash it. The oracles import the onnx package only when
+they answer, so that other labs do not need this package.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, type]] = {
 
 
 class NoAnswer(Exception):
-    """The oracle refused the case, or crashed on it."""
+    """Raised if the oracle refused the case or crashed on it."""
 
     def __init__(self, message: str, crashed: bool = False) -> None:
         super().__init__(message)
@@ -54,15 +54,16 @@ def size(found: Mapping[str, Any]) -> int:
 
 
 def suspect(name: str) -> Callable[[Case], list[Any]]:
-    """Return one of the implementations "A" to "F", each with a planted bug; it takes a case of its operator.
+    """Return one of the implementations "A" to "F", each with a planted bug, as a function of a case.
 
-    Variants of the lab have others, "A2" to "F2" and "A3" to "F3".
+    Variants of the lab have the implementations "A2" to "F2" or "A3" to "F3". Each implementation takes cases of one
+    operator.
     """
     return lambda found: suspects.run(name, found)
 
 
 def model(found: Mapping[str, Any]) -> Any:
-    """Return the case as a ModelProto; ValueError if it is not a valid case for the oracles."""
+    """Return the case as a ModelProto; raise ValueError if the oracles cannot take the case."""
     from onnx import helper
 
     checked(found)
@@ -89,7 +90,7 @@ def check(found: Mapping[str, Any]) -> None:
 
 
 def checked(found: Any) -> None:
-    """Raise ValueError unless it is a small node of a known operator with attributes of the right kind."""
+    """Raise ValueError unless the case is a small node of a known operator whose attributes have the right types."""
     keys = {"operator", "opset", "inputs", "attributes", "outputs"}
     if not isinstance(found, dict) or set(found) != keys:
         raise ValueError(f"a case has {', '.join(sorted(keys))}; make it with oracles.case")
@@ -184,7 +185,7 @@ def _is_floats(array: Any) -> bool:
 
 
 def _attribute(operator: str, known: Mapping[str, Any], name: Any, value: Any) -> None:
-    """Raise ValueError unless the operator has this attribute, of this kind, within bounds that all tools accept."""
+    """Raise ValueError unless the operator has this attribute and all tools accept the value."""
     kind = known.get(name)
     if kind is None:
         raise ValueError(f"{operator} has no attribute {name!r} in a version that is asked about")

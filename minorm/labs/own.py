@@ -3,11 +3,12 @@
     DIR/lab20_averaging_weights/
         checks.py      LAB = Lab(20, "lab20_averaging_weights", ...) and its checks
         solution.py    the whole notebook, solved; the students' notebook is made from it (see stubs)
-        beside.py      functions that run next to a student's module, if the checks `drive` some
+        beside.py      functions that run next to a student's module, if checks call them with `student.drive`
         mistakes.md    common mistakes, for `--hint`; a table like minorm/labs/judge/mistakes.md
 
-A lab of the course has the same files, with longer names. The judge imports checks.py as part of a package, so that it
-may say `from .beside import state`; a student's process receives the text of beside.py, and sees none of these files.
+A lab of the course has the same files, with longer names. The judge imports checks.py as part of a package, so that
+checks.py may say `from .beside import state`. A student's process receives the text of beside.py, and sees none of
+these files.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ FILES = "a lab has checks.py and solution.py, and may have beside.py and mistake
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
-    """Return number -> the lab's folder. FileNotFoundError if there is no DIR, ValueError if it has no labs.
+    """Return number -> the lab's folder.
 
-    A folder counts by its name in DIR, even if it is a link.
+    FileNotFoundError is raised if there is no DIR, and ValueError if DIR has no labs.
+
+    If a folder is a link, its name in DIR counts, not the name of the link's target.
     """
     if not lab_dir.is_dir():
         raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")
@@ -46,7 +49,7 @@ def folders(lab_dir: Path) -> dict[int, Path]:
 
 
 def load(folder: Path) -> Lab:
-    """Load the lab of a folder. FileNotFoundError and ValueError name what is missing or wrong, and where."""
+    """Load the lab in a folder. FileNotFoundError and ValueError say what is missing or wrong, and where."""
     place = f"labs: {folder.parent.name}/{folder.name}"
     path = folder / "checks.py"
     if not path.is_file():
@@ -72,7 +75,7 @@ def load(folder: Path) -> Lab:
 
 
 def solution(lab: Lab) -> Path:
-    """Return the path of the solved notebook; FileNotFoundError if it is missing, as in the folder for students."""
+    """Return the path of the solved notebook; raise FileNotFoundError if it is missing, as in a folder for students."""
     assert lab.folder is not None
     path = lab.folder / "solution.py"
     if not path.is_file():
@@ -87,7 +90,7 @@ def _number(folder: Path) -> int:
 
 
 def _imported(folder: Path, place: str) -> ModuleType:
-    """Import its checks as a module of a new package."""
+    """Import the lab's checks.py as a module of a new package."""
     package = ModuleType(f"{__name__}.{folder.name}")
     package.__path__ = [str(folder)]
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{package.__name__}.")]:
@@ -101,7 +104,7 @@ def _imported(folder: Path, place: str) -> ModuleType:
 
 
 def _where(error: Exception, folder: Path) -> str:
-    """Return `checks.py, line 7: `, the last line in this folder that an error came through."""
+    """Return `checks.py, line 7: `, the last line of the lab's files that the error passed through."""
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}, "  # it names its line
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]

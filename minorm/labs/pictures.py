@@ -13,11 +13,10 @@ from matplotlib.colors import to_rgb
 
 
 def show(figure: Any, text: str) -> None:
-    """Show a figure. text: what the figure shows, which a notebook keeps as the picture's alternative text.
+    """Show a figure. text: a description of the figure, which a notebook keeps as the picture's alternative text
 
-    The notebook gets the picture twice: as an <img> with `alt`, which notebooks and nbconvert's HTML prefer and screen
-    readers read, and as a PNG with the text in its metadata, for other formats. A script opens a window, which has no
-    place for the text.
+    The notebook gets the picture twice. Notebooks and nbconvert's HTML show the <img>, whose `alt` screen readers read.
+    Other formats use the PNG, which has the text in its metadata. A script opens a window, which cannot show the text.
     """
     if in_notebook():
         from IPython.core.pylabtools import print_figure
@@ -37,8 +36,8 @@ def slide(
 ) -> None:
     """Call `draw(value)` with `first`, and again with each move of a slider over the values.
 
-    Without widgets (in a script, or a notebook without ipywidgets) it calls `draw(*without)`: one picture of some
-    values.
+    If there are no widgets (in a script, or in a notebook without ipywidgets), `draw(*without)` is called, which draws
+    one picture of some values.
     """
     if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
         draw(*without)
@@ -54,7 +53,7 @@ def slide(
 
 
 def in_notebook() -> bool:
-    """Whether a notebook shows the pictures."""
+    """Return whether pictures are shown in a notebook."""
     return "inline" in mpl.get_backend()
 
 

@@ -1,4 +1,4 @@
-"""Uses a student's moments in minorm's layers, for their kernels in labs 7 and 8."""
+"""Uses a student's moments in minorm's layers, to check the kernels of labs 7 and 8."""
 
 from __future__ import annotations
 

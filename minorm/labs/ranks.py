@@ -1,13 +1,13 @@
-"""Runs the ranks of a data-parallel program, with the lab's names, and counts their messages.
+"""Runs the ranks of a data-parallel program under the lab's names, and counts their messages.
 
     def average(rank):
         return rank.all_reduce(np.array(rank.number)) / rank.size
 
     simulate(4, average)          # [1.5, 1.5, 1.5, 1.5]
 
-All ranks are in this process, and are those of minorm.distributed: if a real program would hang, because one rank calls
-another collective or has ended, they raise an error. Under `mpiexec -n 2 python`, two processes share the same ranks
-and send real messages, and every process gets all results.
+All ranks are threads of this process, as in minorm.distributed. If a rank calls a different collective than the other
+ranks, or has ended, a real program would hang; here an error is raised. Under `mpiexec -n 2 python`, two processes
+share the ranks between them and send real messages, and each process gets the results of all ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Rank", "RankError", "simulate"]
 
 
 class RemoteGroup:
-    """The group of a rank whose partners meet in another process: it asks for each collective by name."""
+    """The group of a rank in a student's process. A collective asks the judge, whose ranks exchange the numbers."""
 
     def __init__(self, rank: int, size: int, function: Callable[[str], Callable[..., Any]]) -> None:
         self.rank, self.size = rank, size
@@ -38,7 +38,7 @@ class RemoteGroup:
 class Rank:
     """One rank: number, size, and the collectives.
 
-    messages, numbers_sent   how many collectives it has called, and how many numbers it has sent
+    messages, numbers_sent   how many collectives the rank has called, and how many numbers the rank has sent
     """
 
     def __init__(self, group: Group | RemoteGroup) -> None:

@@ -1,7 +1,7 @@
-"""Runs a submission in sealed processes: for the file, its tests, each rank, native code, and our own code.
+"""Runs a submission in sealed processes: for the file, the tests, each rank, native code, and the judge's own code.
 
-Each starts when it is first needed, and again if it was lost. They share nothing: no process sees another's memory or
-files.
+Each process starts when it is first needed, and is started again if it has died. No process sees the memory or the
+files of another process.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MOST_LOST = 3  # processes; after that, checks are not run any more
 class Remote(Student):
     """A submission.
 
-    text, file    of the submission
+    text, file    the submission's text and the name of its file
     beside        the lab's module whose functions may run next to it
-    memory        bytes of each process
+    memory        how many bytes each process may use
     patience      a factor for all time limits
-    around        the walls
+    around        the walls; if it is None, those that this machine has
     deadline      seconds for loading and all checks together
     """
 
@@ -89,7 +89,7 @@ class Remote(Student):
         self._end(where)
 
     def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
-        """Put these in place of the student's functions, in fresh processes; each call to one also calls `used`."""
+        """Use these functions in place of the student's, in fresh processes; each call also calls `used(name)`."""
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
@@ -98,7 +98,7 @@ class Remote(Student):
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """Call one of the student's functions, or here its replacement, whose answer no process sees."""
+        """Call one of the student's functions, or its replacement, which runs in this process."""
         if name in self._right:
             return self._call_replacement(name, *args, **options)
         return super().call(name, args, options, serving)
@@ -115,7 +115,7 @@ class Remote(Student):
     def _counted(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
-        """Do the same as `_asked`, within the file's total time; the yardstick is ours and takes none of it."""
+        """Call `_asked`. Its time counts as the file's, except for the yardstick, which runs the judge's own code."""
         if where == YARDSTICK:
             return self._asked(process, request, serving, deadline, where)
         with self._allowance.waiting():
@@ -150,7 +150,7 @@ class Remote(Student):
         return reply
 
     def _time_used_up(self) -> str:
-        """Say that the file's time is used up, if it is."""
+        """Return a message if the file's time is used up; otherwise an empty text."""
         over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
 
@@ -159,7 +159,7 @@ class Remote(Student):
         return objects.as_bytes(compile_process.compiled(self._walls, kind, text, deadline))
 
     def close(self) -> None:
-        """End all processes; when this returns, they are gone."""
+        """End all processes, and return when they have ended."""
         for where in list(self._processes):
             self._end(where)
         self._starter.shutdown()
@@ -178,7 +178,7 @@ class Remote(Student):
             self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT_OUTPUT]
 
     def _loaded(self, where: Any) -> Process:
-        """Return the running, loaded process for this; add the time for that to the deadline."""
+        """Return the running process for `where`; start it if necessary, and add this time to the deadline."""
         with self._starting:
             if self._unloadable is not None and where != YARDSTICK:
                 raise self._unloadable

@@ -13,12 +13,12 @@ MUCH_OUTPUT = 10_000  # printed bytes that deserve a remark
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check. what, expected, got: one line each.
+    """The result of one check. what, expected, got: one line each
 
-    status  passed, wrong, not done, error, too slow, died, not run; or not tried, if this machine could not tell or the
-            check cannot follow the function
-    remark  on the function's behaviour, whether its answer is right or not; hint: at the mistake
-    failures  the calls of the failed check, from which `recognizing` finds the hint
+    status  passed, wrong, not done, error, too slow, died, not run or not tried; "not tried" means that this machine
+            cannot run the check, or that the check cannot follow the function
+    remark  a remark on the function's behaviour, also for right answers; hint: names the probable mistake
+    failures  the calls of the failed check, in which `recognizing` looks for the mistake
     """
 
     task: str
@@ -37,7 +37,7 @@ class Outcome:
     failures: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def but(self, **changes: Any) -> Outcome:
-        """Return the same with some fields changed."""
+        """Return the outcome with some fields changed."""
         return replace(self, **changes)
 
     @property
@@ -57,10 +57,10 @@ class Outcome:
 class Report:
     """All outcomes of one submission.
 
-    notes    about statements of the file that failed
-    printed  how many bytes the code printed; beginning: the first of them
+    notes    lines about statements of the file that failed
+    printed  how many bytes the code printed; beginning: the beginning of the printed text
     walls    the walls around the code
-    remark   says that the file names another variant than the graded one
+    remark   a note if the file names another variant than the graded one
     """
 
     lab: int

@@ -1,7 +1,7 @@
-"""Makes the students' notebook from the solved one, so that the two cannot drift apart.
+"""Makes the students' notebook from the solved one, so that both always have the same text and checks.
 
-Students write the part between `# SOLUTION 3.2: what to do` and `# END`. In the stub, a statement that raises
-NotImplementedError takes its place. Everything else stays the same.
+Students write the part between `# SOLUTION 3.2: what to do` and `# END`. In the stub, this part is replaced by a
+statement that raises NotImplementedError. Everything else stays the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WIDTH = 90  # columns of a line of code in a lab
 
 
 def stub(solution: str) -> str:
-    """Return the text with stubs; ValueError for marks that do not come in pairs."""
+    """Return the text with stubs; raise ValueError for marks that do not come in pairs."""
     lines: list[str] = []
     inside = 0
     for number, line in enumerate(solution.splitlines(), 1):

@@ -1,8 +1,8 @@
 """Runs checks inside a notebook: `check("3.1")` runs one task's visible checks on the notebook's functions.
 
-It shows a table when all is well. Otherwise it raises: NotImplementedError for a task not done yet, the student's own
-exception if there was one, and else CheckFailed, whose message is the table. The line VARIANT of a notebook names its
-variant.
+If all checks pass, a table is shown. Otherwise `check` raises an exception: NotImplementedError for a task that is not
+done yet, the student's own exception if there was one, or CheckFailed, whose message is the table. The notebook names
+its variant in the line VARIANT.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ SEED = 0  # grading uses another seed
 
 
 class Short(Exception):
-    """An error whose message says everything."""
+    """An exception that IPython shows without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Show only the message in IPython: a traceback would lead into the grader."""
+        """Return the message only: a traceback would show the grader's code."""
         return str(self).split("\n")
 
 
 class CheckFailed(Short, AssertionError):
-    """An answer was not the expected one."""
+    """Raised if an answer was not the expected one."""
 
 
 class NoChecks(Short, FileNotFoundError):
-    """The folder with the checks is not there."""
+    """Raised if the folder with the checks is missing."""
 
 
 class NotDone(Short, NotImplementedError):
-    """A task that still has its stub."""
+    """Raised for a task that still has its stub."""
 
 
 class Table:
@@ -54,7 +54,7 @@ class Table:
 
 
 class Checker:
-    """Runs the visible checks of a lab on the names of a notebook."""
+    """Runs the visible checks of a lab on the functions of a notebook."""
 
     def __init__(self, lab: Lab, names: dict[str, Any]) -> None:
         self.lab, self.names = lab, names
@@ -84,7 +84,7 @@ class Checker:
 
 
 def _in_students_code(error: BaseException) -> TracebackType | None:
-    """Return the traceback without the grader's frames, which come first."""
+    """Return the traceback from the first frame in the student's code on, without the grader's frames."""
     found = error.__traceback__
     while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith("minorm.labs."):
         found = found.tb_next
@@ -94,7 +94,7 @@ def _in_students_code(error: BaseException) -> TracebackType | None:
 def checker(number: int, names: dict[str, Any], lab_dir: str | Path | None = None) -> Callable[[str], Any]:
     """Make the function `check`: `check = checker(3, globals())` at the top of lab 3.
 
-    lab_dir  the folder of a teacher's own labs; if students did not get it, `check` says so
+    lab_dir  the folder of a teacher's own labs; if students did not get this folder, `check` says so
     """
     if lab_dir is not None and not Path(lab_dir).is_dir():
         return functools.partial(_absent, lab_dir)

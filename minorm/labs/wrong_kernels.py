@@ -1,4 +1,4 @@
-"""Holds a CUDA kernel for moments of rows, and copies with one bug each, to grade the tests of lab 8."""
+"""Holds a CUDA kernel for moments of rows, and wrong copies with one bug each, to grade the tests of lab 8."""
 
 from __future__ import annotations
 

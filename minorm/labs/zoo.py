@@ -1,6 +1,6 @@
-"""Makes the ONNX models of lab 10: one normalization each, in any version, as arrays of bytes.
+"""Makes the ONNX models of lab 10 as arrays of bytes: each has one normalization, in any version.
 
-It imports the onnx package only to make or read a model, so that the other labs do not need it.
+The onnx package is imported only to make or read a model, so that the other labs do not need this package.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def specimen(
 ) -> Any:
     """Make a model of one node as an array of bytes. x is an input of the model, the parameters are initializers.
 
-    domain   how the opset's domain is written, "" or "ai.onnx"
-    others   opsets of other domains by name, which stand before it
-    prefix   of the names of x and the parameters
+    domain   the name of the opset's domain, "" or "ai.onnx"
+    others   the opsets of other domains, which come first in the model's list
+    prefix   the prefix of the names of x and the parameters
     """
     from onnx import helper, numpy_helper
 
@@ -62,7 +62,7 @@ def parsed(data: Any) -> Any:
 
 
 def _types(x: Any, parameters: Sequence[Any]) -> list[Any]:
-    """Return the outputs' element types: y, the running statistics, the batch's."""
+    """Return the outputs' element types, in the order y, running mean and variance, batch mean and variance."""
     return [x.dtype, parameters[-1].dtype, parameters[-1].dtype, x.dtype, x.dtype]
 
 

@@ -1,9 +1,10 @@
 """Runs next to a student's module, for checks that need it: builds arguments, calls functions, returns answers.
 
-There is one module per lab. Nothing here decides, counts or measures: the student's code is in the same process and may
-have replaced any of it. minorm.labs.checks computes the right answers; that process cannot import it.
+There is one module per lab. Nothing in these modules decides, counts or measures, because the student's code is in the
+same process and may have replaced any function. minorm.labs.checks computes the right answers, and a student's process
+cannot import that package.
 
-A teacher's own lab has such a module as text, which is sent like the submission (see own).
+A teacher's own lab has such a module in its folder. The judge sends the module's text to the process (see own).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple
 
 
 class Beside(NamedTuple):
-    """Such a module: its name, and its text if it is not one of minorm's."""
+    """A module that runs beside the student's: its name, and its text if it belongs to a teacher's own lab."""
 
     name: str
     text: str = ""
 
     def module(self) -> Any:
-        """Import the module, or make it from its text once."""
+        """Return the module: import it, or, if there is a text, make it from the text the first time."""
         if self.text and self.name not in sys.modules:
             made = ModuleType(self.name)
             exec(compile(self.text, f"{self.name}.py", "exec"), made.__dict__)

@@ -1,4 +1,4 @@
-"""Lab 4: returns the arguments of a function after a call, which only its own process can see."""
+"""Lab 4: calls a function and returns its arguments, because only this process can see whether they changed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def kept(module: Any, mean: Any, var: Any, x: Any) -> tuple[Any, ...]:
-    """Return the arguments after a call of update."""
+    """Call the student's update and return the arguments as they are afterwards."""
     module.update(mean, var, x, 0.5)
     return mean, var, x

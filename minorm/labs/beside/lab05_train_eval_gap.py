@@ -18,7 +18,7 @@ def state(model: Any) -> dict[str, Any]:
 
 
 def trained(seed: int, epochs: int = 1) -> tuple[Any, ...]:
-    """Train a model; return it, training images, test images and labels."""
+    """Train a model; return the model, the training images, the test images and the test labels."""
     x, labels, x_test, labels_test = gap.images()
     return gap.train(gap.network(seed), x, labels, epochs=epochs, seed=seed), x, x_test, labels_test
 
@@ -33,7 +33,7 @@ def measured(module: Any, function: str, seed: int, count: int, batch_size: int,
 
 
 def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
-    """Return a model's state after the student's recalibration; a batch_size of 0 is not passed."""
+    """Return a model's state after the student's recalibration; a batch_size of 0 leaves the student's default."""
     model, x, _, _ = trained(seed)
     for layer in gap.norms(model):
         layer.momentum = momentum
@@ -51,7 +51,7 @@ def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
 
 
 def frozen(module: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Let the student freeze a model with these values; return the settings of its layers and parameters."""
+    """Load these values into a model, let the student freeze the model, and return its settings and values."""
     model = gap.network()
     model.load_state_dict(values)
     module.freeze_norms(model.eval())

@@ -1,4 +1,4 @@
-"""Lab 7: calls the student's compiled kernels. None of their Python is in this process; the judge has the clock."""
+"""Lab 7: calls the student's compiled kernels, in a process without the student's Python; the judge keeps the time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.counting import thread_work
 
 
 def summed(kernels: Any, function: str, x: Any) -> Any:
-    """Call a function (address, n)."""
+    """Call a kernel with the address and the size of x."""
     return getattr(kernels, function)(x.ctypes.data, x.size)
 
 
@@ -35,7 +35,7 @@ def merged(kernels: Any, x: Any, threads: list[int]) -> list[Any]:
 
 
 def nothing(kernels: Any) -> None:
-    """Only compile the kernels."""
+    """Do nothing: the kernels are already compiled when this function is called."""
 
 
 def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) -> list[Any]:
@@ -49,9 +49,10 @@ def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) 
 
 
 def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
-    """Call the function on ones, with one more element changed before each call; threads: if the function takes them.
+    """Call the function on an array of ones again and again, and change one more element before each call.
 
-    So a kernel cannot reuse an earlier answer, and the judge knows each of the sums.
+    So a kernel cannot reuse an earlier answer, and the judge knows every sum. If `threads` is not 0, the function also
+    gets a buffer and the number of threads.
     """
     x, left = np.ones(size, np.float32), np.empty(size // CHUNK + 1)
     more = (left.ctypes.data, threads) if threads else ()

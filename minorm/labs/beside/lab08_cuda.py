@@ -1,4 +1,4 @@
-"""Lab 8: launches the student's compiled kernels. None of their Python is in this process."""
+"""Lab 8: launches the student's compiled kernels, in a process without the student's Python."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ def normalized(program: Any, x: Any, mean: Any, rstd: Any, threads: int) -> list
 
 
 def worked(program: Any, x: Any, changed_shuffle: int = -1) -> list[Any]:
-    """Return each thread's sum and work, the barriers, and a race, for x with a row for each block."""
+    """Run the kernel `each`, one block per row of x.
+
+    Return the sum and the work of each thread, the number of barriers, and a race if there was one.
+    """
     y = np.full(x.shape, np.nan, np.float32)
     barriers = program.launch("each", *x.shape, x, y, changed_shuffle=changed_shuffle)
     return [y, program.work, barriers, program.race]
 
 
 def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool = False) -> list[Any]:
-    """Return [each thread's sums, barriers, race] per seed; x has a row per block. may_fail: return errors as text."""
+    """Run the kernel once for each seed, one block per row of x; return [sums, barriers, race] for each seed.
+
+    may_fail: return the message of a KernelError in place of the sums.
+    """
     found: list[Any] = []
     for seed in range(seeds):
         y = np.full((*x.shape, 2 if kernel == "twice" else 1), np.nan, np.float32)
@@ -40,7 +46,7 @@ def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool
 
 
 def row_moments(program: Any, x: Any, threads: int, seeds: int) -> list[Any]:
-    """Return k, d and var of each row, for each seed; then what each thread did, and a race."""
+    """Return k, d and var of each row for each seed, each thread's work, and a race if there was one."""
     found = []
     for seed in range(seeds):
         places = np.full((3, len(x)), np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""Lab 10: parses models from bytes for the student's functions; a ValueError is an answer too."""
+"""Lab 10: parses models from bytes for the student's functions; the judge may expect a ValueError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def prepare() -> None:
 
 
 def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
-    """Call `since`, `attributes` or `mode` on the model's node; a ValueError is an answer too."""
+    """Return the answer of `since`, `attributes` or `mode` for the node, or {"refused": True} for a ValueError."""
     model = zoo.parsed(data)
     node = model.graph.node[0]
     if domain is not None:
@@ -26,7 +26,7 @@ def asked(module: Any, function: str, data: Any, domain: str | None = None, vers
 
 
 def refusal(module: Any, function: str, args: Any) -> bool:
-    """Whether the function raises ValueError."""
+    """Return whether the function raises ValueError."""
     try:
         getattr(module, function)(*args)
     except ValueError:

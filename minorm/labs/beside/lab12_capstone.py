@@ -50,7 +50,7 @@ def loop(run: Any, epochs: int) -> list[float]:
 
 
 def single(function: Any, *args: Any) -> Any:
-    """Call it on one thread: more threads are no faster here, and wait for each other on a busy machine."""
+    """Call the function on one thread: more threads are no faster here, and on a busy machine they are slower."""
     threads = config.get_num_threads()
     config.set_num_threads(1)
     try:
@@ -105,7 +105,10 @@ def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str, Any]:
-    """Return the student's losses and the model's state afterwards; mine: with the student's kernels, in float64."""
+    """Return the student's losses and the model's state after training.
+
+    If `mine` is true, the BatchNorm layers use the student's kernels, in float64.
+    """
     backend = PartialBackend(forward=module.forward, backward=module.backward) if mine else None
     run = capstone.Run(seed, backend, dtypes.float64 if mine else dtypes.float32)
     if not mine:
@@ -115,7 +118,10 @@ def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str
 
 
 def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
-    """Train, save, and train on: the old run changes, but the file must not."""
+    """Train a run, let the student save it, then train it further.
+
+    The file is read only after the further training: it must not have changed with the run.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.safetensors")
         run = capstone.Run(seed)
@@ -126,7 +132,7 @@ def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
 
 
 def resumed(module: Any, data: Any, seed: int, second: int) -> dict[str, Any]:
-    """Resume the saved run in a fresh run, and train it on with the lab's own loop."""
+    """Let the student load the file into a new run, and train this run with the lab's own loop."""
     with tempfile.TemporaryDirectory() as folder:
         generators.manual_seed(12345)
         fresh = capstone.Run(seed)
@@ -146,7 +152,7 @@ def written(module: Any, seed: int, training: bool) -> dict[str, Any]:
 
 
 def read_back(module: Any, data: Any) -> dict[str, Any]:
-    """Let the student read a model from a file; return its answers, and its losses in further training."""
+    """Let the student read a model from a file; return the model's answers, and its losses in further training."""
     images, labels, test_images, _ = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         model = module.read(as_file(data, folder))
@@ -157,7 +163,7 @@ def read_back(module: Any, data: Any) -> dict[str, Any]:
 
 
 def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
-    """Let the student fine-tune the model in these bytes; return it as a file again."""
+    """Let the student fine-tune the model in these bytes; return the tuned model as the bytes of a file."""
     images, labels, _, _ = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         model = onnx().load(as_file(data, folder))
@@ -169,7 +175,7 @@ def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
 
 
 def all_of_it(module: Any, seed: int) -> dict[str, Any]:
-    """Run `everything`; return its losses, the files that it leaves, and which of save and resume it called."""
+    """Run `everything`; return its losses, the files it leaves, and which of `save` and `resume` were called."""
     names, called = module.everything.__globals__, []
 
     def noted(name: str) -> Any:

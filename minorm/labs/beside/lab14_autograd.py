@@ -1,4 +1,4 @@
-"""Lab 14: builds graphs of the student's Vars with the judge's operations, whose gradients only the judge knows."""
+"""Lab 14: builds graphs of the student's Vars from the judge's operations, whose gradients only the judge knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def _probe(module: Any, number: int, node: Any, forward: Forward, back: Back) ->
 def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -> list[Any]:
     """Return the gradients of the arrays in a graph whose last Var is the result.
 
-    links  a pair of numbers is the sum of two Vars, one number is the input of an operation of the judge's
+    links  for each further Var, how it is made: a pair of numbers adds these two Vars, one number puts this Var into
+           one of the judge's operations
     """
     leaves = [module.Var(array) for array in arrays]
     nodes = list(leaves)
@@ -31,7 +32,10 @@ def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -
 
 
 def network(module: Any, x: Any, parameters: Any, dy: Any, forward: Forward, back: Back) -> Any:
-    """Return the output of the student's network; each parameter comes out of an operation of the judge's."""
+    """Return the output of the student's network.
+
+    Each parameter is the result of one of the judge's operations, so the judge sees the gradients of the parameters.
+    """
     behind = [_probe(module, number, module.Var(array), forward, back) for number, array in enumerate(parameters)]
     output = module.network(module.Var(x), *behind)
     module.backward(output, dy)

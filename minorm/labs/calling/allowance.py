@@ -2,7 +2,8 @@
 
 Each check also has its own limit. A file that stays just below that limit in every check, or sleeps whenever it is
 loaded, would still hold up the grader for many minutes. Only the time in which the judge waits for the submission's
-code counts, once if it waits for several processes at a time. The judge's own computing time does not count.
+code counts. If the judge waits for several processes at once, this time counts once. The judge's own computing time
+does not count.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time while this is open, in any number of threads."""
+        """Count the time inside the `with` block; time in several threads at once counts once."""
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()

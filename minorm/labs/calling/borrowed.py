@@ -1,4 +1,4 @@
-"""Finds the packages that a function calls: a task that asks for arithmetic is not done by calling a library."""
+"""Finds the packages that a function calls, because a check that asks for arithmetic refuses calls of a library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS = "minorm.labs.calling.", "minorm.labs.checks."  # around a student's funct
 
 
 def packages(function: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
-    """Return the packages that a call enters, except NumPy and Python's own, in order of their names."""
+    """Return the packages that a call enters, sorted by name, except NumPy and Python's standard library."""
     found = set()
 
     def look(frame: FrameType, event: str, called: Any) -> None:
@@ -35,5 +35,8 @@ def packages(function: Callable[..., Any], *args: Any, **options: Any) -> list[s
 
 
 def packages_of(module: Any, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """Return the packages that a call of the module's function enters; a lab's module in beside/ imports this."""
+    """Return the packages that a call of the module's function enters.
+
+    The module that a lab has in minorm/labs/beside imports this function.
+    """
     return packages(getattr(module, name), *args, **options)

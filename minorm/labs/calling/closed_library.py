@@ -1,9 +1,9 @@
 """Closes the library's normalizations, and those of other packages, while a task asks for the student's own work.
 
-A test that compares with `minorm.functional.batch_norm` finds every bug and tests nothing that its author knows. So
-while students' tests run, a call of one of minorm's normalizations raises LibraryClosed, and so does any attribute of
-torch and similar packages. The views of minorm.kernels.reference.norm (four, kept, like, ...) stay: students' backends
-need them.
+A test that compares with `minorm.functional.batch_norm` finds every bug, but does not show that its author knows
+anything. So while students' tests run, a call of one of minorm's normalizations raises LibraryClosed, and so does any
+attribute of torch and similar packages. The views of minorm.kernels.reference.norm (four, kept, like, ...) stay open,
+because students' backends need them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ WHY = "is closed here: use a formula, an invariant or a finite difference of you
 
 
 class LibraryClosed(ImportError):
-    """Raised for a normalization that is not the student's."""
+    """Raised by a library's normalization while only the student's own normalizations may be used."""
 
 
 class ClosedPackage(ModuleType):
-    """Replaces a package: reading any attribute raises LibraryClosed, whose message says why."""
+    """Stands in for a package: reading any attribute raises LibraryClosed, whose message says why."""
 
     def __getattr__(self, name: str) -> Any:
         raise LibraryClosed(f"{self.__dict__['__name__']} {WHY}")
 
 
 def close() -> Callable[[], None]:
-    """Close the normalizations in this process; return the function that opens them again."""
+    """Close the normalizations in this process; return a function that opens them again."""
     undo: list[tuple[Any, str, Any]] = []
     rooms: dict[Any, tuple[str, ...]] = {reference.norm: PROTOCOL, cpu.norm: PROTOCOL}
     rooms[variance] = "two_pass", "welford", "onnx"
@@ -66,7 +66,7 @@ def close() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def closed() -> Iterator[None]:
-    """Close the normalizations inside a `with`."""
+    """Close the normalizations inside a `with` block."""
     reopen = close()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Gives students arrays without numbers: each operation asks the judge, and returns another such array.
+"""Gives students arrays that hold no numbers: each operation asks the judge and returns another such array.
 
-It takes NumPy's functions, ufuncs, operators, methods and indices. Operations that would bring numbers into this
-process (float, np.float64, tolist, memoryview) also ask the judge, who refuses most of them.
+Such an array works with NumPy's functions, ufuncs, operators, methods and indices. Operations that would bring numbers
+into this process (float, np.float64, tolist, memoryview) also ask the judge, who refuses most of these operations.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ METHODS = {
 
 
 class NotFollowed(TypeError):
-    """An operation that the check cannot follow."""
+    """Raised for an operation that the check cannot follow."""
 
 
 class FollowedArray:
-    """A place in the judge's list, with the shape and type of the array there."""
+    """An array that the judge keeps: this object has only its number in the judge's list, its shape and its type."""
 
     def __init__(self, ask: Ask, number: int, shape: tuple[int, ...], dtype: str) -> None:
         self._ask, self.number, self.shape = ask, number, tuple(shape)
@@ -138,7 +138,7 @@ def run(ask: Ask, kind: str, name: str, args: Any, options: Any) -> Any:
 
 
 def packed(value: Any) -> Any:
-    """Pack arguments for the judge: followed arrays by number, and other arguments that NumPy's functions take."""
+    """Encode arguments for the judge: a followed array as its number, other arguments as values."""
     if isinstance(value, FollowedArray):
         return {"followed": value.number}
     if isinstance(value, np.generic):  # np.float64 is a float as well, and decides a type where a float does not
@@ -159,7 +159,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(ask: Ask, reply: Any) -> Any:
-    """Unpack the judge's results."""
+    """Decode the judge's results."""
     ((kind, value),) = reply.items()
     if kind == "followed":
         return FollowedArray(ask, *value)
@@ -169,7 +169,7 @@ def unpacked(ask: Ask, reply: Any) -> Any:
 
 
 def dtype_named(name: str) -> Any:
-    """Return the type with this name; bfloat16, which NumPy does not have, is possible too."""
+    """Return the dtype with this name, which may also be bfloat16, a type that NumPy does not have."""
     return TYPES[name] if name in TYPES else np.dtype(name)
 
 
@@ -181,9 +181,9 @@ _REPLACED: list[dict[str, Any]] = []  # the functions in their place while it ru
 
 @contextlib.contextmanager
 def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
-    """Make new arrays followed arrays as well, so that the student's function can write numbers into them.
+    """Let np.zeros, np.array and similar functions return followed arrays, into which a student can write results.
 
-    names  of the student's module, which may have imported some of these functions by name
+    names  the names in the student's module, which may have imported some of NumPy's functions by name
     """
     replaced = {name: _filled(ask, name) for name in FILLED} | {name: _converted(ask, name) for name in CONVERTING}
     by_identity = {id(_ORIGINALS[name]): replaced[name] for name in replaced}
@@ -201,7 +201,7 @@ def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def original() -> Iterator[None]:
-    """Restore NumPy's own functions for a while: in a notebook the judge computes in this process."""
+    """Restore NumPy's own functions inside a `with` block: in a notebook the judge computes in the same process."""
     if not _REPLACED:
         yield
         return

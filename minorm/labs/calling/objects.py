@@ -1,7 +1,8 @@
-"""Turns what layers and ranks hand to a student's functions into names and parts that can be sent (see wire).
+"""Encodes the objects that layers and ranks pass to a student's functions as a name and parts (see wire).
 
-The judge runs the layers and gives a nest, an equation and statistics to the student's function, wherever that runs. It
-takes back only statistics, and checks their type and shape before a kernel sees them.
+The judge runs the layers and gives a nest, an equation and statistics to the student's function, which may run in
+another process. The judge takes back only statistics, and checks the type and shape of these statistics before a kernel
+sees them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from minorm.normalization.nest import Axis, Loop, Nest
 
 
 class Callback:
-    """A function of the judge's, by name: the student's code can call it but cannot see it."""
+    """Stands for a function of the judge's: the student's code can call it by name but cannot see it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,14 +30,14 @@ FOLLOW = "follow"  # what a followed array asks for
 
 
 class Followed:
-    """An array whose numbers stay with the judge (see minorm/labs/following), by its number, shape and type."""
+    """Stands for an array whose numbers stay with the judge (see minorm/labs/following): number, shape and type."""
 
     def __init__(self, number: int, shape: tuple[int, ...] = (), dtype: str = "") -> None:
         self.number, self.shape, self.dtype = number, shape, dtype
 
 
 class RankReference:
-    """A rank's number and the number of all ranks. The student's code gets a rank that asks the judge."""
+    """Stands for a rank: its number and the number of ranks. The student's code gets a rank that asks the judge."""
 
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
@@ -50,7 +51,7 @@ def _nest(parts: Any) -> Nest:
 
 
 def statistics(block: Any) -> Statistics:
-    """Make Statistics from a received block: four rows of float64, or the number of a followed array."""
+    """Make Statistics from a received block, which is either four rows of float64 or a followed array."""
     if isinstance(block, Followed):
         return Statistics(block)
     if not isinstance(block, np.ndarray) or block.dtype != np.float64 or block.ndim != 2 or len(block) != 4:
@@ -82,7 +83,11 @@ TAKEN_BACK: Makers = {
 
 
 def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:
-    """Return the makers of a student's process: `function` takes a Callback's name, `rank` a RankReference's parts."""
+    """Return the functions that rebuild received objects in a student's process.
+
+    `function` returns the function for a Callback's name, and `rank` makes a rank from its number and the number of
+    ranks.
+    """
     return {
         **TAKEN_BACK,
         "followed": lambda parts: FollowedArray(function(FOLLOW), *parts),

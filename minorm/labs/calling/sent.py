@@ -1,13 +1,13 @@
-"""Sends a right function to the student's objects, because messages cannot hold a model, a node or a run.
+"""Sends a right function as source to the student's process, if the function takes a model, a node or a run.
 
     LAB.provide("5.3", recalibrate=Sent(right.recalibrate))
 
-`Sent(right.recalibrate, lambda: {"rest": V.rest})` passes these options to each call too, for a variant's values.
+`Sent(right.recalibrate, lambda: {"rest": V.rest})` also passes these options to each call. These options are the values
+of the variant that is graded.
 
-The student's process receives the function's source and the imports of its module, nothing else. So the function is in
-a module that imports only what that process can import (minorm/labs/checks/right), not among the checks. The judge
-sends it only to processes that are never asked about the task that it solves: by then cascade has taken that task's
-marks.
+The student's process receives only the function's source and the imports of the function's module. So this module may
+import only what a student's process can import: it is in minorm/labs/checks/right, not among the checks. The judge
+sends the function only to processes that are never asked about the task that the function solves (see cascade).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 
 class Sent:
-    """A function and its source, which must be complete except for the imports of its module."""
+    """A function and its source. The source may use only its own names and the imports of its module."""
 
     def __init__(self, function: Callable[..., Any], options: Callable[[], dict[str, Any]] = dict) -> None:
         self._function, self._options = function, options
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the function here."""
+        """Call the function in this process."""
         return self._function(*args, **{**self._options(), **options})
 
     @property
@@ -39,7 +39,7 @@ class Sent:
 
 
 class Told:
-    """A right function that a student's process has received; `used` tells the judge that it is called."""
+    """A right function that a student's process has received. Each call tells the judge that the function is used."""
 
     def __init__(self, name: str, source: str, used: Callable[[], Any]) -> None:
         names: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """Lets checks call a student's functions: `student.moments(x, (0, 2))` calls the student's `moments`.
 
-`Remote` (minorm/labs/remote.py) calls it in another process, behind walls and within limits; `Here` calls it in this
-process, for checks in a notebook. Either way arguments and answers pass through `wire`, so a check sees the same. Any
-error becomes a Failure. Layers, ranks and clocks stay with the judge.
+`Remote` (minorm/labs/remote.py) calls the function in another process, behind walls and within limits. `Here` calls the
+function in this process, for checks in a notebook. Both pass arguments and answers through `wire`, so a check gets the
+same values from both. Any error becomes a Failure. Layers, ranks and clocks stay in the judge's process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAIN, TESTS, NATIVE, YARDSTICK = "main", "tests", "native", "yardstick"
 
 @dataclass
 class Call:
-    """One call of a student's function: its arguments, and its answer or else the text of its error."""
+    """One call of a student's function: the arguments, and either the answer or the text of the error."""
 
     name: str
     args: tuple[Any, ...]
@@ -58,7 +58,7 @@ class Student:
         return lambda *args, **options: self._recorded(Call(name, args, options))
 
     def _recorded(self, call: Call) -> Any:
-        """Answer a call, and keep the answer with its arguments."""
+        """Make the call, and keep its arguments and its answer in `calls`."""
         self.calls.append(call)
         try:
             call.answer = self.call(call.name, call.args, dict(call.options))
@@ -70,31 +70,31 @@ class Student:
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """Call one of the student's functions, and serve what it may ask for meanwhile."""
+        """Call one of the student's functions; meanwhile `serving` answers the questions that the function asks."""
         return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
 
     def drive(self, function: str, /, **options: Any) -> Any:
-        """Run `function(module, **options)` of minorm.labs.beside where the student's module is."""
+        """Run `function(module, **options)` of minorm.labs.beside in the process that has the student's module."""
         return self.ask({"do": "drive", "name": function, "options": options})
 
     def native(self, kind: str, pieces: tuple[str, ...], function: str, /, where: str = NATIVE, **options: Any) -> Any:
-        """Run `function(compiled, **options)` of minorm.labs.beside where none of the student's Python runs.
+        """Run `function(compiled, **options)` of minorm.labs.beside in a process without the student's Python.
 
-        kind  the language of the pieces, "cython" or "cuda"; "counted" is Cython that counts what each thread does
+        kind  the language of the pieces, "cython" or "cuda"; with "counted", Cython also counts what each thread does
         """
         request = {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}
         return self.ask(request, where=where)
 
     def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
-        """Run our own text in yet another process, as `native` does, to compare the student's kernel with it."""
+        """Compile and run our own text in one more process, to compare the student's kernel with it."""
         return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
-        """Return the student's functions as this rank runs them: each takes the rank first."""
+        """Return the student's functions on this rank; each of them gets the rank as its first argument."""
         return OfRank(self, rank)
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
-        """Run the student's test_ functions against an implementation; [{"name": ..., "error": ... or None}, ...]."""
+        """Run the student's test_ functions on an implementation; return [{"name": ..., "error": ... or None}, ...]."""
         results = self.ask({"do": "tests"}, implementation, TESTS)
         if not isinstance(results, list) or not all(
             isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
@@ -106,14 +106,17 @@ class Student:
         """Limit the total time for all questions from now on."""
 
     def fresh(self, where: Any = MAIN) -> None:
-        """Start with fresh state, so that the student's code remembers nothing, if that is possible."""
+        """Start a new process that remembers no earlier call. In a notebook this does nothing."""
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """Return the value, or raise a Failure. where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank."""
+        """Send a request; return the answer or raise a Failure.
+
+        where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank
+        """
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:
-        """Return the value of a reply, or raise its Failure; keep its remarks on changed arguments."""
+        """Return the value of a reply or raise its Failure; keep remarks on arguments that the function changed."""
         changed = reply.get("changed") if isinstance(reply, dict) else None
         for pair in changed[:10] if isinstance(changed, list) else ():
             if isinstance(pair, list) and len(pair) == 2:
@@ -123,7 +126,7 @@ class Student:
 
 
 class OfRank:
-    """A student's functions on one rank. Its messages go through the judge's rank, which counts them."""
+    """A student's functions on one rank. The judge's rank sends the messages of these functions and counts them."""
 
     def __init__(self, student: Student, rank: Rank) -> None:
         self._student, self._rank = student, rank
@@ -136,7 +139,10 @@ class OfRank:
         return lambda *args: self._ask({"do": "call", "name": name, "args": (self._reference, *args), "options": {}})
 
     def hold(self, name: str) -> Callable[..., Any]:
-        """Keep there what a function returns, and call its methods: hold("sync_backend")("forward", ...)."""
+        """Call a function and keep its result in the rank's process; return a caller of the result's methods.
+
+        For example, `hold("sync_backend")("forward", ...)` calls `forward` of the backend that sync_backend returned.
+        """
         held = self._ask({"do": "hold", "name": name, "args": (self._reference,)})
         return lambda method, *args, **options: self._ask(
             {"do": "method", "held": held, "name": method, "args": args, "options": options}
@@ -147,7 +153,7 @@ class OfRank:
 
 
 class Here(Student):
-    """The functions of a notebook that is running."""
+    """The functions of the notebook that is running."""
 
     def __init__(self, module: Any, beside: Beside) -> None:
         self.notes, self.remarks = [], []
@@ -156,7 +162,7 @@ class Here(Student):
         self._workers: dict[Any, worker.Worker] = {}
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """Call it here; the cause of a Failure is the student's own exception."""
+        """Answer the request in this process; the cause of a Failure is the student's own exception."""
         local = self._workers.setdefault(where, worker.Worker(self._module, self._beside))
         local.ask = lambda question: served(question, serving or {})  # type: ignore[method-assign]
         try:
@@ -172,7 +178,7 @@ def printable(text: Any) -> str:
 
 
 def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
-    """Call one of the judge's functions for a student's code; its arguments come from a stranger."""
+    """Call one of the judge's functions with arguments that a student's code has sent, which may be anything."""
     try:
         function, (args, options) = serving[reply["ask"]], wire.copied((reply["args"], reply["options"]))
         answer = {"value": wire.copied(function(*args, **options))}

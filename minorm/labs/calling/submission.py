@@ -1,8 +1,8 @@
 """Loads a student's file as a module, without the statements that fail.
 
-Cells run one after the other, as in the notebook, but each statement runs separately: if one fails, the notes say so
-and the rest still runs. So a missing package or a broken cell costs only its own task. Cells tagged "check" or "plot"
-are the lab's own and are left out.
+Cells run one after the other, as in the notebook, but each statement runs separately: if a statement fails, the notes
+say so and the other statements still run. So a missing package or a broken cell costs only its own task. Cells tagged
+"check" or "plot" belong to the lab and are left out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NAME = "submission"
 
 
 def load(text: str, file: str, running: Callable[[str], Any] | None = None) -> tuple[ModuleType, list[str]]:
-    """Return the module, and a line about each statement that failed.
+    """Return the module, and a line for each statement that failed.
 
-    `running` is told the place of each statement that may take long, before it runs.
+    Before each statement that may take long, `running` is called with the statement's place in the file.
     """
     module = ModuleType(NAME)
     module.__file__ = file
@@ -56,13 +56,13 @@ def load(text: str, file: str, running: Callable[[str], Any] | None = None) -> t
 
 
 def imports(text: str) -> list[str]:
-    """Return the names of the modules that the file imports anywhere; also for a notebook, whose code is in JSON."""
+    """Return the names of the modules that the file imports anywhere; the file may be a notebook in JSON."""
     names = re.findall(r"(?:^|\\n|[\"\s])(?:import|from)\s+([A-Za-z_][\w.]*)", text)
     return [name for name in dict.fromkeys(names) if all(part.isidentifier() for part in name.split("."))]
 
 
 def describe(error: BaseException) -> str:
-    """Return `ValueError: its message`, in one short line."""
+    """Return `ValueError: its message` on one short line."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  an exception class of the student's
@@ -76,19 +76,19 @@ def place(file: str, line: int) -> str:
 
 
 def place_of(error: BaseException, file: str) -> str:
-    """Return the place in the student's file where the error arose; empty if no line of the file took part."""
+    """Return the last place in the student's file that the error passed through; empty if there is no such place."""
     line = line_of(error, file)
     return "" if line is None else place(file, line)
 
 
 def line_of(error: BaseException, file: str) -> int | None:
-    """Return the last line of the student's file that the error came through."""
+    """Return the last line of the student's file that the error passed through."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
 
 
 def _show_in_tracebacks(code: list[Any], file: str) -> None:
-    """Let tracebacks and inspect.getsource find the lines, for the file may not exist."""
+    """Give the lines to linecache, so that tracebacks show them even if the file does not exist."""
     lines: list[str] = []
     for cell in code:
         lines += ["\n"] * (cell.line - 1 - len(lines))

@@ -1,6 +1,6 @@
-"""Watches a student's functions: each call compares its arguments before and after, and notes those that changed.
+"""Watches a student's functions: compares each argument before and after a call, and notes those that changed.
 
-It does not compare large arrays, or objects that cannot be sent to another process (a model, a rank, a loop nest).
+Large arrays are not compared, nor are objects that cannot be sent to another process (a model, a rank, a loop nest).
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ LARGEST = 4 << 20  # bytes of an array that is compared: larger ones would cost 
 
 
 class Watched:
-    """A function that appends [its name, the argument] to `changed` for each argument that it changes in place."""
+    """Wraps a function, and notes in `changed` each argument that a call changes in place.
+
+    A note is [the function's name, the argument's name].
+    """
 
     def __init__(self, function: Callable[..., Any], name: str, changed: list[list[str]]) -> None:
         self._function, self._name, self._changed = function, name, changed
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Return the function's own answer."""
+        """Call the function, compare its arguments, and return its answer."""
         names = _parameters(self._function)
         given = {names[i] if i < len(names) else str(i + 1): argument for i, argument in enumerate(args)} | options
         before = {name: _content(argument) for name, argument in given.items()}
@@ -38,7 +41,7 @@ class Watched:
 
 
 class WatchedModule:
-    """A module whose functions are watched; everything else in it is unchanged."""
+    """Wraps a module: its functions are watched, its other attributes are passed on unchanged."""
 
     def __init__(self, module: Any, changed: list[list[str]]) -> None:
         self._module, self._changed = module, changed
@@ -49,7 +52,7 @@ class WatchedModule:
 
 
 def _content(argument: Any) -> tuple[bytes, bytes] | None:
-    """Encode an argument for the comparison; None if it is not compared."""
+    """Encode an argument for the comparison; return None if this argument is not compared."""
     if isinstance(argument, np.ndarray) and argument.nbytes > LARGEST:
         return None
     try:
@@ -59,6 +62,6 @@ def _content(argument: Any) -> tuple[bytes, bytes] | None:
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters that take arguments by position; empty if they are not known."""
+    """Return the names of the function's positional parameters; empty if they are not known."""
     code = getattr(function, "__code__", None)
     return list(code.co_varnames[: code.co_argcount]) if code is not None else []

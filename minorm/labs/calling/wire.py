@@ -1,9 +1,9 @@
 """Sends values between processes that do not trust each other: numbers, text, arrays; tuples, lists, dicts of them.
 
-It does not use pickle, because unpickling a stranger's data runs the stranger's code. A message is two lengths, a JSON
-text, and the bytes of the arrays one after the other; JSON names each array's type, shape and order in memory. A
-layer's arguments to a backend (minorm/labs/calling/objects.py) travel as a name and its parts, to processes that know
-the name.
+Pickle is not used, because unpickling a stranger's data runs the stranger's code. A message consists of two lengths, a
+JSON text, and the bytes of all arrays, one after the other. The JSON text names each array's type, shape and order in
+memory. An object that a layer passes to a backend is sent as a name and its parts (minorm/labs/calling/objects.py);
+only processes that know the name can rebuild the object.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class WireError(ValueError):
-    """Received bytes that are not a message, or a value that a message cannot hold."""
+    """Raised for received bytes that are not a message, and for a value that a message cannot hold."""
 
 
 def encode(value: Any, packers: Packers = NOTHING) -> tuple[bytes, bytes]:
-    """Return a value as JSON and the arrays' bytes; WireError names what cannot be sent."""
+    """Return a value as JSON and the bytes of its arrays; raise WireError for a value that cannot be sent."""
     chunks: list[bytes] = []
     text = json.dumps(_packed(value, chunks, 0, packers)).encode()
     _require(len(text), sum(map(len, chunks)))
@@ -47,7 +47,7 @@ def encode(value: Any, packers: Packers = NOTHING) -> tuple[bytes, bytes]:
 
 
 def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
-    """Reverse `encode`; WireError for anything that `encode` does not write."""
+    """Return the value that `encode` turned into these bytes; raise WireError if they are not its output."""
     try:
         return _unpacked(json.loads(text), memoryview(body), [0], makers)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
@@ -55,12 +55,12 @@ def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """Encode and decode a value: return what the other process would see."""
+    """Encode and decode a value, so that it is what the other process would receive."""
     return decode(*encode(value))
 
 
 def leaves(values: Sequence[Any]) -> list[Any]:
-    """The values that are no tuple and no list, in order, at any depth."""
+    """Return the values inside nested tuples and lists, in order."""
     return [leaf for value in values for leaf in (leaves(value) if isinstance(value, (tuple, list)) else [value])]
 
 
@@ -72,32 +72,35 @@ def _require(text: int, body: int) -> None:
 
 
 class Stream(Protocol):
-    """The methods of a socket that a line needs."""
+    """The socket methods that `Line` needs."""
 
     def recv(self, size: int, /) -> bytes:
-        """Return some bytes; empty at the end."""
+        """Return at most `size` bytes; an empty result means the end."""
 
     def sendall(self, data: bytes, /) -> None:
-        """Write all."""
+        """Write all of the data."""
 
     def settimeout(self, seconds: float, /) -> None:
         """Set the time limit of the calls that follow."""
 
 
 class Line:
-    """A socket that carries values, each within a deadline."""
+    """Sends and receives values over a socket, each before a deadline."""
 
     def __init__(self, connection: Stream, packers: Packers = NOTHING, makers: Makers = NOTHING) -> None:
         self.connection, self.packers, self.makers = connection, packers, makers
 
     def send(self, value: Any, deadline: float | None = None) -> None:
-        """Write one value; TimeoutError after the deadline (of time.monotonic), OSError if the other side has gone."""
+        """Write one value before the deadline (of time.monotonic).
+
+        TimeoutError is raised after the deadline, and OSError if the other side has ended.
+        """
         text, body = encode(value, self.packers)
         self._wait(deadline)
         self.connection.sendall(HEADER.pack(len(text), len(body)) + text + body)
 
     def receive(self, deadline: float | None = None) -> Any:
-        """Read one value; EOFError when the other side has gone. Reading it as values counts as well."""
+        """Read and decode one value before the deadline; raise EOFError if the other side has ended."""
         sizes = HEADER.unpack(self._read(HEADER.size, deadline))
         _require(*sizes)
         text, body = (self._read(size, deadline) for size in sizes)
@@ -152,7 +155,7 @@ def _packed(value: Any, chunks: list[bytes], depth: int, packers: Packers) -> An
 
 
 def _packed_array(value: Any, chunks: list[bytes]) -> dict[str, Any]:
-    """Pack an array's bytes in memory order if there are no gaps, so that it arrives in the same order."""
+    """Pack an array's bytes. An array without gaps keeps its order in memory."""
     if value.dtype.newbyteorder("=") not in dtypes.ALL:
         raise WireError(f"an array of {value.dtype}; expected numbers")
     if value.ndim > MOST_AXES:

@@ -1,10 +1,11 @@
 """Runs a student's process: it loads the file, calls what the judge asks for, and answers with values.
 
-It never decides anything. It answers with a value, or that a call raised; the judge finds out in its own process
-whether that is right. It runs behind walls (see sealed), so that only its answers leave the process.
+The process never decides anything. It answers with a value or with an error, and the judge finds out in another process
+whether this answer is right. The process runs behind walls (see sealed), so that only its answers leave it.
 
-Three kinds run this: the student's file, one of its ranks (lab 9), and native code of the student's without the file
-(labs 7 and 8), so that no Python of theirs stands beside what is compared and timed.
+Three kinds of processes run this module: for the student's file, for one rank of the file (lab 9), and for the
+student's native code (labs 7 and 8). The third kind does not load the file, so that none of the student's Python runs
+beside the code that is compared and timed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BUILDERS: dict[str, Callable[..., Any]] = {
 
 
 def main(descriptor: int, plan: dict[str, Any]) -> None:
-    """Serve the judge at the other end of the descriptor until it hangs up."""
+    """Answer the judge's requests, which arrive through the descriptor, until the judge closes it."""
     close_checks()
     worker = Worker()
     line = Line(Descriptor(descriptor), SENT, worker.makers)
@@ -67,17 +68,17 @@ def main(descriptor: int, plan: dict[str, Any]) -> None:
 
 
 class Descriptor:
-    """A file descriptor with the methods of a socket that a line uses, because sockets are not available here."""
+    """A file descriptor with the socket methods that `Line` needs, because no sockets are available here."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def recv(self, size: int) -> bytes:
-        """Return some bytes; empty at the end."""
+        """Return at most `size` bytes; an empty result means the end."""
         return os.read(self.number, size)
 
     def sendall(self, data: bytes) -> None:
-        """Write all."""
+        """Write all of the data."""
         view = memoryview(data)
         while view:
             view = view[os.write(self.number, view) :]
@@ -96,7 +97,7 @@ class Closed(importlib.abc.MetaPathFinder):
 
 
 def close_checks() -> None:
-    """Let `check` do nothing while a student's code is graded: each notebook imports it at its top."""
+    """Make `check` do nothing while a submission is graded, because each notebook imports and calls `check`."""
     sys.meta_path.insert(0, Closed())
     visible = ModuleType("minorm.labs.visible")
     visible.checker = lambda *_, **__: lambda _: None  # type: ignore[attr-defined]
@@ -104,7 +105,7 @@ def close_checks() -> None:
 
 
 def import_all(text: str, beside: Beside) -> None:
-    """Import what the file may import, and what its lab needs: later on there may be no file to import from."""
+    """Import what the file and its lab may need, because afterwards this process may not open files."""
     for name in submission.imports(text):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
@@ -115,7 +116,7 @@ def import_all(text: str, beside: Beside) -> None:
 
 
 class Worker:
-    """A loaded submission, and what can be asked of it."""
+    """A loaded submission. Each `do_...` method answers one kind of request."""
 
     def __init__(self, module: ModuleType | None = None, beside: Beside | None = None) -> None:
         self.module, self.beside = module or ModuleType(submission.NAME), beside or Beside("")
@@ -125,7 +126,7 @@ class Worker:
         self.makers = objects.made_for_students(self._function, self._rank)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Put a question to the judge; the maker of a worker sets its own function here."""
+        """Ask the judge a question. The code that makes a Worker replaces this method."""
         raise NotImplementedError
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -143,12 +144,12 @@ class Worker:
             }
 
     def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
-        """Do nothing. The answer says that the library is imported, so its import takes none of the file's time."""
+        """Do nothing: an answer shows that minorm is imported, so the time of this import is not the file's."""
 
     def do_load(self, text: Any, file: str, beside: tuple[str, str], closed: bool = False) -> Any:
         """Run the file's cells and return notes on failures; `text` is an array of bytes, as notebooks may be long.
 
-        closed  whether the library's normalizations are closed first, so that no object of the file keeps them
+        closed  whether to close the library's normalizations first, so that the file cannot keep a reference to one
         """
         if closed:
             closed_library.close()
@@ -159,7 +160,10 @@ class Worker:
         return notes
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Call one of the student's functions; given followed arrays, it also makes followed arrays."""
+        """Call one of the student's functions.
+
+        If an argument is a followed array, NumPy's functions make followed arrays during the call.
+        """
         function = function_of(self.module, name)
         if not any(map(_is_followed, leaves([*args, *options.values()]))):
             return Watched(function, name, self.changed)(*args, **options)
@@ -168,18 +172,18 @@ class Worker:
             return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
-        """Replace the student's functions by the judge's, which compute in the judge's process or come as source."""
+        """Replace the student's functions by right ones, which run in the judge's process or have come as source."""
         for name in names:
             asked = self._function(RIGHT + name)
             setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
 
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
-        """Keep what one of the student's functions returns, as messages cannot hold a backend; return its number."""
+        """Call a student's function, keep the result here because messages cannot hold it, and return its number."""
         self.held.append(function_of(self.module, name)(*args))
         return len(self.held) - 1
 
     def do_method(self, held: int, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Call a method of a kept object."""
+        """Call a method of an object that do_hold has kept."""
         return getattr(self.held[held], name)(*args, **options)
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
@@ -188,16 +192,16 @@ class Worker:
         return getattr(self.beside.module(), name)(module, **options)
 
     def do_native(self, kind: str, pieces: Sequence[str], name: str, options: dict[str, Any]) -> Any:
-        """Compile the pieces of text, and call a function of minorm.labs.beside with the result."""
+        """Compile the pieces of text, and call a function of minorm.labs.beside with the compiled module or program."""
         return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
-        """Run the student's tests on an implementation in the judge's process; the library is closed meanwhile."""
+        """Run the student's tests on an implementation in the judge's process, while the library is closed."""
         with closed_library.closed():
             return run_tests(self.module, Absent(self.asked))
 
     def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Return the answer of one of the judge's functions."""
+        """Ask the judge for a function's result, and return it or raise the judge's error."""
         reply = self.ask({"ask": name, "args": args, "options": options})
         if "refusal" in reply:
             kind = REFUSALS.get(reply["kind"], RuntimeError)
@@ -205,7 +209,7 @@ class Worker:
         return reply["value"]
 
     def compiled(self, kind: str, text: str) -> bytes:
-        """Return a shared library of this text: the judge has it compiled where none of the student's Python runs."""
+        """Return a shared library of this text. The judge compiles it in a process without the student's Python."""
         return bytes(self.asked("compile", (kind, text), {}))
 
     def _function(self, name: str) -> Callable[..., Any]:
@@ -229,7 +233,7 @@ def _is_followed(value: Any) -> bool:
 
 
 def sendable(value: Any) -> Any:
-    """Return the value itself; TypeError if a message cannot hold it."""
+    """Return the value; raise TypeError if a message cannot hold it."""
     try:
         encode(value, SENT)
     except WireError as error:
@@ -238,7 +242,7 @@ def sendable(value: Any) -> Any:
 
 
 class Absent:
-    """An implementation that is somewhere else: its functions are asked for by name."""
+    """An implementation in the judge's process: calling one of its functions asks the judge."""
 
     def __init__(self, ask: Callable[[str, tuple[Any, ...], dict[str, Any]], Any]) -> None:
         self._ask = ask
@@ -286,5 +290,5 @@ def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the name of the error's class; NotImplementedError also for its subclasses."""
+    """Return the name of the error's class; for a subclass of NotImplementedError, return "NotImplementedError"."""
     return "NotImplementedError" if isinstance(error, NotImplementedError) else type(error).__name__

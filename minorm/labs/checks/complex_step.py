@@ -1,6 +1,7 @@
 """Computes gradients by complex steps, without a chain rule, for programs of operations and for normalization.
 
-f(x + ih) has the imaginary part f'(x) h, to the last digit, because no difference is taken. So h can be tiny.
+The imaginary part of f(x + ih) is f'(x) h. No difference of two close numbers is taken, so h can be tiny and the
+gradient is right to the last digit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def value_of(program: Program, arrays: Sequence[Any]) -> Any:
-    """Return the value of the last line."""
+    """Return the value of the program's last operation."""
     values = list(arrays)
     for name, inputs, *settings in program:
         values.append(OPERATIONS[name](*[values[one] for one in inputs], *settings))
@@ -50,12 +51,12 @@ def gradients(program: Program, arrays: Sequence[Any], dy: Any) -> list[Any]:
 
 
 def through(x: Any, g: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """Return the gradient of sum(g * xhat) for x through these paths."""
+    """Return the gradient of sum(g * xhat) for x through these paths alone."""
     return slopes(lambda moved: (g * xhat_of(moved, eps, axes, paths)).sum(), x)[0]
 
 
 def xhat_of(x: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """Compute (x - mean) * rstd, with only the real part of x in each path that is not open."""
+    """Compute (x - mean) * rstd. Only the paths in `paths` keep the imaginary part of x."""
     real = x.real
     mean = (x if "mean" in paths else real).mean(axis=axes, keepdims=True)
     moved = x if "variance" in paths else real

@@ -1,4 +1,4 @@
-"""Lab 0: checks that masks, axes and loops agree."""
+"""Lab 0: checks the axes that each norm reduces, their masks, and loops over rows."""
 
 from __future__ import annotations
 

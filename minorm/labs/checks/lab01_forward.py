@@ -1,4 +1,4 @@
-"""Lab 1: compares five norms with formulas in float64, which are written out here once more."""
+"""Lab 1: compares five norms with formulas in float64, which this file computes separately."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _norm(x: Any, axes: tuple[int, ...], eps: float, centered: bool = True) -> A
 
 
 def _data(rng: np.random.Generator, *shape: int) -> Any:
-    """Draw data whose mean is not 0 and variance not 1, small enough for eps to matter."""
+    """Draw data with a mean other than 0, and with variances that are partly so small that eps matters."""
     return rng.standard_normal(shape) * rng.uniform(0.02, 2, shape[1:]) + rng.uniform(-3, 3)
 
 
@@ -118,7 +118,7 @@ def affine_halves(student: Any, rng: np.random.Generator) -> None:
 
 
 def _five_norms(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups: int, eps: float) -> None:
-    """Check all five norms on one shape; without positions, only the norms that need none."""
+    """Check all five norms on one shape. If x has no positions, instance and group normalization are left out."""
     x, ndim, of = _data(rng, *shape), len(shape), f"x of shape {shape}, eps={eps:g}"
     s, b = rng.standard_normal((2, shape[1]))
     along = (shape[1],) + (1,) * (ndim - 2)
@@ -167,7 +167,7 @@ LAYERS = ("batch_norm", "channels-last batch_norm", "group_norm", "layer_norm", 
 
 
 def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
-    """Run a functional with this backend; return y, mean, var and dx."""
+    """Run a normalization of minorm.functional with this backend; return y, mean, var and dx."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     from_x = tensor(x)

@@ -1,4 +1,4 @@
-"""Lab 2: checks that each formula is right in float64, and in float32 as good, or as bad, as it must be."""
+"""Lab 2: checks that each formula is right in float64, and that in float32 it loses as many digits as expected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Method = Callable[[Any], Any]
 
 
 def _arithmetic(method: Method, name: str, rng: np.random.Generator) -> None:
-    """Check the formula in float64, where nothing is lost, for several columns and for one."""
+    """Check the formula in float64, where rounding does not matter, on arrays with one column and with several."""
     for shape in ((50, 7), (9,), (2, 3), (1, 2)) if V.axis == 0 else ((50, 7), (6, 3, 2), (2, 3), (1, 2)):
         x = rng.standard_normal(shape) * 3 + 2
         mine = along(x)
@@ -53,7 +53,7 @@ def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -
 
 
 def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float, largest: float) -> None:
-    """Check that the error rises at most like `losing` times the offset, in steps of float32."""
+    """Check that the error in units of float32 is at most `losing` times the offset."""
     for power in range(-1, int(np.log10(largest)) + 1):
         offset = 10.0**power if power >= 0 else 0.0
         bound = 1e-5 + losing * STEP * offset
@@ -62,7 +62,7 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
 
 
 def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
-    """Follow the function on x: it must use float32 and its own formula, and give the same answer unfollowed."""
+    """Follow the function on x: check its types and its formula, and that following does not change its answer."""
     follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
     answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
     verdicts.no_variance(follow, what)
@@ -72,9 +72,9 @@ def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower
 
 
 def _data(rng: np.random.Generator, rows: int) -> list[Any]:
-    """Draw a table of three columns, and, if the values lie along axis 0, one column as a vector.
+    """Draw a table of three columns, and another array: a vector, or three axes if the variant moves the values.
 
-    The values lie along axis 0, as the formulas expect; `along` moves them to the variant's axis.
+    In both arrays the values lie along axis 0, as the formulas expect. `along` moves the values to the variant's axis.
     """
     shapes = ((rows, 3), (rows,)) if V.axis == 0 else ((rows, 3), (rows, 2, 2))
     return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in shapes]
@@ -122,7 +122,7 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merges_states(student: Any, rng: np.random.Generator) -> None:
-    """Check merging on float32 means and sums alone, without data behind them."""
+    """Check `combine` on random float32 means and sums, so that it cannot compute its answer from values."""
     follow, what = Follower(), "combine of two states in float32"
     states = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
     held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in states]
@@ -249,7 +249,11 @@ def _layer(student: Any, rng: np.random.Generator, function: str, offset: float)
 
 
 def _moments(student: Any, rng: np.random.Generator) -> None:
-    """Check that x - k is computed in the type of x: float64 is for sums, and only this shows an unused shift."""
+    """Check that x - k is computed in the type of x.
+
+    float64 is allowed for sums only. The answers alone do not show whether k was subtracted, because in float64 they
+    are right without it.
+    """
     x = (rng.standard_normal((3, 4, 5, 6)) + 7).astype(np.float32)
     for axes in ((0, 2, 3), (2, 3)):
         nest, follow, what = plan(x.shape, axes), Follower(plain=16), f"moments over the axes {axes}"

@@ -1,4 +1,4 @@
-"""Lab 3: checks gradients against complex steps, the invariants and the library's layers; plants bugs."""
+"""Lab 3: checks gradients against complex steps, invariants and the library's layers, and the student's own tests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _graph(student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes:
 def _far_graph(
     student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...], eps: float
 ) -> None:
-    """Check a graph of numbers near a million: a gradient keeps nine digits, finite differences only five."""
+    """Check `graph` on numbers near a million: a gradient has nine right digits there, finite differences only five."""
     x, g = rng.standard_normal((2, *shape))
     x = (x + FAR) - FAR  # as it is near a million, so that the gradients are equal
     xhat, rstd = _xhat(x, axes, eps)
@@ -65,7 +65,7 @@ def _far_graph(
 def _backward_pass(
     student: Any, name: str, before: tuple[Any, ...], arrays: tuple[Any, ...], after: tuple[Any, ...]
 ) -> None:
-    """Check that it does one pass's work, in real numbers: finite differences need a pass for each element."""
+    """Check that the function does the work of one pass: finite differences need one pass for each element."""
     size = arrays[0].size
     follow, what = Follower(plain=size // 4, decisions=size), f"{name} of {size} elements"
     answer = follow.call(student, name, *before, *(follow.array(array) for array in arrays), *after)
@@ -99,7 +99,7 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
-    """Check against the formula to 12 digits, and that it does the work of one pass."""
+    """Check that three_terms agrees with the formula to 12 digits and does the work of one pass."""
     x, g = rng.standard_normal((2, 3, 32))
     xhat, rstd = _xhat(x, (1,), 1e-3)
     right = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * (g * xhat).mean(axis=1, keepdims=True))
@@ -144,7 +144,7 @@ LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_n
 
 
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
-    """Run a functional with this backend; return dx, ds and db."""
+    """Run a normalization of minorm.functional with this backend; return dx, ds and db."""
     x, s, b, dy = (tensor(array) for array in arrays)
     for leaf in (x, s, b):
         leaf.requires_grad = True
@@ -163,7 +163,7 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
 
 
 def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any, Any]:
-    """Run the library's forward with a part of the mean in d: for small arrays, all of it is in k."""
+    """Run the library's forward, and move a part of the mean from k to d: usually the whole mean is in k."""
     y, found = reference.forward(nest, x, s, b, equation)
     if not equation.centered:
         return y, found
@@ -239,7 +239,10 @@ def _implementation(
     mean_db: bool = False,
     early_bias: bool = False,
 ) -> dict[str, Any]:
-    """Make BatchNorm with a planted bug: forward(x, s, b, eps), backward(dy, x, s, eps); in the variant's layout."""
+    """Make forward(x, s, b, eps) and backward(dy, x, s, eps) of a BatchNorm with a planted bug.
+
+    The axes of x have the variant's order.
+    """
 
     def mean_of(values: Any) -> Any:
         over = (0,) if axes == "N" else (0, *range(2, values.ndim))

@@ -94,7 +94,7 @@ def cumulative(student: Any, rng: np.random.Generator) -> None:
 
 
 def _share(convention: str, momentum: float | None, seen: int) -> float:
-    """Return the share of the new value."""
+    """Return the share of the new batch in the running value."""
     if convention == "paper":
         return 1 / (seen + 1)
     if momentum is None:
@@ -103,7 +103,7 @@ def _share(convention: str, momentum: float | None, seen: int) -> float:
 
 
 def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
-    """Compute each pair as a weighted sum of all batches, not step by step."""
+    """Compute each running mean and variance as one weighted sum over all batches so far."""
     points = []
     fewer = 1 if convention in ("pytorch", "paper") else 0
     for count in range(1, len(batches) + 1):
@@ -188,7 +188,10 @@ def _implementation(
     """Make BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
-        """Return mean and var, summed in the accumulation type; for wrong axes, var over N alone, averaged."""
+        """Return mean and var, summed in the accumulation type.
+
+        If the axes are the bug, var is the average of the variances over the batch axis alone.
+        """
         rows = _rows(x).astype(accumulate)
         m = rows.shape[1]
         mean = rows.sum(axis=1, dtype=accumulate).astype(np.float64) / m

@@ -1,7 +1,7 @@
 """Lab 5: checks accuracies in both modes, recalibrated statistics, five repairs, and fine-tuning with batches of two.
 
-The student's process returns a state dict, or what a function has set on layers. The judge puts it into its own model
-and trains and measures that model here.
+The student's process returns a state dict, or the settings that a function has made on layers. The judge puts these
+into its own model, and trains and measures this model in the judge's process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _share(model: Any, x: Any, labels: Any) -> float:
 
 
 def _loaded(found: Any, what: str) -> Any:
-    """Return our own model with the returned state."""
+    """Return our own model with the state that the student's process returned."""
     model = gap.network()
     try:
         model.load_state_dict(found)
@@ -206,7 +206,7 @@ def _mirrored(seed: int) -> Any:
 
 
 def _set_as(model: Any, said: dict[str, Any]) -> None:
-    """Set on our model what the student's function has set on the student's model."""
+    """Give our model the settings and values that the student's function gave to its model."""
     model.load_state_dict(said["values"])
     layers, parameters = list(model.modules()), list(model.parameters())
     for layer, frozen, training in zip(layers, said["frozen"], said["training"], strict=True):
@@ -218,7 +218,7 @@ def _set_as(model: Any, said: dict[str, Any]) -> None:
 
 
 def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
-    """Return a model before and after fine-tuning on mirrored digits in batches of two, frozen as the student says."""
+    """Freeze a model as the student does and fine-tune it on mirrored digits in batches of two; return its states."""
     model = _mirrored(seed)
     before = state(model)
     _set_as(model, student.drive("frozen", values=before))

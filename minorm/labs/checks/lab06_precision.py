@@ -1,4 +1,4 @@
-"""Lab 6: checks units of the last place, rounding by hand, overflow and a single rounding; plants precision bugs."""
+"""Lab 6: checks ulps, rounding by hand, overflow and a single rounding, and the student's tests on precision bugs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ulp(v: Any, dtype: Any) -> Any:
 
 
 def _from_exponents(student: Any, rng: np.random.Generator) -> None:
-    """Check that the distance comes from an exponent and a number of bits, not from NumPy's own narrow types."""
+    """Check that `ulp` computes with exponents and numbers of bits, and does not use narrow types of NumPy."""
     v = rng.standard_normal(30) * 10.0 ** rng.integers(-3, 4, 30)
     for name in FLOATS:
         follow, what = Follower(plain=8 * v.size, decisions=8 * v.size), f"ulp of some numbers in {name}"
@@ -91,7 +91,7 @@ def _bits(student: Any, x: Any, what: str) -> None:
 
 
 def _by_hand(student: Any, name: str, x: Any) -> None:
-    """Check that it computes the bits with integers, without NumPy's conversion to a narrower type."""
+    """Check that the function computes the bits with integers, and does not let NumPy convert to a narrower type."""
     follow, what = Follower(decisions=8 * x.size), f"{name} of some numbers"
     answer = follow.call(student, name, follow.array(x))
     verdicts.types(follow, [*INTEGERS, "float32"], what, ", the bits by hand")
@@ -145,7 +145,10 @@ def _root(student: Any, rng: np.random.Generator, dtype: Any, sizes: tuple[float
 
 
 def _no_wider_root(student: Any, rng: np.random.Generator) -> None:
-    """Let a few numbers of each row become Python's floats, for decisions: all of them would be float64."""
+    """Check that the function does not turn whole rows into Python's floats, which are float64.
+
+    A few numbers of each row may become floats, because the function may need them for decisions.
+    """
     for name in ("float32", "float64"):
         x = (rng.standard_normal((3, 40)) * 100).astype(name)
         follow, what = Follower(plain=12, decisions=x.size), f"root_mean_square of {name} numbers"
@@ -174,9 +177,9 @@ def no_wider_type(student: Any, rng: np.random.Generator) -> None:
 
 
 def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[Any, Any]:
-    """Return y over the last axis in float64, and the size of its summands: x's, the mean's and b's share of y.
+    """Return y over the last axis in float64, and the sum of the sizes of its summands: of x, the mean and b.
 
-    If x is near the mean, y is small but they are not.
+    If x is near the mean, y is small although its summands are large.
     """
     wide = x.astype(np.float64)
     mean = wide.mean(axis=-1, keepdims=True) * centered
@@ -188,7 +191,10 @@ def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[A
 
 
 def _computing_error(compute: str, dtype: Any) -> float:
-    """Return the share of that size that computing may lose; NumPy rounds float64 to bfloat16 through float32."""
+    """Return the error that computing may cause, relative to the size of the summands.
+
+    NumPy rounds float64 to bfloat16 through float32.
+    """
     if compute == "float32":
         return 2e-6
     return 2.0**-24 if np.dtype(dtype) == dtypes.bfloat16 else 1e-12
@@ -218,7 +224,7 @@ def _rounded_once(
 
 
 def _check_types(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
-    """Check that each number on the way to y has the computing type, neither narrower nor wider."""
+    """Check that each number that y is computed from has the computing type, neither narrower nor wider."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
@@ -297,7 +303,7 @@ def _in_layer(student: Any, rng: np.random.Generator, layer: str, dtype: Any, co
 
 
 def _check_forward_types(student: Any, rng: np.random.Generator) -> None:
-    """Check the same in forward; the float64 statistics are not on the way to y."""
+    """Check that `forward` rounds y once, and computes y in the right type; float64 statistics are allowed."""
     for narrow, dtype in (("float16", None), ("bfloat16", None), ("float32", "float64")):
         x = (rng.standard_normal((3, 4, 10)) * 2 + 1).astype(FLOATS[narrow])
         s, b = rng.standard_normal((2, 4)).astype(np.float32)
@@ -341,10 +347,13 @@ def _norm(
     var_rounded: bool = False,
     rstd_rounded: bool = False,
 ) -> dict[str, Any]:
-    """Make LayerNorm with a planted bug: in float32, with statistics in float64, rounded once."""
+    """Make a LayerNorm with a planted bug.
+
+    Without a bug, it computes in float32, takes its statistics in float64, and rounds once.
+    """
 
     def total(v: Any, kind: Any) -> Any:
-        """Return the sum over the last axis; if sums are the bug, each partial sum is rounded."""
+        """Return the sum over the last axis. If `sums` is true, which is a bug, each partial sum is rounded."""
         if sums:
             return np.add.accumulate(v.astype(kind), axis=-1)[..., -1:].astype(np.float64)
         return v.sum(axis=-1, keepdims=True, dtype=np.float64)

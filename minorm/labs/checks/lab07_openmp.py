@@ -1,8 +1,8 @@
-"""Lab 7: checks the student's Cython: sums, bits for any number of threads, each thread's work, one thread's speed.
+"""Lab 7: checks the student's Cython: sums, equal bits for any number of threads, each thread's work, and speed.
 
-The kernels run without the student's Python; the judge measures seconds from outside. To see whether threads share the
-work, it counts what each thread reads (see thread_work.py) and does not time it. So the result is the same on one
-processor as on many.
+The kernels run in a process without the student's Python, and the judge measures seconds in its own process. To see
+whether threads share the work, the judge counts what each thread reads (see thread_work.py) and does not use times. So
+the result is the same on one processor as on many.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _pieces(student: Any, *names: str) -> tuple[str, ...]:
 
 
 def _summed(student: Any, function: str, x: Any) -> Any:
-    """Call a function (address, n) of one of the student's pieces."""
+    """Call one of the student's kernels with the address and the size of x."""
     pieces = _pieces(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
     return student.native("cython", pieces, "summed", function=function, x=x)
 
@@ -100,9 +100,10 @@ def lanes_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats: int, **options: Any) -> float:
-    """Return the seconds of one call by the judge's clock. The numbers change before each call, and it checks each sum.
+    """Return the seconds of one call by the judge's clock.
 
-    They are whole numbers, whose sums float32 holds exactly in any order.
+    The numbers change before each call, and every sum is checked. All numbers are whole, so float32 holds their sums
+    exactly in any order.
     """
     size = options["size"]
     places, values = rng.integers(0, size, repeats), rng.integers(size // 100, size // 10, repeats)
@@ -118,7 +119,7 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the speed relative to a plain loop, and how much slower the loop usually is than its best round."""
+    """Return the speed relative to a plain loop, and the plain loop's usual time relative to its best time."""
     pieces, size, times = _pieces(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
@@ -174,7 +175,7 @@ def _bits(found: Any, repeats: int, what: str) -> None:
 
 
 def _many_magnitudes(rng: np.random.Generator, size: int) -> Any:
-    """Draw numbers of many magnitudes, so that another order of additions shows in the last bits."""
+    """Draw numbers of many magnitudes, so that adding them in another order changes the last bits of the sum."""
     return np.abs(rng.standard_normal(size) * 10.0 ** rng.uniform(-3, 3, size)).astype(np.float32)
 
 
@@ -203,7 +204,7 @@ def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
 
 
 def _require_shared_work(student: Any, rng: np.random.Generator, function: str) -> None:
-    """Raise Wrong unless as many threads as asked for read x at the same time, about the same amount each."""
+    """Raise Wrong unless `threads` threads read x at the same time, and each reads about the same amount."""
     threads = int(rng.choice([count for count in range(3, 8) if count != config.get_num_threads()]))
     x = rng.uniform(0.5, 1.5, 12 * threads * CHUNK + int(rng.integers(1, CHUNK))).astype(np.float32)
     expected = (x.mean(dtype=np.float64), x.var(dtype=np.float64)) if function != "parallel_sum" else x.sum(dtype=float)

@@ -1,7 +1,7 @@
-"""Lab 8: runs the student's CUDA on the CPU, threads in many orders; checks for needed and missing barriers.
+"""Lab 8: runs the student's CUDA on the CPU, with the threads in many orders, and checks for missing barriers.
 
-It counts what each thread reads, writes and shuffles (see cuda_work.h), because a sum by one thread is right but not a
-tree.
+The checks count what each thread reads, writes and shuffles (see cuda_work.h), because a single thread could also
+compute the right sum, but without a tree.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DO
 
 
 def _text(student: Any, piece: str) -> str:
-    """Return a piece of the student's text; raise Wrong unless it is plain CUDA: the fibers' counters are C++ too."""
+    """Return a piece of the student's text; raise Wrong if it uses C++ or a type wider than float.
+
+    C++ code could change the counters of what each thread does.
+    """
     text = getattr(student, piece)()
     true(isinstance(text, str), piece, "text", type(text).__name__)
     text = str(text)
@@ -62,7 +65,7 @@ def _text(student: Any, piece: str) -> str:
 
 
 def _require_at_most(counts: Any, bound: int, what: str, of: str, why: str) -> None:
-    """Raise Wrong if a thread has done more of something than the bound; counts: blocks x threads."""
+    """Raise Wrong if one thread's count is above the bound. counts: an array (blocks, threads)"""
     counts = np.asarray(counts)
     block, thread = (int(place) for place in np.unravel_index(np.argmax(counts), counts.shape))
     most, total = int(counts[block, thread]), int(counts[block].sum())
@@ -119,7 +122,10 @@ __global__ void twice(const float* x, float* y) {
 
 
 def _block_sums(student: Any, piece: str, kernel: str, x: Any, seeds: int = 1, left_out: int = -1) -> list[Any]:
-    """Return [each thread's sums, barriers, race] for each seed; x has a row for each block. left_out: a barrier."""
+    """Return [each thread's sums, barriers, race] for each seed, with one block per row of x.
+
+    left_out: the number of a barrier to remove; -1 for no barrier
+    """
     text = _text(student, piece)
     pieces = (without_barrier(text, left_out) if left_out >= 0 else text, HARNESS)
     options = {"kernel": kernel, "x": x, "seeds": seeds, "may_fail": left_out >= 0}
@@ -141,7 +147,7 @@ def _sums(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, 
 
 
 def _sums_twice(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
-    """Check two sums, one after the other, in many orders."""
+    """Check a kernel that computes two sums, one after the other, with its threads in many orders."""
     for threads in sizes:
         x = _numbers(rng, 1, threads)
         found = _block_sums(student, piece, "twice", x, SEEDS)
@@ -153,7 +159,10 @@ def _sums_twice(student: Any, rng: np.random.Generator, piece: str, sizes: tuple
 
 
 def _every_barrier_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
-    """Check that leaving out any barrier gives a race or changes a sum, in this block or a larger one."""
+    """Check that the sum needs each of its barriers.
+
+    Without one, a block of this size, or of four times this size, must have a race or a wrong sum.
+    """
     count = _text(student, piece).count(BARRIER)
     true(0 < count <= 12, f"number of `{BARRIER}` in block_sum", "from 1 to 12", str(count))
     for which in range(count):
@@ -163,7 +172,7 @@ def _every_barrier_needed(student: Any, rng: np.random.Generator, piece: str, th
 
 
 def _barrier_shows(student: Any, x: Any, piece: str, which: int) -> bool:
-    """Whether leaving out this barrier shows."""
+    """Return whether the kernel without this barrier fails, has a race, or gives other sums."""
     right = _block_sums(student, piece, "twice", x)[0][0]
     found = _block_sums(student, piece, "twice", x, 2 * SEEDS, which)
     return any(isinstance(y, str) or race or not np.array_equal(y, right) for y, _, race in found)
@@ -176,7 +185,7 @@ def _few_barriers(student: Any, rng: np.random.Generator, piece: str, threads: i
 
 
 def _counted_sum(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]:
-    """Check the sums of one block_sum; return them, each thread's work, and the barriers of each block."""
+    """Check the sums of one block_sum; return these sums, each thread's work, and the barriers of each block."""
     what = f"block_sum of {x.shape[1]} threads"
     found = student.native("cuda", (_text(student, piece), HARNESS), "worked", x=x, **options)
     y, work, barriers, race = parts(found, 4, what)
@@ -200,7 +209,7 @@ def _adds_in_tree(student: Any, rng: np.random.Generator) -> None:
 
 
 def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
-    """Check that shuffles carry the numbers within warps, and shared memory only one sum of each warp."""
+    """Check that shuffles carry the numbers within warps, and that shared memory gets only one sum for each warp."""
     warps, what, x = threads // 32, f"block_sum of {threads} threads", _numbers(rng, 2, threads)
     _, work, _ = _counted_sum(student, "shuffle_cu", x)
     shuffles, levels = np.asarray(work["shuffles"]), 5 + (warps - 1).bit_length()
@@ -243,7 +252,10 @@ def tree_work(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("8.2", "few roundings", seconds=SECONDS)
 def tree_exact(student: Any, rng: np.random.Generator) -> None:
-    """Add 1023 ones to 2^24: one by one, all are lost; a tree loses one, or a few if a step adds more than two."""
+    """Add 1023 ones to 2^24.
+
+    Added one by one, all ones are lost. A tree loses a single one, or a few if a step adds more than two numbers.
+    """
     x = np.ones((1, 1024), np.float32)
     x[0, 0] = 1 << 24
     ((y, _, _),) = _block_sums(student, "tree_cu", "each", x)
@@ -289,7 +301,7 @@ def shuffle_sizes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _row_moments(student: Any, x: Any, threads: int, seeds: int) -> tuple[list[Any], Any, Any]:
-    """Return k, d and var of each row, for each seed; what each thread did, and a race."""
+    """Return k, d and var of each row for each seed, each thread's work, and a race if there was one."""
     pieces = (_text(student, "shuffle_cu"), _text(student, "moments_cu"))
     found, work, race = parts(
         student.native("cuda", pieces, "row_moments", x=x, threads=threads, seeds=seeds), 3, "moments"
@@ -334,7 +346,7 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rows_shared(work: Any, race: Any, m: int, threads: int) -> None:
-    """Raise Wrong unless all threads of a block read about the same of its row, and add up by block_sum."""
+    """Raise Wrong unless each thread reads about the same share of its block's row and adds with block_sum."""
     what, turns = f"moments of rows of {m}, {threads} threads", -(-m // threads)
     _require_at_most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
     _require_at_most(work["shared_reads"], 24, what, "reads of shared memory", ", for block_sum")

@@ -34,13 +34,13 @@ SECONDS = 60.0
 
 
 def _rows(rng: np.random.Generator, counts: tuple[int, ...], channels: int, offset: float = 0.0) -> list[Any]:
-    """Draw a part for each rank, with its own mean, which differs much between channels."""
+    """Draw rows for each rank. The means differ from rank to rank, and by about `offset` between channels."""
     means = rng.standard_normal((len(counts), channels)) + offset * np.arange(1, channels + 1)
     return [rng.standard_normal((count, channels)) + mean for count, mean in zip(counts, means, strict=True)]
 
 
 def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
-    """Return counts, means and variances, or what replaces the variances; NaN for an empty part."""
+    """Return counts, means, and variances in the variant's form; NaN for a rank without rows."""
     counts = np.array([len(part) for part in rows], np.float64)
     nothing = np.full(rows[0].shape[1], np.nan)
     mean = np.array([part.mean(0) if len(part) else nothing for part in rows])
@@ -98,7 +98,7 @@ def _same_on_all_ranks(found: list[Any]) -> Any:
 
 
 def gathered(student: Any, counts: list[int], mean: Any, told: Any) -> list[Any]:
-    """Run all_moments on each rank; return its result and its messages."""
+    """Run all_moments on each rank; return for each rank the result and the number of messages."""
 
     def program(rank: Rank) -> list[Any]:
         found = student.at(rank).all_moments(counts[rank.number], mean[rank.number], told[rank.number])
@@ -128,7 +128,7 @@ def moments_of_many(student: Any, rng: np.random.Generator) -> None:
 
 
 def gradients(student: Any, g: list[Any], xhat: list[Any], rstd: Any) -> list[Any]:
-    """Run input_gradient on each rank; return its result and its messages."""
+    """Run input_gradient on each rank; return for each rank the result and the number of messages."""
 
     def program(rank: Rank) -> list[Any]:
         dx = student.at(rank).input_gradient(g[rank.number], xhat[rank.number], rstd)
@@ -164,7 +164,7 @@ def gradient_unequal(student: Any, rng: np.random.Generator) -> None:
 
 
 def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
-    """Run sum_gradients on each rank; return its result and its messages."""
+    """Run sum_gradients on each rank; return for each rank the result and the number of messages."""
 
     def program(rank: Rank) -> list[Any]:
         return [student.at(rank).sum_gradients(lists[rank.number]), rank.messages]
@@ -173,7 +173,7 @@ def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
 
 
 def _share(student: Any, counts: list[int], rank: Rank) -> Any:
-    """Run share on a rank."""
+    """Run the student's `share` on a rank."""
     return student.at(rank).share(counts[rank.number])
 
 
@@ -206,13 +206,13 @@ def sums_of_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def backend(student: Any, rank: Rank) -> PartialBackend:
-    """Return the student's sync_backend of a rank, for a layer that runs here."""
+    """Return the student's sync_backend of a rank, for a layer in the judge's process."""
     call = student.at(rank).hold("sync_backend")
     return PartialBackend(forward=functools.partial(call, "forward"), backward=functools.partial(call, "backward"))
 
 
 def layers(student: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[Any]:
-    """Run a BatchNorm with sync_backend on each rank: y, dx, ds, db, and messages forward and backward."""
+    """Run a BatchNorm with sync_backend on each rank; return y, dx, ds, db and the numbers of messages."""
 
     def program(rank: Rank) -> list[Any]:
         found, sent = _batch_norm(xs[rank.number], dys[rank.number], s, b, backend(student, rank), rank)
@@ -222,7 +222,7 @@ def layers(student: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[
 
 
 def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any = None) -> tuple[list[Any], list[int]]:
-    """Return y, dx, ds and db; and how many messages a rank sends forward and backward."""
+    """Return y, dx, ds and db, and how many messages a rank sends forward and backward."""
     inputs: list[Any] = [tensor(value, requires_grad=True) for value in (x, s, b)]
     y = F.batch_norm(inputs[0], None, None, inputs[1], inputs[2], training=True, backend=backend)
     there = rank.messages if rank else 0
@@ -231,7 +231,7 @@ def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any 
 
 
 def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], dtype: Any = np.float64) -> Any:
-    """Run the student's layer on some ranks, and one on the whole batch: (found, expected, cuts, what)."""
+    """Run the student's layer on ranks, and minorm's layer on the whole batch; return both results and the cuts."""
     offset = 3.0 if dtype == np.float64 else 1e4
     xs = [(rng.standard_normal(shape) * 2 + rng.standard_normal() + offset).astype(dtype) for shape in shapes]
     dys = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
@@ -310,7 +310,7 @@ def training(student: Any, rng: np.random.Generator) -> None:
 
 
 def carried(student: Any, vectors: Any, sizes: list[int]) -> list[Any]:
-    """Run sum_over on processes that share the vectors; return the result, messages and sent numbers of each."""
+    """Run sum_over with each number of ranks; return for each rank the result, messages and sent numbers."""
 
     def program(rank: Rank) -> list[Any]:
         found = student.at(rank).sum_over(np.split(vectors, rank.size)[rank.number])
@@ -325,7 +325,7 @@ def _vectors(rng: np.random.Generator, count: int, length: int = 40) -> Any:
 
 
 def _tree(vectors: Any) -> Any:
-    """Return the sum as a tree."""
+    """Return the sum of the vectors, added up as a tree."""
     level = list(vectors)
     while len(level) > 1:
         level = level_above(level)
@@ -375,7 +375,7 @@ def one_vector(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merged(m: Any, mean: Any, told: Any) -> tuple[Any, Any, Any]:
-    """Return both sums, with 0 instead of NaN for an empty part."""
+    """Return count, mean and variance of all ranks together. A rank without rows counts as 0, not as NaN."""
     mean, var = (np.where(m[:, None] > 0, v, 0) for v in (mean, variance(told, m[:, None])))
     whole = m.sum()
     middle = np.einsum("r,rc->c", m, mean) / whole

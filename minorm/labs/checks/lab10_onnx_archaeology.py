@@ -219,7 +219,7 @@ def any_rank(student: Any, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A node with its numbers, and its right results."""
+    """A node, its inputs, and the formulas for its right results."""
 
     operator: str
     version: int
@@ -371,7 +371,7 @@ def refused_groups(student: Any, rng: np.random.Generator) -> None:
 
 
 def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
-    """Return the names of the outputs. fewer: without batch_mean and batch_var."""
+    """Return the names of the outputs. If `fewer` is true, batch_mean and batch_var are left out."""
     if not case.trains or (case.version <= 6 and case.epsilon != _epsilon()):  # there, one output may train as well
         return ALL_FIVE[:1]
     if case.version >= 14:
@@ -420,7 +420,7 @@ def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple
 def specimen(
     case: Case, opset: int, rng: np.random.Generator, odd: bool
 ) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
-    """Turn a case into a model; odd: unusual names, imports and missing outputs."""
+    """Turn a case into a model. If `odd` is true, its names and imports are unusual, and outputs may be missing."""
     outputs, said = _outputs(case, odd and rng.random() < 0.5), _written_attributes(case, rng)
     places: dict[str, Any] = {}
     if odd:

@@ -1,8 +1,8 @@
 """Lab 11: checks a distance, three formulas, a function that shrinks cases, and cases that show planted and real bugs.
 
 Cases come back as numbers. The judge runs the suspects, the reference and minorm in its own process, and onnxruntime in
-a separate one. A case counts if the tool is wrong and another oracle is right. So numbers that break every tool earn
-nothing.
+a separate one. A case earns points if the tool in question is wrong on it and another oracle is right. So numbers that
+break every tool earn nothing.
 """
 
 from __future__ import annotations
@@ -254,7 +254,10 @@ def other_shapes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
-    """Return the distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
+    """Return the distance from the right answer, and the same in words.
+
+    The distance is infinite for a crash and NaN for a refusal.
+    """
     try:
         off = distance(oracle(case), truth(case))
     except oracles.NoAnswer as failure:
@@ -263,7 +266,7 @@ def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
 
 
 def _case(cases: Any, name: str, what: str, operator: str) -> Any:
-    """Return the case of this name, if it is valid and small."""
+    """Return the case with this name; raise Wrong unless it is valid and small."""
     true(isinstance(cases, dict) and name in cases, what, f"a case called {name!r}", "no such case")
     case = cases[name]
     try:
@@ -281,7 +284,7 @@ def _case(cases: Any, name: str, what: str, operator: str) -> Any:
 
 
 def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: list[str], what: str) -> None:
-    """Raise Wrong unless the oracle is wrong on the case and one of the others is right."""
+    """Raise Wrong unless the oracle is wrong on the case and one of the other oracles is right."""
     off, words = _answer(oracle, case)
     true(off > bound, what, f"an answer more than {bound:g} from the formula", words)
     for name in others:
@@ -306,7 +309,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
 
 @functools.cache
 def mended(name: str) -> bool:
-    """Whether this version of the tool no longer has its bug."""
+    """Return whether this version of the tool no longer has its bug."""
     return not _answer(oracles.ORACLES[name.split(", ", maxsplit=1)[0]], WITNESSES[name])[0] > SHOWN["real"]
 
 

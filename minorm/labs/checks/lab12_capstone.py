@@ -1,6 +1,6 @@
-"""Lab 12: compares kernels with formulas and losses bit for bit with our own loop, and measures the models in files.
+"""Lab 12: compares kernels with formulas, losses bit for bit with our own loop, and models in files with ours.
 
-minorm.onnx needs the onnx package, so it is imported only inside the checks: the other labs do not need it.
+minorm.onnx needs the onnx package, which the other labs do not need. So minorm.onnx is imported only inside the checks.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def early_and_late(student: Any, rng: np.random.Generator) -> None:
 
 
 def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """Return the file that the student's write makes, and the model that it was given."""
+    """Return the file that the student's `write` makes, and a model equal to the one that `write` got."""
     seed = int(rng.integers(100))
     found = student.drive("written", seed=seed, training=training)
     run = capstone.Run(seed)
@@ -157,7 +157,7 @@ def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[di
 
 
 def _through_a_file(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """Return the model that a new process reads from the file alone, and the model that it should be."""
+    """Return what a new process reads from the student's file, and the model that the file should hold."""
     found, model = _written(student, rng, training)
     student.fresh()
     return student.drive("read_back", data=found["file"]), model

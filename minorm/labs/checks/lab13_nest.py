@@ -1,4 +1,4 @@
-"""Lab 13: checks plans against the library's and a walk by axes, runs against NumPy, and a backend that trains."""
+"""Lab 13: checks plans against the library's plans, results against NumPy's, and a backend in training."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def strides_of(shape: Ints, order: Ints, itemsize: int) -> Ints:
 
 
 def right_steps(shape: Ints, strides: Ints, itemsize: int) -> list[tuple[int, int, int]]:
-    """Return (axis, count, step), the widest step first; ValueError if they leave gaps."""
+    """Return (axis, count, step) of each loop, the widest step first; raise ValueError if the strides leave gaps."""
     axes = sorted((-step // itemsize, axis) for axis, step in enumerate(strides) if shape[axis] != 1)
     turns = [shape[axis] for _, axis in axes]
     if any(-step != prod(turns[place + 1 :]) for place, (step, _) in enumerate(axes)):
@@ -229,7 +229,7 @@ def inner_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _without_loops(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `forward` so that it gets a nest without loops, which the student must plan."""
+    """Wrap `forward` so that it gets a nest without loops, and the student has to plan the loops."""
     return lambda found, *others: forward(dataclasses.replace(found, keep=(), reduce=(), code=b""), *others)
 
 

@@ -1,4 +1,4 @@
-"""Lab 14: checks gradients against complex steps, watches the walk by the judge's operations, and trains a network."""
+"""Lab 14: checks gradients against complex steps, the order of the backward pass, and training of a network."""
 
 from __future__ import annotations
 
@@ -187,14 +187,14 @@ def random_programs(student: Any, rng: np.random.Generator) -> None:
 
 
 class Probes:
-    """The judge's operations: y = a + number, with gradient 2.5 dy + number. `asked` lists their calls, in order."""
+    """The judge's operations: y = a + number, with the gradient 2.5 dy + number. `asked` lists all calls in order."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Any]] = []
         self.serving = {"forward": self.forward, "back": self.back}
 
     def forward(self, number: int, value: Any) -> Any:
-        """Return the value."""
+        """Return the operation's value."""
         return np.asarray(value, np.float64) + number
 
     def back(self, number: int, dy: Any) -> Any:
@@ -204,17 +204,17 @@ class Probes:
 
     @staticmethod
     def slope(number: int, dy: Any) -> Any:
-        """Return the same gradient without listing the call."""
+        """Return the gradient that `back` returns, but do not list the call."""
         return 2.5 * np.asarray(dy, np.float64) + number
 
     def drive(self, student: Any, name: str, **options: Any) -> Any:
-        """Call a function of minorm.labs.beside with the two as `forward` and `back`."""
+        """Call a function of minorm.labs.beside, with this class's forward and back as `forward` and `back`."""
         options |= {"forward": Callback("forward"), "back": Callback("back")}
         return student.ask({"do": "drive", "name": name, "options": options}, self.serving)
 
 
 def _expected(links: list[Any], shape: tuple[int, ...]) -> tuple[dict[int, Any], Any]:
-    """Return the dy that each operation must get, and the gradient of the one array, from the last Var to the first."""
+    """Return the dy that each operation must get, and the gradient of the single input array."""
     grads = [np.zeros(shape) for _ in range(1 + len(links))]
     grads[-1] = np.ones(shape)
     told = {}
@@ -308,7 +308,7 @@ def formulas(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("14.5", "the formulas for any xhat and rstd")
 def formulas_alone(student: Any, rng: np.random.Generator) -> None:
-    """Check the formulas on numbers that do not belong to a normalization: no graph could give these."""
+    """Check the formulas on random xhat and rstd: as no x leads to these values, a graph cannot give this answer."""
     g, xhat = rng.standard_normal((2, 3, 2, 5)) + 1
     rstd = _positive(rng, (1, 2, 1))
     got = parts(student.three_terms(g, xhat, rstd, (0, 2)), 3, "three_terms")
@@ -329,7 +329,7 @@ def central(student: Any, rng: np.random.Generator) -> None:
 
 
 def _differences(student: Any, rng: np.random.Generator, shape: Any, axes: Any, eps: float, h: float) -> None:
-    """Check a step so large that only differences, and no formula, give this number."""
+    """Check `slopes` with a step so large that only a finite difference gives the expected number."""
     x, g = rng.standard_normal((2, *shape))
     moves = h * np.eye(x.size).reshape(x.size, *shape)
     right, left = (np.array([(g * xhat_of(x + end, eps, axes)).sum() for end in ends]) for ends in (moves, -moves))

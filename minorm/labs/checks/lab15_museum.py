@@ -34,7 +34,10 @@ FUNCTIONS = ("batch_norm", "group_norm", "layer_norm", "lp_norm")
 
 
 def _case_that_shows(letter: str, case: Any, what: str) -> dict[str, Any]:
-    """Return the case if the exhibit is wrong on it and a right program in the same types is right; else Wrong."""
+    """Return the case if the exhibit is wrong on it, but a right program in the same types is right.
+
+    Otherwise raise Wrong.
+    """
     function = museum.PLAQUES[letter].function
     try:
         case = museum.checked(function, case)
@@ -102,7 +105,7 @@ def smallest_second(student: Any, rng: np.random.Generator) -> None:
 
 
 def _fails(student: Any, letter: str, implementation: Callable[..., Any]) -> str:
-    """Return the message of the test if it failed, else an empty text."""
+    """Return the message of the test if it failed, otherwise an empty text."""
     try:
         student.call(f"cause_{letter}", (Callback("norm"),), {}, {"norm": implementation})
     except Failure as failure:
@@ -169,7 +172,7 @@ _BOUNDS = {np.float64: 1e-9, np.float32: 2e-5, np.float16: 4e-3}
 
 
 def _mended(student: Any, function: str, case: dict[str, Any]) -> None:
-    """Check that the function does its own work, its shape and type, and its numbers."""
+    """Check that the function computes without other packages, and check the shape, type and numbers of its results."""
     x = case["x"]
     rest = ", ".join(f"{name}={value:g}" for name, value in case.items() if not isinstance(value, np.ndarray))
     what = f"{function}, x of shape {x.shape}, {x.dtype}" + (f", {rest}" if rest else "")

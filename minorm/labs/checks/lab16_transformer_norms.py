@@ -1,4 +1,4 @@
-"""Lab 16: checks formulas in float64, bits within float32's error before a cast, and tests for bugs of a mask."""
+"""Lab 16: checks formulas in float64, the bits of two conventions for a cast, and tests of a masked BatchNorm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAR = 1e6
 
 
 def _norms(student: Any, rng: np.random.Generator, shape: tuple[int, ...], scale: float, offset: float) -> None:
-    """Check both norms. The eps is about as large as the variance, so that its place shows."""
+    """Check both norms with an eps about as large as the variance, so that an eps in the wrong place changes y."""
     x = rng.standard_normal(shape) * scale + offset
     s, b = rng.standard_normal((2, shape[-1]))
     eps = scale**2 / 2
@@ -123,7 +123,7 @@ def bound(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(got: Any, x: Any, s: Any, eps: float, cast_first: bool, what: str) -> None:
-    """Raise Wrong unless the bits are those of the convention, with xhat off by a few units of float32 at most."""
+    """Raise Wrong unless each number has the convention's bits for xhat or for an xhat a few float32 units away."""
     found = numbers(got, what, f"numbers of shape {x.shape}")
     true(found.shape == x.shape, what, f"shape {x.shape}", f"shape {found.shape}")
     true(found.dtype == x.dtype, what, f"numbers of type {x.dtype}", str(found.dtype))
@@ -161,7 +161,7 @@ def extreme(student: Any, rng: np.random.Generator) -> None:
 
 
 def _models(rng: np.random.Generator, kind: str) -> list[tuple[str, Any, Any, Any]]:
-    """Return (answer, x, s, y) of one model of each kind, in a random order."""
+    """Return four models in a random order, one for each answer, as (answer, x, s, y)."""
     dtype = getattr(dtypes, kind)
     found: list[tuple[str, Any, Any, Any]] = []
     x = (rng.standard_normal((40, 32)) * 2).astype(dtype)
@@ -194,7 +194,7 @@ def detective_again(student: Any, rng: np.random.Generator) -> None:
 
 
 def _padded(rng: np.random.Generator, lengths: list[int], longest: int, width: int, padding: float) -> tuple[Any, Any]:
-    """Draw x and mask; real tokens stand anywhere."""
+    """Draw x and mask, with the real tokens at random positions."""
     mask = rng.permuted(np.arange(longest) < np.array(lengths)[:, None], axis=1)
     x = rng.standard_normal((len(lengths), longest, width)) * 2 + rng.standard_normal(width)
     x[~mask] = padding
@@ -256,7 +256,7 @@ def _by_sentence(x: Any, mask: Any, eps: float) -> Any:
 
 
 def _implementation(function: Callable[[Any, Any, float], Any]) -> dict[str, Any]:
-    """Make a masked BatchNorm for task 16.6, also of whole numbers."""
+    """Make a masked BatchNorm for task 16.6 that also takes whole numbers."""
 
     def masked_batch_norm(x: Any, mask: Any, eps: float = 1e-5) -> Any:
         return function(np.asarray(x, np.float64), np.asarray(mask, bool), eps)

@@ -1,4 +1,4 @@
-"""Lab 17: checks derivatives by complex steps of the whole batch's loss, and statistics of parts; plants bugs."""
+"""Lab 17: checks gradients against complex steps on the whole batch, merged statistics, and the student's tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _named(got: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
 
 
 def _loss(x: Any, t: Any, values: Sequence[Any], eps: float, axis: int) -> Any:
-    """Return the mean loss of a batch, also for complex parameters w, s and b."""
+    """Return the mean loss of a batch; w, s and b may be complex."""
     w, s, b = values
     h = x @ w
     c = h - h.mean(axis=axis, keepdims=True)
@@ -88,7 +88,7 @@ def other_gradients(student: Any, rng: np.random.Generator) -> None:
 
 
 def _updates(student: Any, momentum: float, k: int) -> None:
-    """Check against the updates themselves, with a 1 for one value and 0 for all others."""
+    """Check the shares against k updates in which one of the values is 1 and all others are 0."""
     weights = []
     for place in range(k + 1):
         running = float(place == 0)
@@ -165,7 +165,7 @@ def running(student: Any, rng: np.random.Generator) -> None:
 def _two_passes(
     student: Any, rng: np.random.Generator, sizes: list[int], shape: tuple[int, int], offset: float
 ) -> None:
-    """Check two passes: each call sees one micro-batch, the last one in a process that remembers no earlier batch."""
+    """Check two passes: second_pass gets one micro-batch a call, and `gradients` runs in a fresh process."""
     x, t, w, s, b = _problem(rng, sum(sizes), *shape, offset)
     eps, total = 0.2, _statistics_of(x @ w)
     names = ("db", "ds", "xdy", "xsum", "xxhat")

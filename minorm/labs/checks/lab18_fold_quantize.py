@@ -1,4 +1,4 @@
-"""Lab 18: checks folding against a layer and its BatchNorm, and bounds against errors that point the same way."""
+"""Lab 18: checks folding against a layer and its BatchNorm, and bounds against errors that all have the same sign."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def folds_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rounding(x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float) -> Any:
-    """Compute 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|), as sums over n."""
+    """Compute 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|); the sum runs over the n inputs."""
     k = W.shape[1] + 7
     terms = np.einsum("in,cn->ic", np.abs(x), np.abs(W)) + (np.abs(c) + np.abs(mean))
     return 2 * k * u / (1 - k * u) * (terms * np.abs(s / np.sqrt(var + eps)) + np.abs(b))
@@ -260,7 +260,10 @@ def scales_odd(student: Any, rng: np.random.Generator) -> None:
 def _aligned(
     rng: np.random.Generator, samples: int, channels: int, n: int, up: bool = False
 ) -> tuple[Any, Any, float, Any]:
-    """Draw numbers whose rounding errors have one sign: just below half a step, or a few steps and just above half."""
+    """Draw x and W whose rounding errors all have the same sign.
+
+    The numbers are just below half a step; with `up`, they are a few steps and just above half a step.
+    """
     x_scale, W_scale = float(rng.uniform(0.01, 2)), rng.uniform(0.01, 2, channels)
     most, part = (4, 0.501) if up else (120, 0.499)
     x = (rng.integers(1, most, (samples, n)) + part) * x_scale

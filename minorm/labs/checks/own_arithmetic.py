@@ -1,4 +1,4 @@
-"""Answers that a student's function computes with NumPy alone, without a library that has the formula."""
+"""Gets answers that a student's function computes with NumPy alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from minorm.labs.comparing import true
 
 
 def own_answer(student: Any, name: str, *args: Any, **options: Any) -> Any:
-    """The answer of the student's function; Wrong if the function calls a package other than NumPy.
+    """Return the answer of the student's function; raise Wrong if the function calls another package than NumPy.
 
-    The lab's module in minorm.labs.beside has packages_of.
+    The lab's module in minorm.labs.beside must import packages_of, which finds these packages.
     """
     answer = getattr(student, name)(*args, **options)
     called = student.drive("packages_of", name=name, args=list(args), options=options)

@@ -1,1 +1,1 @@
-"""Counts each thread's work while kernels run: of OpenMP (thread_work, lab 7) and of CUDA (cuda_work.h, lab 8)."""
+"""Counts the work of each thread of a kernel: OpenMP's (thread_work, lab 7) and CUDA's (cuda_work.h, lab 8)."""

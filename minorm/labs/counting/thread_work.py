@@ -13,12 +13,13 @@ KINDS = ("read", "loads", "places", "pauses", "shared")
 
 
 def counted(module: Any, call: Callable[[int], Any], x: Any, threads: int, patience: float) -> tuple[Any, Any]:
-    """Run `call(address)` of a kernel from build_counted, with the address of x; return its answer, and a row per
-    thread.
+    """Run the kernel call `call(address)` with the address of x; return its answer, and a row for each thread.
 
-    Columns are KINDS: elements of x that the thread read, numbers that it loaded from anywhere, places to which it
-    wrote outside its stack, its pauses, and the pauses in which other threads read. patience: the seconds for which
-    threads wait for each other before their first element.
+    The kernel is from a module of build_counted.
+
+    The columns are named in KINDS: elements of x that the thread read, numbers that it loaded from any address,
+    addresses outside its stack to which it wrote, its pauses, and the pauses in which other threads read. patience: the
+    seconds for which threads wait for each other before their first element.
     """
     library = ctypes.CDLL(module.__file__)
     library.counts_begin.argtypes = (*[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int, ctypes.c_double)

@@ -6,5 +6,5 @@
     verdicts          what a check reads from that list: functions, types, rows, work
 
 The student's side is calling/followed_array.py: an array without numbers, which asks the judge for each operation. The
-student's process never has the numbers, so it can neither hide what it does with them nor do it elsewhere.
+student's process never has the numbers. So the student's code cannot compute with them without the judge.
 """

@@ -4,7 +4,8 @@
     x = follow.array(numbers, rows=True)
     var = follow.call(student, "welford", x)
 
-With `rows` the follower also lists which values of this array along axis 0, or along `axis`, an operation reads.
+If `rows` is true, the follower also lists which rows of this array each operation reads. The rows are counted along
+`axis`, by default axis 0.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ COPYING = {"array", "asanyarray", "asarray", "ascontiguousarray", "copy", "astyp
 class Follower:
     """The arrays that a student got, and the operations on them.
 
-    plain  how many numbers the student's process may get; decisions: how many truth values it may get
-    reason  why the function could not be followed; empty if it could
+    plain  how many numbers the student's process may get; decisions: how many truth values the process may get
+    reason  why the function could not be followed; empty if the function was followed
     """
 
     plain: int = 0
@@ -125,7 +126,10 @@ class Follower:
         return value
 
     def _plain(self, name: str, source: Value) -> Any:
-        """Return a number or truth value to the student's process, which needs some for decisions, but not all data."""
+        """Return a number or a truth value to the student's process.
+
+        The process needs some for decisions, but must not get all the data.
+        """
         size = np.size(source.value)
         if name == "bool":
             self.decisions -= 1
@@ -226,7 +230,10 @@ class Follower:
     # Rows of the data
 
     def _see_rows(self, array: Any, value: Value, row: Any, column: Any) -> None:
-        """Keep each number's row and column in the array's memory order, so that a view of it is a view of them."""
+        """Store the row and column of each number in arrays with the same order in memory as the given array.
+
+        So a view of the given array has its rows and columns in the same view of these arrays.
+        """
         start = array.__array_interface__["data"][0]
         flat = []
         for found in (row, column):
@@ -247,7 +254,7 @@ class Follower:
                 self._see_rows(copy, outputs[0], *self._places_of(source))
 
     def _places_of(self, array: Any) -> tuple[Any, Any]:
-        """Return the row and the column of each number of the data; empty for another array."""
+        """Return the row and the column of each number; empty arrays if the array does not hold the data."""
         low, high = np.lib.array_utils.byte_bounds(array)
         for start, end, row, column in self._data:
             if start <= low and high <= end:

@@ -10,7 +10,10 @@ import numpy as np
 
 @dataclass(eq=False)
 class Buffer:
-    """A piece of memory. depends: whether it depends on the data; born, read: places of operations in the list."""
+    """A piece of memory. depends: whether its numbers depend on the data
+
+    born, read: which operation of the list made it, and which one read it last
+    """
 
     size: int
     depends: bool
@@ -21,7 +24,10 @@ class Buffer:
 
 @dataclass(eq=False)
 class Value:
-    """A NumPy array or number, and where it lies; rows, columns: which of the data it has, (first, last)."""
+    """A NumPy array or number, and its piece of memory.
+
+    rows, columns: the first and the last row and column of the data that it holds
+    """
 
     number: int
     value: Any
@@ -32,7 +38,10 @@ class Value:
 
 @dataclass(eq=False)
 class Event:
-    """One operation. kind: "made", "view", "moved" or "computed"; types: its results' types, and any asked for."""
+    """One operation. kind: "made", "view", "moved" or "computed"
+
+    types: the types of the results, and of any type that the operation asked for
+    """
 
     place: int
     name: str
@@ -49,7 +58,7 @@ class Event:
 
 
 def places(shape: tuple[int, ...], axis: int) -> tuple[Any, Any]:
-    """Return each number's place along this axis, and its place among the numbers with the same place there."""
+    """Return two arrays: the index of each number along this axis, and its flat index along the other axes."""
     axis %= len(shape)
     columns = np.arange(np.prod(shape) // shape[axis]).reshape(shape[:axis] + shape[axis:][1:])
     rows = np.moveaxis(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - 1)), 0, axis)
@@ -63,7 +72,7 @@ def is_view_index(index: Any) -> bool:
 
 
 def with_axes(index: Any) -> tuple[Any, ...]:
-    """Return the same index, which gives an array without axes in place of a number."""
+    """Return an index that selects the same, but gives an array without axes where the given index gives a number."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if ... in parts else (*parts, ...)
 

@@ -1,6 +1,7 @@
-"""Does NumPy's operations on followed arrays for the judge, by name, if the operations only compute.
+"""Does NumPy's operations on followed arrays for the judge. Each operation is given by its name.
 
-Functions that use files, take a function, or make large results from small arguments are not among them.
+Functions are available if they only compute. Functions that use files, take a function, or make large results from
+small arguments are not available.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Unknown(ValueError):
 
 
 def evaluated(kind: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
-    """Return the result of NumPy's operation; Unknown if there is no operation of this name, or NumPy's own error."""
+    """Return the result of NumPy's operation with this name; raise Unknown if there is no such operation."""
     function = _function(kind, name, args)
     _require(name.split(".", maxsplit=1)[0], name.endswith(".outer"), args, options)
     with np.errstate(all="ignore"):

@@ -48,7 +48,7 @@ def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") ->
 
 
 def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
-    """Raise Wrong if a difference of more than `rows` numbers is in the wide type; sums may be."""
+    """Raise Wrong if a subtraction gives more than `rows` numbers in the wide type; sums may have this type."""
     for event in follow.events:
         if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
             size = max(np.size(value.value) for value in event.outputs)
@@ -82,7 +82,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
 
 
 def work(follow: Follower, given: int, what: str) -> None:
-    """Raise Wrong if the function computed far more numbers than a backward pass, as finite differences do."""
+    """Raise Wrong if the function computed far more numbers than a backward pass needs."""
     done = sum(
         max(np.size(value.value) for value in (*event.inputs, *event.outputs))
         for event in follow.events
@@ -97,14 +97,14 @@ def work(follow: Follower, given: int, what: str) -> None:
 
 
 def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) -> None:
-    """Raise Wrong if an operation reads rows of two blocks; blocks end before the rows `ends`."""
+    """Raise Wrong if one operation reads rows of two blocks. ends: for each block, the first row after it"""
     for event, (first, last), _ in _reads(follow):
         if np.searchsorted(ends, first, "right") != np.searchsorted(ends, last, "right"):
             raise Wrong(what, called, f"{event.name} read values {first} to {last} of x at once")
 
 
 def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
-    """Raise Wrong unless values are read one after the other, only once, and little is kept of earlier ones."""
+    """Raise Wrong unless each value is read once, in order, and little is kept of earlier values."""
     blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
     at = np.full(columns, -1)
     turns = []
@@ -129,7 +129,7 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
 
 
 def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, int]]]:
-    """Return the operations that read the data, with the rows and columns."""
+    """Return the operations that read the data, each with the first and last row and column that it read."""
     found = []
     for event in follow.events:
         whole = event.kind == "moved" and any(value.buffer.rows for value in event.outputs)  # a copy of all the data
@@ -144,7 +144,10 @@ def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, in
 
 
 def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol: float = 1e-4) -> None:
-    """Raise Wrong unless some operation gave, at each place, the number of one of these arrays, up to its sign."""
+    """Raise Wrong unless the operations gave the expected numbers, whose signs do not count.
+
+    For each position, some operation must have given the number that one of the arrays `choices` has there.
+    """
     seen = [event.numbers for event in follow.leading_to() if event.kind in ("computed", "moved")]
     numbers = np.sort(np.abs(np.concatenate([np.zeros(0), *seen])))
     numbers = numbers[np.isfinite(numbers)]

@@ -1,17 +1,17 @@
 """Runs failed checks again with right functions for earlier tasks, so a wrong function costs only its own task.
 
-Later tasks call the functions of earlier ones. A lab *provides* right functions for some of its tasks:
+Functions of later tasks call functions of earlier tasks. A lab *provides* right functions for some of its tasks:
 
     LAB.provide("1.1", moments=_moments)
 
 When all checks have run, each check that failed after a failed task runs once more, with the provided functions in
-place of the student's. They stay in the judge's process; the student's code only gets their results (functions on
-models are `Sent`). If the check now passes, it earns its points, and its row names the tasks whose functions were
-provided. If a task times out or crashes, its functions are replaced at once for all later checks, and its remaining
-checks do not run. So it costs at most one time limit.
+place of the student's. The provided functions stay in the judge's process, and the student's code gets only their
+results (functions on models are `Sent`). If the check now passes, it earns its points, and its row names the tasks
+whose functions were provided. If a task times out or crashes, its functions are replaced at once for all later checks,
+and its remaining checks do not run. So such a task costs at most one time limit.
 
-A process that received a task's right function could copy it, so it is never asked about that task. Replacing starts
-fresh processes, with right functions of other tasks only.
+A process that received a task's right function could copy this function, so the process is never asked about that task.
+Replacing functions starts fresh processes, which get right functions of other tasks only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Item(Protocol):
         """The task's number, such as "1.1"."""
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
-        """Run it and return its rows."""
+        """Run the item and return its rows."""
 
 
 def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, Functions]) -> list[Outcome]:
@@ -50,10 +50,10 @@ def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, F
 
 
 class _Asking:
-    """Asks one student, first with their own functions and then with some of ours.
+    """Runs items for one student, first with the student's own functions, then with right ones for some tasks.
 
-    lost   tasks that did not return
-    wrong  tasks with provided functions that fail even with the other tasks' functions right
+    lost   tasks whose functions did not return
+    wrong  tasks with provided functions whose checks fail even if the other tasks' functions are right
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class _Asking:
         self._called: set[str] = set()
 
     def first(self, item: Item) -> list[Outcome]:
-        """Return the rows with the student's own functions, except those that did not return."""
+        """Return the item's rows with the student's own functions; functions that hung or crashed are replaced."""
         if item.task in self._lost:
             silent = _Silent(f"task {item.task} did not return in an earlier check")
             return item.run(silent, self._seed)
@@ -80,9 +80,9 @@ class _Asking:
         return rows
 
     def again(self, item: Item, rows: list[Outcome]) -> list[Outcome]:
-        """Return the rows; replace each failed row that passes with the functions of earlier tasks right.
+        """Run a failed item again with right functions for earlier tasks; replace each failed row that now passes.
 
-        There are two rounds over all items because replacing functions takes a fresh process.
+        This second round runs after all items have run once, because replacing functions takes a fresh process.
         """
         earlier = [task for task in self._wrong if task != item.task]
         hopeless = item.task in self._lost or set(earlier) <= set(self._lost)
@@ -98,7 +98,7 @@ class _Asking:
         return rows
 
     def _asked(self, item: Item, tasks: list[str]) -> list[Outcome]:
-        """Return the rows with the functions of these tasks replaced; passed rows say which of them were called."""
+        """Return the item's rows with right functions for these tasks; passed rows name the tasks that were needed."""
         if tasks != self._replaced:
             solves = {name: task for task in tasks for name in self._provided[task]}
             functions = {name: self._provided[task][name] for name, task in solves.items()}
@@ -116,7 +116,7 @@ class _Asking:
 
 
 class _Silent(Student):
-    """Stands in for a student who is not asked any more, and says why."""
+    """Stands in for a student whose functions are not called any more; each request fails with a reason."""
 
     def __init__(self, said: str) -> None:
         self.notes, self.remarks = [], []
@@ -129,14 +129,14 @@ class _Silent(Student):
 
 
 def _better(row: Outcome, again: Outcome) -> Outcome:
-    """Return the second row if only the second passed; else the first row, with the failures of both."""
+    """Return the second row if only the second passed. Otherwise return the first, with the failures of both rows."""
     if again.status == "passed" != row.status:
         return again
     return row.but(failures=[*row.failures, *again.failures])
 
 
 def _undone(row: Outcome) -> bool:
-    """Whether this task's own stub failed: another task's functions cannot help then."""
+    """Return whether the stub of this task itself failed. Right functions for other tasks cannot help then."""
     return row.status == "not done" and row.got.startswith(f"Task {row.task}:")
 
 

@@ -1,9 +1,9 @@
-"""Finds which of a student's files is their work, and describes it before it runs.
+"""Finds which of a student's files is their work, and describes this file before it runs.
 
 The file may be empty, unchanged, for another lab, or a copy of another student's work.
 
-The judge does this within its own limits, because the student chooses how long it takes to read a file. It compares the
-code without comments and empty lines, so it also finds copies with other names of files, cells and headings.
+A judge with limits does this, because a student's file may take arbitrarily long to read. The code is compared without
+comments and empty lines, so copies are found even if files, cells and headings have other names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from minorm.labs.varied.choices import PLAIN, Variant
 def chosen(paths: Sequence[Path], lab: Lab) -> tuple[Path, dict[str, Any]]:
     """Choose the file that is the student's work, and return it with what `look` says about it.
 
-    It is the file that the student changed. If a notebook and a Python file hold the same code, it is the Python file.
-    ValueError if several files hold different work.
+    The student's work is the file that was changed. If a notebook and a Python file hold the same code, the Python file
+    is chosen. ValueError is raised if several files hold different work.
     """
     if len(paths) == 1:
         return paths[0], _seen(paths[0], lab)
@@ -48,7 +48,7 @@ def _seen(path: Path, lab: Lab) -> dict[str, Any]:
 
 
 def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
-    """Return the same; if the file cannot be read, say why, as another file may be the work."""
+    """Return what `look` says about the file, or only a remark if the file cannot be read."""
     try:
         return _seen(path, lab)
     except (ValueError, OSError) as error:
@@ -56,10 +56,11 @@ def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
 
 
 def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
-    """Return `code`, a digest, None if there is nothing to compare; `prints`, its fingerprints; `remarks` on the file.
+    """Return a dict, which JSON can hold, with what a first look at a file says about it.
 
-    The fingerprints leave out those of the stub that students get. `variant` is the code that the file names. JSON can
-    hold all of it.
+    `code` is a digest of the code, or None if there is nothing to compare. `prints` are the code's fingerprints without
+    those of the stub that students get. `remarks` are about the file, and `variant` is the variant's code that the file
+    names.
     """
     found = cells.read(text, name)
     lines, remarks = code(found), []
@@ -85,7 +86,8 @@ def asked(lab: Lab, said: str, code: str | None) -> tuple[Lab, str]:
     """Return the lab in the variant of this code, and a remark if the file names another variant.
 
     said  the code in the file
-    code  empty for the lab without a variant; None for the variant that the file names, ValueError if it is unknown
+    code  empty for the plain lab; None for the variant that the file names. ValueError is raised if this variant is
+          unknown.
     """
     if code is None or code == said:
         return lab.of_variant(lab.variants.read(said)), ""
@@ -117,7 +119,7 @@ def code(found: Iterable[cells.Cell]) -> list[str]:
 
 
 def lab_of(found: Sequence[cells.Cell]) -> int | None:
-    """Return the number in the lab's heading, the first heading in a text cell."""
+    """Return the lab's number from the first heading in a text cell."""
     for cell in found:
         if cell.markdown and (heading := re.match(r"#+ *Lab (\d+)\b", cell.text)):
             return int(heading[1])

@@ -1,6 +1,6 @@
 """Writes the CSV of a class, and keeps rows of a table that was written before.
 
-A submission has one row, however often it is graded, even if its name changes case.
+A submission has one row, even if it is graded several times or the case of its name changes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def before(path: str | Path) -> list[Row]:
 
 
 def joined(now: Sequence[Row], earlier: Sequence[Row], there: Collection[str]) -> list[Row]:
-    """Return the new rows, and the earlier rows of other submissions; one for each submission, sorted by name.
+    """Return the new rows and the earlier rows of other submissions, sorted by name. Each submission has one row.
 
-    there  the names of all submissions in the folder: if it holds both `Anna.py` and `anna.py`, they are two
+    there  the names of all submissions in the folder. If both `Anna.py` and `anna.py` are there, they are two
+           submissions.
     """
     found: dict[str, Row] = {row["submission"]: row for row in now}
     folded = {name.casefold() for name in there}
@@ -53,6 +54,6 @@ def joined(now: Sequence[Row], earlier: Sequence[Row], there: Collection[str]) -
 
 
 def _cell(cell: Any) -> str:
-    """Remove the apostrophe that `for_spreadsheet` puts in front."""
+    """Return the cell without the apostrophe that `for_spreadsheet` puts before it."""
     text = cell if isinstance(cell, str) else ""
     return text[1:] if text.startswith("'") and for_spreadsheet(text[1:]) == text else text

@@ -1,13 +1,14 @@
 """Writes a zip for Gradescope's autograder: it sets up the machine and grades one submission there.
 
-    setup.sh         an environment with the wheel and the packages of the lab; runs once
-    run_autograder   `minorm labs check N FILE --json --seed -`, into results.json; runs for each submission
-    seed.txt         the hidden numbers' seed; only root reads it
+    setup.sh         makes an environment with the wheel and the packages of the lab; it runs once
+    run_autograder   writes the output of `minorm labs check N FILE --json --seed -` to results.json; it runs for each
+                     submission
+    seed.txt         the seed of the numbers in hidden checks; only root can read this file
     *.whl            minorm, which no package index has
-    labs/            the folder of your own lab; only root reads it
+    labs/            the folder of your own lab; only root can read this folder
 
-Gradescope runs both as root. The judge puts a student's process behind walls and under a separate user, so that it sees
-neither the seed nor the wheel's folder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
+Gradescope runs both scripts as root. The judge puts a student's process behind walls and under a separate user, so that
+it sees neither the seed nor the wheel's folder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ place="{PLACE}"
 
 
 def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str, variant: str = NAME_OF_PLAIN) -> None:
-    """Write the zip. variant: a year or another text; ValueError if the file is not a wheel of this project."""
+    """Write the zip. ValueError is raised if the file is not a wheel of this project.
+
+    variant: a year, or another text that names a variant
+    """
     if not re.fullmatch(r"minorm_nn-[\w.!+]+-[\w.-]+\.whl", wheel.name):
         raise ValueError(
             f"labs gradescope: --wheel is {wheel.name}; expected minorm_nn-VERSION-TAGS.whl, as `pip wheel .` makes it"
@@ -102,6 +106,6 @@ def _folder(lab: Lab) -> dict[str, bytes]:
 
 
 def results(found: dict[str, Any], hidden: str) -> dict[str, Any]:
-    """Return a report's results.json; `hidden` says when Gradescope shows the checks that students do not have."""
+    """Return a report's results.json. `hidden` says when Gradescope shows the results of hidden checks."""
     tests = [{**test, "visibility": hidden if "hidden" in test["tags"] else "visible"} for test in found["tests"]]
     return {**found, "tests": tests}

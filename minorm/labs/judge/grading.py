@@ -1,7 +1,7 @@
 """Grades each submission by a judge in a separate process, so that no submission can end the grading.
 
-The whole CSV is replaced after each submission, so an interrupted run keeps the finished grades; it also ends all
-judges at once. If a judge does not answer, or dies, its row has score 0 and a note.
+The whole CSV is replaced after each submission, so an interrupted run keeps the finished grades. If a run is
+interrupted, all judges end at once. If a judge does not answer, or dies, the submission's row has score 0 and a note.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ JUDGING = 240.0  # seconds that the judge may compute, besides those that it wai
 class Options:
     """How submissions are judged: judging.judge explains each option.
 
-    variant  its code, empty for the lab without a variant; None for the one that a submission names
+    variant  the code of the variant; empty for the plain lab; None for the variant that a submission names
     """
 
     walls: walls.Walls
@@ -50,7 +50,7 @@ class Options:
 
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
-    """Raise RuntimeError unless the reference solution earns full marks here: else students would fail as well."""
+    """Raise RuntimeError unless the reference solution earns full marks here. If it fails, students would fail, too."""
     with tempfile.TemporaryDirectory(prefix="reference") as folder:
         row = _row(
             lab, Submission(reference.name, (_in_variant(lab, reference, options, folder),)), options, Judges()
@@ -81,11 +81,11 @@ def _in_variant(lab: Lab, reference: Path, options: Options, folder: str) -> Pat
 class Class:
     """How to grade a class.
 
-    jobs      submissions that are judged at a time
-    only      patterns of names, as in a shell: the rows of all other submissions stay unchanged in the CSV
-    lateness  the rule for late submissions; None for no rule
-    roster    the course's students; None for no such list
-    reports   a folder for one page per student; made if it is missing
+    jobs      how many submissions are judged at a time
+    only      patterns of names, as in a shell; the rows of all other submissions stay unchanged in the CSV
+    lateness  the rule for late submissions; None if there is no rule
+    roster    the course's students; None if there is no list of them
+    reports   a folder for one page per student, which is made if it is missing
     """
 
     jobs: int = 1
@@ -100,7 +100,7 @@ def grade(
 ) -> Iterator[dict[str, Any]]:
     """Grade each submission and write the CSV; yield each row when it is done.
 
-    ValueError for a folder without submissions; ImportError if this machine lacks what the lab needs.
+    ValueError is raised for a folder without submissions, and ImportError if this machine lacks what the lab needs.
     """
     judging.require(options.seed, options.memory, options.patience)
     lab.require()
@@ -152,7 +152,7 @@ class Graded:
 def _graded(
     lab: Lab, found: Sequence[Submission], options: Options, how: Class
 ) -> Iterator[tuple[Graded, list[dict[str, Any]]]]:
-    """Yield each submission when it is done, with all rows so far; write its page. When this ends, all judges end."""
+    """Yield each submission when it is judged, with all rows so far, and write its page; at the end, end all judges."""
     done: list[Graded] = []
     pages: set[str] = set()
     judges, pool = Judges(), ThreadPoolExecutor(how.jobs)
@@ -188,7 +188,10 @@ def _compare(done: Sequence[Graded]) -> None:
 
 
 def _failures(rows: Sequence[Outcome]) -> list[str]:
-    """List failures: `0.2 a mask of axes: died`; if a task's checks all fail alike, one entry, `0.3: not done`."""
+    """List failures, as in `0.2 a mask of axes: died`.
+
+    If all checks of a task fail in the same way, there is one entry for the task, such as `0.3: not done`.
+    """
     found: list[str] = []
     for task in dict.fromkeys(row.task for row in rows):
         mine = [row for row in rows if row.task == task]
@@ -249,7 +252,7 @@ def judged(lab: Lab, path: Path, options: Options) -> Report:
 
 
 def _judged(lab: Lab, paths: Sequence[Path], options: Options, judges: Judges) -> tuple[Report, dict[str, Any]]:
-    """Return a judge's report and its first look; remove its folders, even if it was killed."""
+    """Return a judge's report and first look. The judge's folders are removed, even if the judge was killed."""
     scratch = tempfile.mkdtemp(prefix="grade")
     try:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it

@@ -32,7 +32,7 @@ LARGEST_UNPACKED = 64 << 20  # bytes of all files together
 class Submission:
     """A student's files, one of which the judge will take, or the reason why there are no files.
 
-    when  the latest change of these files, in seconds since 1970
+    when  when these files were last changed, in seconds since 1970
     """
 
     name: str
@@ -44,7 +44,7 @@ class Submission:
 def submissions(folder: Path, lab: Lab, scratch: Path) -> list[Submission]:
     """Make a submission of each file, folder and .zip archive in the folder; unpack archives into `scratch`.
 
-    A file of another kind has a row too. A .csv has no row, because it may be the grades.
+    A file of another kind becomes a submission, too. A .csv file does not, because it may hold the grades.
     """
     try:
         entries = sorted(folder.iterdir())
@@ -58,7 +58,7 @@ def submissions(folder: Path, lab: Lab, scratch: Path) -> list[Submission]:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder is not the student's work: .ipynb_checkpoints, __MACOSX, __pycache__, ._lab.py."""
+    """Return whether it is not a student's file or folder: .ipynb_checkpoints, __MACOSX, __pycache__, ._lab.py."""
     return name.startswith((".", "__"))
 
 
@@ -83,7 +83,7 @@ def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
 
 
 def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
-    """Find the files in a student's folder. It does not follow links: they may lead to another student's files."""
+    """Find the files in a student's folder; links are not followed, as they may lead to another student's files."""
     files: list[Path] = []
     archives: list[Path] = []
     links, seen = 0, 0
@@ -124,8 +124,8 @@ def _chosen(name: str, files: list[Path], lab: Lab, also: str = "") -> Submissio
 def unpacked(archive: Path, scratch: Path) -> list[Path]:
     """Unpack the Python files and notebooks of a .zip file into `scratch`, with the dates in the archive.
 
-    ValueError if it is not a .zip file, is encrypted, or is larger than work on a lab can be. It writes nothing outside
-    `scratch`, because it uses only the last part of each name in the archive.
+    ValueError is raised if the archive is not a .zip file, is encrypted, or is larger than a student's work can be.
+    Nothing is written outside `scratch`, because only the last part of each name in the archive is used.
     """
     if archive.stat().st_size > LARGEST_ARCHIVE:
         raise ValueError(f"{archive.name} has more than {LARGEST_ARCHIVE >> 20} MB")

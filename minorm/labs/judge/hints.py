@@ -40,7 +40,7 @@ def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
 
 
 def hint(row: Outcome, table: Path = TABLE) -> str:
-    """Return the mistakes that this check shows, or else those of its task; empty if no answer was wrong."""
+    """Return the mistakes that this check shows, or else all mistakes of its task; empty if no answer was wrong."""
     if row.status not in ANSWERED:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
@@ -54,7 +54,7 @@ def hint(row: Outcome, table: Path = TABLE) -> str:
 def hinted(report: Report, lab: Lab) -> Report:
     """Return the report with a hint for each failed check, from the course's table or the lab's own folder.
 
-    A lab that recognizes mistakes has its hints already. A guess beside them could mislead.
+    If a lab recognizes mistakes, the report has these hints already. A guess from the table could mislead beside them.
     """
     if lab.recognizer is not None:
         return report

@@ -1,7 +1,7 @@
 """Runs the judges' processes: one for each submission, asked through a pipe; Ctrl-C ends them all.
 
 Seed and questions reach a judge through its standard input, because other users can read command lines and
-environments. It answers when all of the student's processes are gone. If a judge does not answer, or dies, `ask`
+environments. A judge answers when all of the student's processes have ended. If a judge does not answer, or dies, `ask`
 returns the problem in words.
 """
 
@@ -31,14 +31,14 @@ JUDGE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.la
 
 
 class Judges:
-    """The judges that run now. `end` ends them, and no judge begins afterwards."""
+    """The judges that are running. `end` ends all of them, and afterwards no judge can start."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock, self._ended = threading.Lock(), False
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Begin a judge and return its answer: {"report": ..., "seen": ...}, or {"problem": ...} without a report."""
+        """Start a judge; return its answer, {"report": ..., "seen": ...}, or {"problem": ...} if it gives no report."""
         judge = self._begun()
         if judge is None:
             return {"problem": "stopped"}
@@ -108,12 +108,12 @@ def answer() -> None:
 
 
 def as_message(report: Report) -> dict[str, Any]:
-    """Return a report as JSON can hold it; exceptions stay here."""
+    """Return a report in a form that JSON can hold; exceptions are left out."""
     rows = [{**asdict(row.but(cause=None)), "cause": None} for row in report.outcomes]
     named = {field.name: getattr(report, field.name) for field in fields(report)}
     return {**named, "outcomes": rows, "notes": list(report.notes)}
 
 
 def from_message(message: dict[str, Any]) -> Report:
-    """Reverse `as_message`."""
+    """Return the report that `as_message` turned into this message."""
     return Report(**{**message, "outcomes": [Outcome(**row) for row in message["outcomes"]]})

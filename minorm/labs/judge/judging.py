@@ -1,4 +1,4 @@
-"""Judges one submission: its code runs in a process with limits, the checks run in this process."""
+"""Judges one submission: its code runs in a process with limits, and the checks run in the judge's process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_PATIENCE = 1000.0
 
 
 def require(seed: int, memory: int | None, patience: float) -> None:
-    """Raise ValueError unless a submission can be judged with these: a later failure would cost students points."""
+    """Raise ValueError unless these options can be used: a later failure would cost students points."""
     if seed < 0:
         raise ValueError(f"seed {seed}: expected a whole number of at least 0")
     if memory is not None and memory != 0 and not LEAST_MEMORY <= memory <= MOST_MEMORY:
@@ -51,15 +51,15 @@ def judge(
 ) -> Report:
     """Run all checks of the lab on the file.
 
-    seed      of the numbers that the checks draw; choose your own and keep it to yourself
-    memory    MB of address space for the student's process, 0 for no limit; None for the lab's limit
+    seed      the seed of the numbers that the checks draw; choose your own seed and keep it secret
+    memory    MB of address space for the student's process; 0 for no limit, None for the lab's limit
     patience  a factor for all time limits, for slow machines
-    around    the walls; None for those that this machine has
-    hints     True if a mistake that explains the student's answers is named
+    around    the walls; None for the walls that this machine has
+    hints     whether to name the mistake that explains the student's answers
     task      the only task whose checks run; None for all tasks
 
-    ValueError if one of these cannot be used, or if the file is too large, not text or not a notebook; ImportError if
-    this machine lacks what the lab needs.
+    ValueError is raised if an argument cannot be used, or if the file is too large, not text or not a notebook.
+    ImportError is raised if this machine lacks what the lab needs.
     """
     start = time.monotonic()
     require(seed, memory, patience)

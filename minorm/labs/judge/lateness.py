@@ -15,8 +15,8 @@ class Lateness:
     """A course's rule for late submissions.
 
     due       seconds since 1970
-    per_day   percent of the score that each begun day takes
-    last_day  the number of days after which nothing counts any more; None for no such day
+    per_day   percent of the score that each begun day costs
+    last_day  the number of days after which a submission earns nothing; None if there is no such day
     """
 
     due: float
@@ -46,9 +46,9 @@ class Lateness:
 
 
 def moment(text: str) -> float:
-    """Convert `2026-12-01 23:59` to seconds since 1970; ValueError if it is not a date.
+    """Convert `2026-12-01 23:59` to seconds since 1970; raise ValueError if the text is not a date.
 
-    A date without a time zone is in this machine's.
+    A date without a time zone is in the time zone of this machine.
     """
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()

@@ -1,11 +1,11 @@
 """Grades tests by planting bugs: a good test passes on the right implementation and fails on a wrong one.
 
-The student's tests get an implementation whose functions run in the judge's process, so they cannot look at its code.
-Each run uses a fresh process, in a secret random order, and the right implementation comes several times: tests that
-remember answers, or count implementations, learn nothing. A bug counts as found if the tests fail on it twice, so tests
-that fail at random find hardly any. Tests that find no bug get no point for passing on the right implementation either,
-because an empty test passes there too. Tests cannot compare with another library: the library's normalizations, torch
-and similar packages are closed in that process, and say so.
+The student's tests get an implementation whose functions run in the judge's process, so the tests cannot look at its
+code. The implementations run in a secret random order, each in a fresh process, and the right one runs several times.
+So tests that remember answers or count implementations learn nothing. A bug counts as found if the tests fail on it
+twice, so tests that fail at random find hardly any bugs. Tests that find no bug get no point for the right
+implementation, because an empty test passes on it, too. Tests cannot compare with another library: minorm's
+normalizations, torch and similar packages are closed in the tests' process and raise an error that says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _RIGHT_NAME = ""  # the right implementation's place among the names of the bugs
 
 @dataclass(frozen=True)
 class Mutants:
-    """A right implementation and wrong ones by name: a point for finding each, and one for passing the right one."""
+    """A right implementation, and wrong ones by name.
+
+    The student's tests get a point for each wrong implementation that they find, and one for passing the right one.
+    """
 
     task: str
     right: Implementation
@@ -38,7 +41,7 @@ class Mutants:
 
     @property
     def points(self) -> float:
-        """One point for the right implementation, which needs a found bug as well, and one for each bug."""
+        """The points: one for each bug, and one for the right implementation, which also needs a found bug."""
         return 1.0 + len(self.bugs)
 
     @property
@@ -98,7 +101,7 @@ class Mutants:
         return row.but(status="passed", earned=row.points)
 
     def _failed(self, student: Student, implementation: Implementation) -> str:
-        """Return the test that failed and its message, or an empty text."""
+        """Return the first test that failed and its message; return an empty text if all tests passed."""
         student.fresh(TESTS)
         student.allow(self.seconds, TESTS)
         for result in student.tests(implementation):

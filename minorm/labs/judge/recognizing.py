@@ -1,16 +1,16 @@
 """Recognizes the mistake behind a wrong answer: computes the answers that typical mistakes give.
 
-A lab has a class `Right` with the functions of its tasks, and a subclass of it for each mistake. The subclass overrides
-one function, and its docstring says what the mistake is:
+A lab has a class `Right` with the functions of its tasks, and a subclass of `Right` for each mistake. The subclass
+overrides one function, and the subclass's docstring says what the mistake is:
 
     class DivisorOneLess(Right):
         \"\"\"the variance is divided by m - 1, as with ddof=1\"\"\"
 
-When a check fails, each class gets the arguments that the student's functions got. A mistake is named only if all its
-answers equal the student's, to the last digits, and the right answers do not.
+When a check fails, each class gets the arguments that the student's functions got. A mistake is named only if its
+answers all equal the student's answers up to the last digits, and the right answers differ from the student's.
 
 Mistakes are written for the plain lab. If a lab has variants, `translated(name, function)` turns a plain function into
-the variant's: it converts arguments to the plain lab's, and the answer to the variant's.
+the variant's function, which converts its arguments for the plain function, and the answer for the variant.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def as_it_is(_: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Recognizer:
-    """A lab's right functions, and the mistakes that it knows, each a class that makes the mistake."""
+    """A lab's right functions, and a class for each mistake that it recognizes."""
 
     right: type
     mistakes: Sequence[type]
@@ -58,10 +58,10 @@ class Recognizer:
         return cls(right, [value for value in found if value is not right], variants or Variants(), translated)
 
     def names(self, calls: Iterable[Call], right: Iterable[Call]) -> list[str]:
-        """Return the mistakes that explain these calls of a failed check, each in words.
+        """Return the mistakes that explain the calls of a failed check, in words.
 
-        calls  of the check; the last one failed, and those before it may be right
-        right  calls of checks that passed: a mistake must give these answers, too
+        calls  the calls of the check; the last call failed, and the calls before it may be right
+        right  the calls of checks that passed; a mistake must also give the answers of these calls
         """
         made = list(calls)
         if not made or not hasattr(self.right, made[-1].name) or self._gives(self.right(), made[-1]):
@@ -76,7 +76,7 @@ class Recognizer:
         return [rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)]
 
     def difference(self, calls: Sequence[Call]) -> str:
-        """Say how the answers of the failed call differ from the right ones, if one number tells it; else empty."""
+        """Say how the failed call's answer differs from the right one, if one number describes it; otherwise empty."""
         if not calls or calls[-1].error or not hasattr(self.right, calls[-1].name):
             return ""
         call = calls[-1]
@@ -91,7 +91,7 @@ class Recognizer:
             return next(filter(None, (_difference(*pair) for pair in pairs)), "")
 
     def _built_on(self, call: Call) -> set[str]:
-        """Return the names of the functions that the right one calls, with its own name."""
+        """Return the names of the right function and of all functions that it calls."""
         used = {call.name}
 
         class Watched(self.right):  # type: ignore[misc, name-defined]  # a class that is known only at run time
@@ -103,13 +103,13 @@ class Recognizer:
         return used
 
     def _possible(self) -> Sequence[type]:
-        """Return the mistakes that are possible in this variant; those with `of_plain` are right in another variant."""
+        """Return the mistakes that are possible in this variant. Mistakes with `of_plain` are left out of variants."""
         if not self.variants.variant.code:
             return self.mistakes
         return [mistake for mistake in self.mistakes if not getattr(mistake, "of_plain", False)]
 
     def _is_plain(self, calls: Sequence[Call]) -> bool:
-        """Whether the answers to a variant's check are right for the plain lab, as from an older or copied solution."""
+        """Return whether the answers are right for the plain lab, as those of an older or a copied solution are."""
         if not self.variants.variant.code:
             return False
         with self.variants.using(PLAIN):
@@ -130,14 +130,14 @@ class Recognizer:
 
 @dataclass(frozen=True)
 class Failed:
-    """The calls of a failed check, and, by the end, the calls of the checks that passed."""
+    """The calls of a failed check. At the end, also the calls of the checks that passed are known."""
 
     calls: Sequence[Call]
     right: Iterable[Call]
 
 
 def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outcome]:
-    """Add a hint to each failed row: of several mistakes that explain it, the one that explains the most rows."""
+    """Add a hint to each failed row. If several mistakes explain a row, the one that explains most rows is named."""
     if recognizer is None:
         return [row.but(failures=()) for row in rows]
     found = [
@@ -157,7 +157,7 @@ def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outco
 
 
 def _equal(function: Callable[..., Any], call: Call, close: float = CLOSE) -> bool:
-    """Whether the function gives the same answer as the student's, or an error of the same kind."""
+    """Return whether the function gives the same answer as the student's, or an error of the same kind."""
     try:
         with np.errstate(all="ignore"):
             answer = function(*call.args, **call.options)
@@ -168,7 +168,7 @@ def _equal(function: Callable[..., Any], call: Call, close: float = CLOSE) -> bo
 
 
 def _difference(right: Any, answer: Any) -> str:
-    """Say how arrays of one shape differ: by one factor, one distance, or only in float32's rounding; else empty."""
+    """Say how two arrays differ: by one factor, by one distance, or only by float32's rounding; empty otherwise."""
     if not isinstance(right, np.ndarray) or not isinstance(answer, np.ndarray) or right.shape != answer.shape:
         return ""
     if right.dtype.kind != "f" or answer.dtype.kind != "f" or right.size < 3 or same(right, answer):
@@ -188,7 +188,7 @@ def _difference(right: Any, answer: Any) -> str:
 
 
 def same(one: Any, other: Any, close: float = CLOSE) -> bool:
-    """Whether two answers are equal: numbers up to rounding, with the same shape and the same kind of type."""
+    """Return whether two answers are equal: numbers up to rounding, shapes, and kinds of types."""
     if isinstance(one, (tuple, list)):
         return (
             isinstance(other, (tuple, list))

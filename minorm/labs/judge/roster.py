@@ -1,7 +1,7 @@
 """Joins the submissions with the list of a course's students, as Moodle or Canvas exports it.
 
-A submission belongs to a student if its name contains one of the student's telling columns (a number, an e-mail
-address, a name): see `whose`. If several students match, the notes say so, and the submission goes to none of them.
+A submission belongs to a student if its name contains the student's number, e-mail address or name from the list (see
+`whose`). If several students match, the notes say so, and the submission goes to none of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROSTER = "roster "  # before the names of its columns, which may equal ours
 
 @dataclass(frozen=True)
 class Roster:
-    """A course's students: rows by the names of their columns."""
+    """A course's students: the rows of a CSV file, each as a dict by column name."""
 
     columns: Sequence[str]
     rows: Sequence[Mapping[str, str]]
@@ -42,7 +42,10 @@ class Roster:
 
     @classmethod
     def read(cls, path: str | Path, key: str | None = None) -> Roster:
-        """Read a CSV file with a line of names; `key` is the column that identifies students. ValueError for others."""
+        """Read a CSV file whose first line names the columns; raise ValueError for any other file.
+
+        key: the column that identifies students
+        """
         with regular(path, "labs") as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
@@ -69,12 +72,12 @@ class Roster:
 
     @cached_property
     def _students(self) -> list[set[whose.Words]]:
-        """The forms of each row, which are the same for every submission."""
+        """The words by which each row can be recognized (whose.forms). They are the same for every submission."""
         return [{words for key in self.keys for words in whose.forms(row[key])} for row in self.rows]
 
     @cached_property
     def _known(self) -> dict[str, list[int]]:
-        """The owners of the submissions so far: the table is written anew after each one."""
+        """The owners of the submissions so far, kept because the whole table is written again after each submission."""
         return {}
 
     def _owners(self, submission: str) -> list[int]:
@@ -96,11 +99,14 @@ class Roster:
         return "" if found else STRANGER
 
     def _words_of(self, number: int) -> str:
-        """Return enough of a row to recognize the student."""
+        """Return a row's identifying cells, which tell a reader who the student is."""
         return " ".join(dict.fromkeys(filter(None, (self.rows[number][key] for key in self.keys))))
 
     def joined(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of grades, the student's columns in front, and a row for each student without a submission."""
+        """Yield the rows of grades with the students' columns in front.
+
+        Each student without a submission has a row at the end.
+        """
         here: set[int] = set()
         blank = dict.fromkeys(rows[0], "") if rows else {}
         for row in rows:
@@ -125,7 +131,7 @@ class Roster:
         return {f"{ROSTER}{name}": row.get(name, "") for name in self.columns}
 
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, str]]:
-        """Return the score, after lateness if there is a rule, and the failures, by the number of the student's row."""
+        """Return {number of the student's row: (score, failures)}. If there is a rule for lateness, it is applied."""
         found: dict[int, tuple[str, str]] = {}
         for row in rows:
             number = self.student(str(row["submission"]))

@@ -1,8 +1,8 @@
 """Measures how much of a submission's code is in another's: fingerprints of tokens ignore names and layout.
 
 Schleimer, Wilkerson and Aiken, "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003. All names count
-as the same token, and so do all numbers and all texts; comments and line breaks do not count. It keeps only the
-smallest of a few neighbouring hashes, so that equal code has equal fingerprints wherever it stands.
+as the same token, and so do all numbers and all texts. Comments and line breaks do not count. Of a few neighbouring
+hashes, only the smallest is kept, so that equal code has equal fingerprints anywhere in a file.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def _tokens(text: str) -> list[str]:
 
 
 def alike(prints: Mapping[str, set[int]]) -> dict[str, dict[str, float]]:
-    """Return for each name the similar submissions, with the share of fingerprints, at least ALIKE of the smaller set.
+    """Return the similar submissions for each name, each with the share of fingerprints that both submissions have.
 
-    In a class of at least six, fingerprints that more than a third of the class has do not count.
+    Submissions are similar if they share at least ALIKE of the smaller set of fingerprints. If there are at least six
+    submissions, fingerprints that more than a third of them have do not count.
     """
     counts = Counter(one for found in prints.values() for one in found)
     most = max(COMMON * len(prints), 2) if len(prints) >= 6 else len(prints)

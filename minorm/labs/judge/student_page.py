@@ -1,4 +1,4 @@
-"""Writes a page for each student: checks, results and points; one HTML file that loads nothing."""
+"""Writes a page for each student, with checks, results and points: one HTML file that loads no other file."""
 
 from __future__ import annotations
 

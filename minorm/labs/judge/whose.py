@@ -2,9 +2,10 @@
 
 The submission's name contains a number, an e-mail address or a name of the roster, between other words: `Ada
 Lovelace_98_file`, `lovelaceada_1234_lab01.ipynb`. Case and accents do not count, and neither does the order of a name:
-`Lovelace, Ada` is Ada Lovelace. If all words that match one student are part of those that match another, the other
-student counts: Anna Maria Schmidt before Anna Maria. Of two students with the same name, the one whose number is there
-too counts. If two are left, the submission stays without a student.
+`Lovelace, Ada` is Ada Lovelace. If the words that match one student are only a part of the words that match another
+student, the submission belongs to the other student: to Anna Maria Schmidt, not to Anna Maria. If two students have the
+same name, the submission belongs to the student whose number is also in its name. If several students are still
+possible, the submission belongs to none of them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Spans = set[tuple[Words, int, int]]
 def owners(submission: str, students: Sequence[set[Words]]) -> list[int]:
     """Return the numbers of the students whom the submission may belong to: none, one, or several.
 
-    students  for each one the `forms` of all cells that tell who it is
+    students  for each student, the `forms` of all cells that identify the student
     """
     stem = Path(submission).stem if submission.endswith((".py", ".ipynb", ".zip")) else submission
     names = {words(stem, spelled) for spelled in (False, True)}
@@ -45,7 +46,10 @@ def words(text: str, spelled_out: bool = False) -> Words:
 
 
 def forms(text: str) -> set[Words]:
-    """Return the words of a cell; for a name also in another order, and joined: lovelaceada."""
+    """Return the forms of a cell, each as words.
+
+    A name also has its words in another order, and joined: lovelaceada.
+    """
     found: set[Words] = set()
     for spelled in (False, True):
         last, comma, first = text.partition(",")
@@ -59,7 +63,7 @@ def forms(text: str) -> set[Words]:
 
 
 def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, int]]:
-    """Yield where in the submission's name a form of this student stands: from which word to which."""
+    """Yield where a form of this student is in the submission's name: the name, the first word, and the end."""
     for some in mine:
         for name in names:
             for start in range(len(name) - len(some) + 1):
@@ -68,7 +72,7 @@ def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, in
 
 
 def _covered(mine: Spans, others: Spans) -> bool:
-    """Return whether each of the first spans lies within one of the second."""
+    """Return whether each of the first spans lies within one of the other spans."""
     return all(
         any(name == theirs and left <= start and end <= right for theirs, left, right in others)
         for name, start, end in mine

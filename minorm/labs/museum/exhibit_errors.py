@@ -1,4 +1,4 @@
-"""Measures how far an exhibit is from the formula on a case; the formula is the library's, in float64."""
+"""Measures how far an exhibit is from the formula on a case. The library computes the formula, in float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONS = {
 
 
 def off(letter: str, case: Mapping[str, Any]) -> float:
-    """Return the largest error relative to the largest right number or 1; infinity for NaN and for a wrong shape."""
+    """Return the largest error relative to max(1, the largest right number); infinity for NaN and a wrong shape."""
     case = checked(PLAQUES[letter].function, case)
     return distance(exhibit(letter)(**case), right(PLAQUES[letter].function, case))
 
@@ -52,7 +52,7 @@ def _apart(value: Any, formula: Any) -> float:
 
 
 def checked(function: str, case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the case if it has this function's arguments in matching shapes; else a ValueError names the mismatch."""
+    """Return the case if it has this function's arguments with matching shapes; otherwise raise ValueError."""
     needed, options = _NEEDED[function], _OPTIONS[function]
     if not isinstance(case, dict) or not set(needed) <= set(case) <= {*needed, *options}:
         came = ", ".join(map(str, case)) if isinstance(case, dict) else type(case).__name__

@@ -1,4 +1,4 @@
-"""Holds eight faulty normalizations. Lab 15 asks what is wrong: look at their answers before you look in here."""
+"""Holds eight faulty normalizations. Lab 15 asks what is wrong, so look at their answers before you read this file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def along_channels(v: Array, x: Array) -> Array:
 
 
 def batch_moments(x: Array) -> tuple[Any, Any]:
-    """Return mean and var of each channel in float64, divided by m."""
+    """Return mean and population variance of each channel in float64."""
     axes, wide = (0, *range(2, x.ndim)), x.astype(np.float64)
     return wide.mean(axis=axes), wide.var(axis=axes)
 
@@ -82,7 +82,7 @@ def _variance_by_squares(x: Array, s: Array, b: Array, num_groups: int, eps: flo
 
 
 def _as_many_channels_as_scales(x: Array, s: Array, b: Array, num_groups: int, eps: float = 1e-5) -> Array:
-    """E: it normalizes only as many channels as there are scales; the others stay unchanged."""
+    """E: only as many channels are normalized as there are scales; the other channels stay unchanged."""
     y, channels = x.copy(), len(s)
     groups = x[:, :channels].astype(np.float64).reshape(len(x), num_groups, -1)
     xhat = (groups - groups.mean(axis=2, keepdims=True)) / np.sqrt(groups.var(axis=2, keepdims=True) + eps)

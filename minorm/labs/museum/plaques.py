@@ -1,4 +1,4 @@
-"""Holds a plaque for each exhibit: its room, who shipped the fault, what users saw, and the page about it."""
+"""Holds a plaque for each exhibit: its function, who shipped the fault, what users saw, and a page on the cause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Plaque(NamedTuple):
-    """function: of the room; complaint: what a user saw; page: of docs/conformance/, which names the cause."""
+    """A plaque: the exhibit's function, the tool that shipped the fault, and what users saw.
+
+    complaint: what a user saw; page: the page in docs/conformance/ that names the cause
+    """
 
     function: str
     tool: str
@@ -53,7 +56,7 @@ PLAQUES = {
 
 
 def guide(causes: bool = False) -> str:
-    """Return the plaques as a table; with causes, the pages that name them."""
+    """Return the plaques as a table with the complaints, or, if `causes` is true, with the pages on the causes."""
     rows = []
     for letter, plaque in PLAQUES.items():
         shipped = f"{plaque.tool} {plaque.version}"

@@ -1,8 +1,8 @@
 """Lets the judge attack its own walls from inside, as a student's code might.
 
 If an attempt succeeds, the walls have a hole, and no submission is graded behind them. Most attempts do what a student
-would do. Where a call has many forms, it is made with arguments that the kernel cannot take: an error about these
-arguments, in place of a refusal, says that the call came through.
+would do. If a call has many forms, the attempt makes it with arguments that the kernel cannot take. If the error is
+then about these arguments and not a refusal, the call got through the walls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMMANDS = {  # of fcntl: F_SETLK, F_SETOWN, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
-    """Say which attempts have succeeded."""
+    """Make all attempts, and tell the judge which of them succeeded."""
     import decimal  # noqa: F401  a module that is not there yet: may this user read Python at all?
 
     if entry.closes_files(plan):
@@ -56,7 +56,10 @@ def main(line: int, plan: dict[str, Any]) -> None:
 
 
 def _attempts(plan: Mapping[str, Any]) -> Attempts:
-    """Return attempts that raise OSError if the walls hold. The task names files to read or change, and the judge."""
+    """Return attempts that raise OSError if the walls hold.
+
+    The task in the plan names files to read or change, and the judge's process.
+    """
     task = plan["task"]
     tries: Attempts = {f"read {path}": functools.partial(_read, path) for path in task["files"]}
     for path in task["victims"]:
@@ -121,7 +124,7 @@ def _talk(judge: int) -> Attempts:
 
 
 def _calls(starts: bool = False) -> Attempts:
-    """Return attempts to make each call that is not in the list, also of future kernels, or must not be in it."""
+    """Return attempts to make each system call that is not allowed, also those of future kernels."""
     started = syscalls.starting() if starts else {}
     names = {number: name for name, number in syscalls.never().items() if name not in started}
     allowed = (set(syscalls.numbers().values()) | set(started.values())) - names.keys()
@@ -148,7 +151,7 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _at_all(attempt: Callable[[], Any]) -> None:
-    """Ignore the errors of an attempt that could not be made at all, because they prove no wall."""
+    """Make an attempt; ignore an error that says that the attempt was not possible, because it proves no wall."""
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         attempt()
 
@@ -159,7 +162,7 @@ def _each(times: int, attempt: Callable[[int], None]) -> None:
 
 
 def _fill(size: int, files: int) -> None:
-    """Write more than `size` bytes into existing files: each is removed first, but still open or mapped."""
+    """Write more than `size` bytes into files that are removed before, but stay open or mapped."""
     piece, kept = bytes(1 << 16), []
     pieces = 2 * size // len(piece)
     each = max(8, 2 * pieces // files)
@@ -212,7 +215,7 @@ def _command(number: int) -> None:
 
 
 def _reached(name: str, *arguments: int) -> None:
-    """Make a call, with -1 for arguments that are not given; OSError if the walls refused it."""
+    """Make a call, with -1 for missing arguments; raise OSError if the walls refused the call."""
     given = [ctypes.c_long(value) for value in (*arguments, *[-1] * (7 - len(arguments)))]
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*given) < 0 and ctypes.get_errno() in REFUSALS:
         raise OSError(ctypes.get_errno(), name)

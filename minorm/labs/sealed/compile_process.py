@@ -57,14 +57,14 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
 
 
 def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
-    """Attack the walls with the first of these compilers that is here, and with a process that may start it."""
+    """Attack the walls with the first of these compilers that this machine has, from a process that may start it."""
     here = [name for name in programs if shutil.which(name, path=_search())][:1]
     return process.attack(around, here, _tools(programs), _search())
 
 
 @functools.cache
 def _shim() -> Path:
-    """Compile the code that all kernels of lab 8 share once, readable for every user, and return its folder."""
+    """Compile once what all kernels of lab 8 share, into a folder that every user can read; return this folder."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
@@ -78,7 +78,7 @@ def _search() -> str:
 
 
 def _tools(programs: Sequence[str]) -> list[str]:
-    """Return the paths that these compilers need: programs, libraries and headers, Python's as well."""
+    """Return the paths that these compilers need: programs, libraries and headers, including those of Python."""
     found = [os.path.realpath(path) for name in programs if (path := shutil.which(name, path=_search()))]
     homes = {os.path.dirname(os.path.dirname(path)) for path in found} | set(PLACES)
     parts = [part for home in sorted(homes) for name in PARTS for part in glob.glob(os.path.join(home, name))]

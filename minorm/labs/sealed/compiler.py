@@ -1,8 +1,8 @@
-"""Compiles a text to a shared library in a folder, also in a sealed process.
+"""Compiles a text to a shared library in a folder. A sealed process can do this, too.
 
-Compilers open the files that a student's text names: `#include`, `.incbin`, Cython's `include`. So for the judge they
-run in a sealed process, which may also read compilers and headers, and start programs; the walls hold for those too.
-None of the student's Python runs there.
+Compilers open the files that a student's text names: `#include`, `.incbin`, Cython's `include`. So for the judge,
+compilers run in a sealed process, which may also read compilers and headers, and start programs. The walls hold for
+these programs, too. None of the student's Python runs in this process.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ LINE = 300  # characters of a line of a compiler's
 
 
 class CompileError(ValueError):
-    """The text is not valid Cython or C."""
+    """Raised for a text that is not valid Cython or C."""
 
 
 def name_of(kind: str, text: str) -> str:
-    """Return a name for the compiled text; a Python module contains its name, so it is the same everywhere."""
+    """Return a name for the compiled text. It depends on the text alone, because a Python module contains its name."""
     return f"{'kernels' if kind == 'cython' else kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -107,9 +107,9 @@ def main(line: int, plan: dict[str, Any]) -> None:
 
 
 def precompile(folder: Path) -> None:
-    """Compile what all kernels share, so that each takes a quarter of the time.
+    """Compile the code that all kernels share, so that compiling a kernel takes a quarter of the time.
 
-    These are the first half of the shim, as a precompiled header if the compiler has them, and fibers.o.
+    This code is the first half of the shim, as a precompiled header if the compiler supports this, and fibers.o.
     """
     shim, fibers = folder / SHIM.name, (folder / FIBERS).with_suffix(".cpp")
     *seen, announced = (path.read_text(encoding="utf-8") for path in CUDA_HEADERS)
@@ -140,7 +140,7 @@ def _cuda_compiler() -> str:
 
 
 def _translated(kind: str, text: str, folder: Path) -> Path:
-    """Write the text as a .pyx file, with its C file beside it."""
+    """Translate the text to C; return the path of the .pyx file, beside which the C file is."""
     source = folder / f"{name_of(kind, text)}.pyx"
     source.write_text(text, encoding="utf-8")
     _translate(source)
@@ -183,7 +183,7 @@ def _errors(said: str, source: Path) -> list[str]:
 
 
 def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -> None:
-    """Raise CompileError with the compiler's message if it failed."""
+    """Raise CompileError with the compiler's message if the compiler failed."""
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
         # collect2 says only that the linker has said something

@@ -1,9 +1,9 @@
 """Finds copies of hidden files by their contents, whatever their names.
 
-Python keeps a compiled form of what it imports, an editor a backup, a notebook a checkpoint; another Python of this
-machine may have its own minorm. All of them reveal the source. A text is a copy if it shares lines with a hidden
-source. A compiled file counts as a copy unless it is up to date with a source beside it that is not hidden: only then
-is its source known.
+Python keeps compiled forms of imported files, editors keep backups, and notebooks keep checkpoints. Another Python on
+this machine may have its own minorm. All these files reveal the source. A text is a copy if it shares several lines
+with a hidden source. A compiled file counts as a copy unless a source that is not hidden exists for it and has not
+changed since: only then is the source known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
 
 
 def found() -> tuple[str, ...]:
-    """Return the paths of copies that a student's code could read. It does not read unchanged files again."""
+    """Return the paths of copies that a student's code could read. Unchanged files are not read again."""
     packages = [walls.PACKAGE, *_other_packages()]
     hidden = {package: _hidden(package) for package in packages}
     sources = sorted({path for roots in hidden.values() for root in roots for path in _sources(root)})
@@ -59,7 +59,7 @@ def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Return size and time: they change when the contents change."""
+    """Return size and time of a file, which change when its contents change."""
     there = path.stat()
     return there.st_mtime_ns, there.st_size
 
@@ -82,7 +82,7 @@ def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[byt
 
 @functools.cache
 def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
-    """Return whether a text shares more lines with the hidden sources than it can by chance."""
+    """Return whether a text shares so many lines with the hidden sources that it cannot be by chance."""
     return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
 
 
@@ -96,7 +96,7 @@ def _texts(path: Path) -> Iterator[bytes]:
 
 
 def _is_known(compiled: Path, hidden: set[Path]) -> bool:
-    """Whether a compiled file belongs to a source that exists, is not hidden, and has not changed since."""
+    """Return whether a compiled file has a source that exists, is not hidden, and has not changed since."""
     try:
         source = Path(importlib.util.source_from_cache(str(compiled)))
         with open(compiled, "rb") as file:
@@ -114,20 +114,20 @@ def _is_known(compiled: Path, hidden: set[Path]) -> bool:
 
 
 def _lines(data: bytes) -> set[bytes]:
-    """Return the lines that tell something, without the characters that a notebook puts around them."""
+    """Return the lines long enough to identify a file, without the characters that a notebook adds around them."""
     lines = (line.strip(_DECORATION) for line in _BREAKS.split(data))
     return {line for line in lines if len(line) >= SHORTEST and not line.startswith((b"import ", b"from "))}
 
 
 def _sites() -> set[str]:
-    """Return the package folders that a student's code can read, of other Pythons too."""
+    """Return the package folders that a student's code can read, including those of other Pythons."""
     roots = [os.path.join(sys.base_prefix, "lib"), "/usr/lib", "/usr/local/lib"]
     others = [path for root in roots for path in glob.glob(f"{root}/python3*/*-packages")]
     return {os.path.realpath(path) for path in [*walls.import_path(), *others]}
 
 
 def _other_packages() -> list[Path]:
-    """Return the other copies of minorm: installed separately, or in an egg's folder."""
+    """Return the folders of other copies of minorm, which were installed separately or are in an egg."""
     there = {Path(os.path.realpath(path)) for site in _sites() for path in glob.glob(f"{site}/minorm*/")}
     there |= {path / "minorm" for path in there}
     return sorted(path for path in there if (path / "labs" / "checks").is_dir() and path != walls.PACKAGE)

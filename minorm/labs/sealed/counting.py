@@ -1,14 +1,16 @@
 """Counts what a process writes, before it writes: a quota for a folder on the machine's own disk.
 
-Looking at the folder is not enough: a file that was unlinked while it was open or mapped keeps its blocks and has no
-name. So the kernel asks the judge about each call that writes bytes or makes a file (seccomp's user notification), and
-the judge adds them up. Removed files stay counted, because a process that removes a name may still hold the file.
+It is not enough to look at the folder: a file that was unlinked while it was open or mapped still takes disk space, but
+has no name. So the kernel asks the judge about each call that writes bytes or makes a file (seccomp's user
+notification), and the judge counts bytes and files. Removed files stay counted, because a process that removes a name
+may still hold the file.
 
-The judge looks at the numbers of a call only: another thread could change the memory that they point to. So `writev`,
-whose sizes stand in memory, is refused, and so are shared mappings, because they let a process fill the holes of a file
-without any call. The judge reads the line and the printed text at once, so it does not count them; their descriptors
-cannot be exchanged for a file. A process that runs a compiler exchanges and closes descriptors. So there only the line
-is not counted, and it has a number that no file can get; all the processes together have one share.
+The judge looks only at the numbers in a call, because another thread could change the memory that they point to. So
+`writev`, whose sizes are in memory, is refused. Shared mappings are refused, too, because with them a process can fill
+the holes of a file without any call. Bytes that the process sends through the line or prints are not counted, because
+the judge reads them at once. The descriptors for these bytes cannot be exchanged for a file's descriptor. A process
+that runs a compiler exchanges and closes descriptors. So in such a process only the line is not counted, and the line
+has a number that no file can get. All processes together have one share.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def begin(line: int, starts: bool = False) -> None:
 
 
 def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
-    """Return the filter. It allows every call that it does not know: the other filter refuses those."""
+    """Return the filter. Calls without a rule here are allowed, because the other filter already decides on them."""
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     refuse, end = seccomp.refused(errno.EPERM), seccomp.returned(seccomp.KILL)
     ours = seccomp.if_any_of
@@ -77,7 +79,7 @@ def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
 
 
 def _program_for_all(line: int) -> list[bytes]:
-    """Return the filter of a process that starts others: only the line's number is sure to lead to the judge."""
+    """Return the filter of a process that starts others: only the line's descriptor surely leads to the judge."""
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     rules = {
         "write": [seccomp.argument(0), *seccomp.if_any_of((line,), allow), ask],
@@ -113,7 +115,7 @@ class Count:
         self._writing = {syscalls.numbers()[name] for name in ("write", "pwrite64")}
 
     def allows(self, number: int, arguments: Sequence[int]) -> bool:
-        """Return whether the share has room for the bytes or files of this call; if so, count them."""
+        """Return whether the share has room for the bytes or files of this call; if it has, count them."""
         writes = number in self._writing
         # a write may begin within a block, or not fill it
         size = (arguments[2] // BLOCK + 2) * BLOCK if writes else BLOCK

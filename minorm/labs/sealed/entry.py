@@ -1,8 +1,8 @@
 """Starts a sealed process: it reads the plan, seals itself, and only then imports the code that runs inside.
 
-Until then it uses only the standard library. `import minorm` would bring NumPy, so empty modules stand in for minorm
-and minorm.labs until the walls are up (see BEGIN). The plan and the answer, a line of JSON each, go through the one
-socket that the process has.
+Before that, the process uses only the standard library. `import minorm` would import NumPy, so empty modules take the
+place of minorm and minorm.labs until the walls are up (see BEGIN). The plan and the answer are one line of JSON each,
+and are sent through the only socket that the process has.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _steps(plan: dict[str, Any], line: int) -> Any:
 
 
 def _beyond(line: int, number: int) -> int:
-    """Give the line the first number that no file can get, as programs close and exchange descriptors freely."""
+    """Move the line to the first descriptor number that no file can get, because programs close and reuse others."""
     os.dup2(line, number, inheritable=False)
     os.close(line)
     return number
@@ -97,7 +97,7 @@ def closes_files(plan: dict[str, Any]) -> bool:
 
 
 def close_files() -> None:
-    """Forbid opening files once everything is imported, if no other wall says which files are allowed."""
+    """Forbid opening files, after all imports, if no other wall says which files may be opened."""
     seccomp.install(False, opens=False)
 
 

@@ -1,7 +1,7 @@
 """Finds the walls that this machine has, by raising them in a child process and attacking them from inside.
 
-A mount that fails half-way leaves a process that must not go on, so each combination is tried in a separate child
-process, the best one first.
+A process in which a mount fails half-way must not go on. So each combination of walls is tried in a separate child
+process, and the best combination is tried first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.labs.sealed.walls import Walls
 
 
 class Hole(RuntimeError):
-    """Raised if something came through the walls, or Python does not run inside: no student can be graded here."""
+    """Raised if an attack got through the walls, or if Python does not run behind them: no student can be graded."""
 
 
 def find(
@@ -27,12 +27,13 @@ def find(
     landlock: int | None = None,
     programs: Collection[str] = (),
 ) -> Walls:
-    """Try the walls of this machine and return those that hold; raise Hole if they let something through.
+    """Try the walls of this machine and return those that hold; raise Hole if an attack gets through them.
 
     without   walls to leave out, for tests: "mounts", "user", "landlock", "counting", "seccomp"
-    secret    paths that they hide beside the course's checks, from walls.secret
+    secret    paths that the walls hide in addition to the course's checks, from walls.secret
     landlock  the newest version of Landlock to use, for tests of older kernels
-    programs  programs that a lab runs, any of which will do: compilers among them are tried too
+    programs  programs of which a lab needs one; if there are compilers among them, the walls are tried with a compiler,
+              too
     """
     around = _found(tuple(sorted(without)), tuple(secret), landlock)
     if not around.stand:
@@ -46,7 +47,7 @@ def find(
 
 @functools.cache
 def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
-    """Raise Hole if something comes through the walls of a process that compiles, or if no compiler runs there."""
+    """Raise Hole if an attack gets through the walls of a process that compiles, or if no compiler runs there."""
     answer = compile_process.attack(around, programs)
     if "succeeded" not in answer:
         raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
@@ -93,7 +94,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
 
 
 def _ways(landlock: bool) -> list[tuple[bool, bool]]:
-    """Return pairs (mounts, counting), the best first. Without mounts and Landlock no process may write."""
+    """Return pairs (mounts, counting), the best first. If mounts and Landlock are missing, no process may write."""
     return [(True, True), (False, True), *([(False, False)] if landlock else [])]
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 def remove(folder: str) -> None:
     """Remove the folder and all below it, as far as this user may, without following links.
 
-    shutil.rmtree calls itself for each level, and a path of thousands of levels is too long for the kernel. So what a
-    folder holds moves up to the top before the folder itself is removed.
+    shutil.rmtree calls itself for each level, and a path of thousands of levels is too long for the kernel. So the
+    contents of each folder are moved to the top before the folder itself is removed.
     """
     free = (path for number in itertools.count() if not os.path.lexists(path := os.path.join(folder, f"{number}")))
     with contextlib.suppress(OSError):
@@ -25,7 +25,7 @@ def remove(folder: str) -> None:
 
 
 def _removed(path: str, free: Iterator[str]) -> list[str]:
-    """Remove a file or a folder; rename a folder's contents to free names, and return these."""
+    """Remove a file or a folder; move a folder's contents to free names, and return these names."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)

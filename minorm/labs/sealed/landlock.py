@@ -1,8 +1,9 @@
-"""Limits which files a process may open, with Landlock. It needs no rights, and holds for root as well.
+"""Limits which files a process may open, with Landlock. A process needs no rights for this, and root is limited, too.
 
-A rule cannot have exceptions: a rule for a folder holds for everything below. To hide one folder, the folders above it
-may only be listed, and each of its neighbours gets a separate rule. Landlock does not limit stat, chmod, utime, chdir,
-UDP and System V's memory, and before version 3 (Linux 6.2) it does not limit shortening a file: seccomp closes those.
+A rule cannot have exceptions: a rule for a folder holds for everything below the folder. To hide one folder, the
+folders above it may only be listed, and each of its neighbours gets a separate rule. Landlock does not limit stat,
+chmod, utime, chdir, UDP and System V's memory. Before version 3 (Linux 6.2), it does not limit shortening a file.
+seccomp forbids these calls.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def version() -> int:
 def restrict(
     reads: Iterable[str], lists: Iterable[str], folder: str | None, runs: Iterable[str] = (), known: int = 0
 ) -> None:
-    """Forbid all files but these, for good; NO_NEW_PRIVS must be set.
+    """Forbid this process to open any other files than these, permanently. NO_NEW_PRIVS must be set.
 
-    reads   files and folders, with all in them, to read; runs: the same to run as well
-    lists   folders whose names may be listed, without reading what is in them
-    folder  where everything is allowed
-    known   the version of the interface to use; 0 is the kernel's
+    reads   files and folders that may be read, with all that is in the folders; runs: those that may also be run
+    lists   folders whose files may be listed but not read
+    folder  the folder in which everything is allowed
+    known   the version of the interface to use; 0 for the kernel's version
     """
     known = known or version()
     every = (1 << (13, 14, 15, 15)[min(known, 4) - 1]) - 1 | (1 << 15 if known >= 5 else 0)

@@ -1,4 +1,4 @@
-"""Gives a process namespaces: a file system with only what it may read, no network, no shared memory.
+"""Gives a process namespaces: a file system with only the files that it may read, no network, no shared memory.
 
 Other files do not exist in this file system: the process cannot even find out their names.
 """
@@ -29,13 +29,14 @@ def enter(
     size: int = counting.SIZE,
     files: int = counting.FILES,
 ) -> None:
-    """Leave this machine's files for a new root, with everything at its usual place; OSError if that is refused.
+    """Replace the file system by a new root in which everything has its usual path; raise OSError if this fails.
 
-    reads   the paths in it, to read; hidden: paths to leave out of them
+    reads   the paths that the new root has, for reading only; hidden: paths below these to leave out
     folder  an empty folder to build the root in; the new root has the process's own folder at this path
-    size    bytes in that folder; files: files and folders in it, for each takes memory that nothing else limits
+    size    how many bytes this folder may hold; files: how many files and folders, as each takes memory that no other
+            limit counts
 
-    If it fails half-way, the process must not go on.
+    If this fails half-way, the process must not go on.
     """
     os.umask(0o022)  # the folders of the new root are for the process's user too
     ids = os.getuid(), os.getgid()

@@ -1,6 +1,7 @@
 """Starts a sealed process for the judge, talks to it, collects what it prints, and ends it.
 
-A thread reads its printed output all the time, so that it never waits, and keeps only the beginning.
+A thread reads the process's printed output all the time, so that the process never waits, and keeps only the beginning
+of the output.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COMPILER_OUTPUT = 1 << 18  # bytes that a compiler may say about a file
 
 
 class NotSealed(RuntimeError):
-    """The process could not be started behind its walls; `answer` says why."""
+    """Raised if the process could not be started behind its walls; `answer` says why."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__(f"a process could not be sealed: {answer.get('said', 'no answer')}")
@@ -47,9 +48,9 @@ class NotSealed(RuntimeError):
 
 
 class Process:
-    """A running process. line: the way to talk to it; printed: how many bytes it wrote.
+    """A running process. line: sends and receives values; printed: how many bytes the process has printed
 
-    user  its user id; None if it runs as the judge's user
+    user  the user id of the process; None if the process runs as the judge's user
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Process:
         self._threads[-1].start()
 
     def _count(self, share: Share, deadline: float) -> bytes:
-        """Receive its descriptor and count what it writes from then on; without a descriptor, return what it sent."""
+        """Receive a descriptor and count what the process writes from then on; return its answer if none comes."""
         self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
         data, listeners, _, _ = socket.recv_fds(self._socket, 1, 1)
         for listener in listeners:
@@ -114,7 +115,10 @@ class Process:
     def _plan(
         self, memory: int, then: str, runs: list[str], search: str, more: list[str], share: Share
     ) -> dict[str, Any]:
-        """Return the plan for the process to seal itself. runs: programs that it may start; search: their PATH."""
+        """Return the plan by which the process seals itself.
+
+        runs: programs that the process may start; search: the PATH with these programs
+        """
         reads, lists = walls.narrow(walls.readable(), self.walls.hides)
         programs, above = walls.narrow(runs, self.walls.hides) if runs else ([], [])
         return {
@@ -144,7 +148,7 @@ class Process:
         }
 
     def read_line(self, deadline: float, begun: bytes = b"") -> dict[str, Any]:
-        """Read a line of JSON, the answer of a process without NumPy. Without a valid line, return why."""
+        """Read a line of JSON, the answer of a process without NumPy; if there is no valid line, say why."""
         found = bytearray(begun)
         while not found.endswith(b"\n") and len(found) < LONGEST_LINE:
             byte = self.read(1, deadline)
@@ -158,7 +162,7 @@ class Process:
         return answer if isinstance(answer, dict) else {"said": "its answer cannot be read"}
 
     def read(self, size: int, deadline: float) -> bytes:
-        """Read up to `size` bytes; TimeoutError after the deadline."""
+        """Read up to `size` bytes; raise TimeoutError after the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -203,9 +207,9 @@ class Process:
 def attack(
     around: walls.Walls, programs: Sequence[str] = (), runs: Sequence[str] = (), search: str = ""
 ) -> dict[str, Any]:
-    """Attack these walls from inside: return {"succeeded": [...]}, or why they do not stand.
+    """Attack these walls from inside; return {"succeeded": [...]}, or the reason why the walls could not be built.
 
-    programs  compilers that it tries as well, if a process may start some: runs and search as for a Process
+    programs  compilers to attack with, if the process may start some; runs and search: as for a Process
     """
     with Victims() as victims:
         files = [victims.neighbour, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
@@ -240,7 +244,7 @@ def _first_files(hidden: str) -> list[str]:
 
 
 def read_exactly(process: Process, size: int, deadline: float) -> bytes:
-    """Read exactly `size` bytes; EOFError if there are fewer."""
+    """Read exactly `size` bytes; raise EOFError if there are fewer."""
     found = bytearray()
     while len(found) < size:
         piece = process.read(min(size - len(found), 1 << 20), deadline)
@@ -251,7 +255,7 @@ def read_exactly(process: Process, size: int, deadline: float) -> bytes:
 
 
 def _free_user() -> tuple[socket.socket, int]:
-    """Return an unused user id, and the claim to it: a name that only one socket of this machine can have."""
+    """Return an unused user id and a socket that reserves it: only one socket can have a name with this id."""
     taken = _users()
     for _ in range(200):
         user = walls.FIRST_USER + secrets.randbelow(walls.LAST_USER - walls.FIRST_USER + 1)

@@ -1,6 +1,7 @@
 """Limits a process's memory, files and threads, changes its user, and lets it end with its parent.
 
-Memory, because a machine that swaps cannot grade; the size of a file, because of disks; threads, because of both.
+Memory is limited because a machine that swaps cannot grade. File sizes are limited because of the disk, and threads are
+limited for both reasons.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _PDEATHSIG, _SET_DUMPABLE, _NO_NEW_PRIVS = 1, 4, 38
 
 
 def set_limits(memory: int, file_size: int = FILE_SIZE, files: int = OPEN_FILES, seconds: int = 0) -> None:
-    """Limit this process to `memory` bytes of address space (0: any), to small files and few threads; not undone.
+    """Limit this process permanently: to `memory` bytes of address space (0: no limit), small files, few threads.
 
-    seconds  of a processor, for it and each program that it starts; 0 is no limit
+    seconds  the processor time of this process, and of each program that the process starts; 0 means no limit
     """
     try:
         import resource
@@ -60,7 +61,7 @@ def drop_rights() -> None:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends, however that happens; a change of user undoes this."""
+    """End this process when its parent ends for any reason. Changing the user cancels this."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.name == "posix" and os.getppid() != parent:  # the parent ended first
@@ -74,7 +75,7 @@ def hide() -> None:
 
 
 def _tasks_of_user() -> int:
-    """Count the processes and threads that this user runs; 0 if /proc does not tell."""
+    """Count the processes and threads that this user runs; return 0 if /proc cannot be read."""
     count = 0
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):

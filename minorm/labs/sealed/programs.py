@@ -1,6 +1,6 @@
-"""Tries to get out through other programs, as a process that compiles may start some.
+"""Tries to get through the walls with other programs, because a process that compiles may start some.
 
-A compiler reads the files that a text names; a child process writes like any other, also to its parent's descriptors.
+A compiler reads the files that a text names. A child process can write to files and to the descriptors of its parent.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NAMESPACES, BESIDE = 0x10000000, 0x00008000  # CLONE_NEWUSER, CLONE_PARENT
 
 
 class NotTried(RuntimeError):
-    """Raised for a compiler that reads no file at all: that it cannot read hidden files then proves nothing."""
+    """Raised for a compiler that can read no file at all: its failing to read hidden files proves nothing."""
 
 
 def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return the attempts: each raises OSError if the walls hold; NotTried follows if the compiler does not run."""
+    """Return the attempts. Each raises OSError if the walls hold; a compiler that does not run raises NotTried."""
     tries: dict[str, Callable[[], Any]] = {}
     for compiler in plan["task"]["programs"]:
         for form in FORMS:
@@ -46,7 +46,7 @@ def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return the attempts that use up the processes' joint share: no attempt after them can make a file."""
+    """Return attempts that use up the joint share of all processes. They come last: no file can be made after them."""
     size = 2 * plan["share"][0]
     return {
         "write without end into what is printed": functools.partial(_exchange, 1, size),
@@ -55,7 +55,7 @@ def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def _read_by(compiler: str, form: str, path: str) -> None:
-    """Raise OSError with the compiler's message if it refuses the text."""
+    """Let the compiler read the file; raise OSError with the compiler's message if it refuses."""
     text, options = FORMS[form]
     command = [compiler, "-x", "c", *options, "-I.", "-"]
     text = text.format(path)
@@ -65,7 +65,7 @@ def _read_by(compiler: str, form: str, path: str) -> None:
 
 
 def _works(compiler: str) -> None:
-    """Raise NotTried unless the compiler reads an allowed file in every form; else OSError, as nothing stopped it."""
+    """Raise NotTried unless the compiler reads an allowed file in every form; if it does, raise OSError."""
     if not os.path.exists(OWN):
         os.close(os.open(OWN, os.O_CREAT | os.O_WRONLY, 0o600))
     try:
@@ -77,7 +77,7 @@ def _works(compiler: str) -> None:
 
 
 def _cloned(flags: int) -> None:
-    """Start a child by the system call itself, as no function of Python starts a child like this."""
+    """Start a child with the system call `clone`, because no function of Python takes these flags."""
     number = syscalls.numbers()["clone"]
     child = ctypes.CDLL(None, use_errno=True).syscall(*map(ctypes.c_long, (number, flags | signal.SIGCHLD, 0, 0, 0, 0)))
     if child == 0:
@@ -107,7 +107,7 @@ def _exchange(descriptor: int, size: int = 0) -> None:
 
 
 def _own_file() -> int:
-    """Open a file to write to. Do not make it again if it exists: it may be impossible to make more files."""
+    """Open a file to write to. A file that exists is not made again, because no more files may be allowed."""
     return os.open("filled", os.O_WRONLY | (0 if os.path.exists("filled") else os.O_CREAT), 0o600)
 
 

@@ -1,8 +1,8 @@
 """Installs a seccomp filter, which the kernel runs before each system call and which cannot be removed.
 
-The filter lists the allowed calls, because a list of forbidden calls is out of date with the next kernel. A process is
-surely over at its end if it can start nothing: without fork, exec, sockets and signals it has no hidden descendants,
-and its memory limit is the limit for everything.
+The filter lists the allowed calls, because a list of forbidden calls would be out of date with the next kernel. If a
+process cannot use fork, exec, sockets and signals, it has no hidden descendants. So nothing is left when the process
+ends, and its memory limit limits everything.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _VALUES: dict[str, tuple[int, tuple[int, ...], int]] = {
 
 
 def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
-    """Filter this thread and all that it starts. OSError if the kernel has no seccomp.
+    """Filter the system calls of this thread and of all that it starts; raise OSError if the kernel has no seccomp.
 
-    writes  whether it may open files to write, make and remove files; mounts and Landlock say which ones
-    opens   whether it may open and look at files at all
-    starts  whether it may start other programs, as compilers do; the filter holds for them as well
+    writes  whether the process may make and remove files and open them to write; mounts and Landlock say which files
+    opens   whether the process may open and look at any files
+    starts  whether the process may start other programs, as compilers do; the filter holds for these programs, too
     """
     numbers = syscalls.numbers()
     if not numbers:
@@ -56,7 +56,7 @@ def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
 
 
 def load(instructions: Sequence[bytes], flags: int = 0) -> int:
-    """Add a filter to the others, which must all allow a call; return the descriptor that flags ask for."""
+    """Add a filter; a call is allowed only if all filters allow it. Return the descriptor that the flags ask for."""
     program = b"".join(instructions)
     buffer = ctypes.create_string_buffer(program, len(program))
 
@@ -79,7 +79,7 @@ def load(instructions: Sequence[bytes], flags: int = 0) -> int:
 
 
 def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[bytes]:
-    """Return a filter with a rule per call. Another architecture's calls have other numbers and end the process."""
+    """Return a filter with a rule for each call by name; a call of another architecture ends the process."""
     here = syscalls.ARCHITECTURES[platform.machine()]
     lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), returned(KILL), _line(_LOAD, _NUMBER)]
     if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here
@@ -124,10 +124,10 @@ def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
 
 
 def _opens() -> list[bytes]:
-    """Allow opening a file to read, to write, or both, by the call's flags, and truncating only if it opens to write.
+    """Allow opening a file to read, to write, or both. Truncating is allowed only if the file is opened to write.
 
-    Landlock looks at how a file is opened. Below version 3 it treats O_RDONLY with O_TRUNC as reading, and ignores mode
-    3, which opens for neither; both empty the file.
+    Landlock checks the mode in which a file is opened. Before version 3, it treats O_RDONLY with O_TRUNC as reading,
+    and does not check mode 3, which opens a file neither to read nor to write. Both modes empty the file.
     """
     return [
         _line(_SET, os.O_WRONLY, 0, 1),
@@ -155,7 +155,7 @@ def if_set(bits: int, then: bytes) -> list[bytes]:
 
 
 def argument(place: int) -> bytes:
-    """Load the lower half of an argument: the filter's arguments use no more."""
+    """Load the lower half of an argument; the arguments that the filter looks at are never longer."""
     return _line(_LOAD, _ARGUMENTS + 8 * place)
 
 
@@ -170,5 +170,5 @@ def returned(value: int) -> bytes:
 
 
 def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Build one instruction, struct sock_filter: jump over `yes` or `no` others."""
+    """Build one instruction, struct sock_filter, which then skips `yes` or `no` instructions."""
     return struct.pack("=HBBI", code, yes, no, value)

@@ -3,9 +3,9 @@
 All other calls are refused. The list leaves out calls that start or signal a process (fork, vfork, execve, kill,
 ptrace, pidfd_*) or talk to others (socket, shmget, semget, msgget, mq_open, keyctl, memfd_create). It also leaves out
 calls whose effects outlive the process (chmod, chown, utime, setxattr, flock), or that measure what other processes
-left in the page cache (fadvise, preadv2, mincore, cachestat). It leaves out truncate, which Landlock knows only from
-version 3 on: a process shortens a file through a descriptor that is open to write. A process that runs a compiler gets
-a few more calls, which start programs and wait for them.
+left in the page cache (fadvise, preadv2, mincore, cachestat). It leaves out truncate, which Landlock limits only from
+version 3 on; a process can still shorten a file through a descriptor that is open to write. A process that runs a
+compiler gets a few more calls, which start programs and wait for them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LOOKING = {
 
 
 def numbers(machine: str = "") -> dict[str, int]:
-    """Return name -> number on this machine; empty if there is no table for it, as on macOS and Windows."""
+    """Return name -> number on this machine; empty if this machine has no table, as on macOS and Windows."""
     return _numbers(_CALLS, machine)
 
 
@@ -67,7 +67,7 @@ def starting(machine: str = "") -> dict[str, int]:
 
 
 def never(machine: str = "") -> dict[str, int]:
-    """Return the calls that must never be allowed: the judge tries each of them, whatever the list says."""
+    """Return the calls that must never be allowed. The judge tries each of them, even if the list has it by mistake."""
     return _numbers(_NEVER, machine)
 
 

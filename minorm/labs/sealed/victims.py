@@ -10,9 +10,9 @@ TEXT = b"another student's work\n"
 
 
 class Victims:
-    """A neighbour's submission, which may not be read, and a file on the shelf, which may; of the judge's own user.
+    """Two files of the judge's user: a neighbour's submission, which must stay unread, and one that may be read.
 
-    At the end of its `with` they are removed.
+    The files are removed at the end of the `with` block.
     """
 
     def __enter__(self) -> Victims:
@@ -32,7 +32,7 @@ class Victims:
 
     @property
     def changed(self) -> list[str]:
-        """The trial's changes to these files, whatever its process reports; empty if there are no changes."""
+        """The changes that the trial made to these files, even if it does not report them; empty without changes."""
         return [] if self._state() == self._before else ["change files of others"]
 
     def _state(self) -> list[tuple[str, int, int, int, int, int]]:

@@ -1,6 +1,6 @@
 """Describes the walls around a student's process, and the files inside.
 
-Without seccomp there are no walls, even if the other kinds exist.
+If a machine has no seccomp, the other kinds of walls do not count, and there are no walls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Walls:
     """The walls around a student's process.
 
     absent  the walls that are missing, and why
-    secret  paths to hide, beside the course's checks; copies: paths of their copies, see copies
+    secret  paths to hide, in addition to the course's checks; copies: paths of copies of these files (see the module
+            copies)
     counts  whether the kernel can ask the judge about writes, if no mount limits the size
     """
 
@@ -41,18 +42,18 @@ class Walls:
 
     @classmethod
     def of(cls, message: dict[str, Any]) -> Walls:
-        """Restore walls from what `dataclasses.asdict` made of them, after a journey as JSON."""
+        """Restore walls from a dict of `dataclasses.asdict` that was sent as JSON."""
         several = {name: tuple(message[name]) for name in ("absent", "secret", "copies")}
         return cls(**{**message, **several})
 
     @property
     def hides(self) -> tuple[str, ...]:
-        """The paths that are hidden beside the course's checks."""
+        """The paths that are hidden in addition to the course's checks."""
         return (*self.secret, *self.copies)
 
     @property
     def stand(self) -> bool:
-        """Whether a stranger's code may be graded behind them."""
+        """Whether a stranger's code may be graded behind these walls."""
         return self.seccomp
 
     @property
@@ -62,7 +63,7 @@ class Walls:
 
     @property
     def closes(self) -> bool:
-        """Whether a process must stop opening files after its imports, as no wall says which it may open."""
+        """Whether a process must stop opening files after its imports, because no wall says which files are allowed."""
         return self.seccomp and not self.mounts and not self.landlock
 
     @property
@@ -83,7 +84,7 @@ class Walls:
         return f"walls: {', '.join(filter(None, names))}{missing}"
 
     def for_lab(self, writes: bool) -> Walls:
-        """Return the walls for a lab; if its solutions write files, it needs walls that say where they may."""
+        """Return the walls for a lab. If its solutions write files, the walls must say where files may be written."""
         if self.stand and writes and not self.writes:
             needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
             return Walls(absent=(needs,), secret=self.secret)
@@ -119,7 +120,7 @@ def import_path() -> list[str]:
 
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
-    """Return the readable paths to hide again. Compiled forms too: another process may write them at any time."""
+    """Return the readable paths to hide, also those of compiled forms, which another process may write at any time."""
     checks, module = HIDDEN
     compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
     compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))
@@ -129,7 +130,8 @@ def hidden(secret: Collection[str] = ()) -> list[str]:
 def secret(lab_dir: Path | None) -> tuple[str, ...]:
     """Return the paths that hide a teacher's own labs: the folder, its links' targets, its names in readable paths.
 
-    If the folder holds Python or minorm too, as when both lie in a course's folder, only its labs are hidden.
+    If the folder also holds Python or minorm, for example because it is a course's whole folder, only its labs are
+    hidden.
     """
     if lab_dir is None:
         return ()
@@ -144,14 +146,14 @@ def secret(lab_dir: Path | None) -> tuple[str, ...]:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether a path is the folder or in it."""
+    """Return whether a path is the folder or in the folder."""
     return os.path.join(path, "").startswith(os.path.join(folder, ""))
 
 
 def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Return (paths to read, folders to list only): these leave out the hidden paths, under each of their names.
+    """Return (paths to read, folders to list only) without the hidden paths, whatever names lead to these.
 
-    The process then sees no hidden files at all, and no files that are made beside them later.
+    The process then sees neither hidden files nor files that are later made beside hidden files.
     """
     out = {os.path.realpath(one) for one in hidden(secret)}
     above = {str(folder) for one in out for folder in Path(one).parents}

@@ -4,6 +4,6 @@
     rendering          the text of a lab in a variant: the notebook, the Python file and the solution
     default_arguments  the arguments of a call, if a variant has other defaults
 
-A lab declares its table beside its checks, in minorm/labs/checks/variants/; the plain lab, which `labs start` writes
-without a seed, has the first value of each row.
+A lab's table is beside its checks, in minorm/labs/checks/variants/. The plain lab has the first value of each row;
+`labs start` writes the plain lab if no seed is given.
 """

@@ -6,11 +6,12 @@
         layout=kinds("the axes of x, in order", {"NC...": ("(N, C, *positions)",), "N...C": ("(N, *positions, C)",)}),
     )
 
-The first value is the plain lab's, and no variant has it. `V.eps` is the value of the variant that is graded now, so
-checks, planted bugs and mistakes read it when they run. Two consecutive seeds, such as 2027 and 2028, differ in each
-row that has more than two values.
+The first value belongs to the plain lab, and no variant has this value. `V.eps` is the value of the variant that is
+graded now. So checks, planted bugs and mistakes must read `V.eps` when they run, not when they are defined. Two
+consecutive seeds, such as 2027 and 2028, differ in each row that has more than two values.
 
-A code identifies a variant: it holds the places of its values in the table. The code does not reveal the seed.
+A code identifies a variant: the code encodes which value of each row the variant has. The code does not reveal the
+seed.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class Varied:
     """One row of a lab's table.
 
     about    the text beside the value; empty for values that students do not see, such as which bugs are planted
-    values   the plain lab's value, then those of variants
-    shown    each value as it stands in the notebook
-    texts    for each value, the pieces of the lab's text that mention it, in the same order
+    values   the plain lab's value, then the values for variants
+    shown    each value as the notebook shows it
+    texts    for each value, the pieces of the lab's text that mention this value, in the same order
     """
 
     about: str
@@ -60,7 +61,7 @@ def kinds(about: str, texts: Mapping[Any, Sequence[str]]) -> Varied:
 
 @dataclass(frozen=True)
 class Variant:
-    """The values of one variant, by their places in the table. code: empty for the plain lab."""
+    """The values of one variant, as indices into the table's rows. code: empty for the plain lab"""
 
     code: str = ""
     places: Mapping[str, int] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class Variants:
 
     @contextlib.contextmanager
     def using(self, variant: Variant) -> Iterator[None]:
-        """Grade this variant inside a `with`."""
+        """Use this variant inside a `with` block."""
         before, self.variant = self.variant, variant
         try:
             yield
@@ -103,7 +104,10 @@ class Variants:
             self.variant = before
 
     def of(self, seed: str | int) -> Variant:
-        """Return the variant of a year or of another text; the plain lab for "plain", and if nothing varies."""
+        """Return the variant for a year or another text.
+
+        For "plain", and for a lab without a table, this is the plain lab.
+        """
         text = str(seed).strip()
         if not text:
             raise ValueError("the seed of a variant is empty; expected a year such as 2027, or another text")
@@ -117,7 +121,10 @@ class Variants:
         return Variant(self._code(places), places)
 
     def read(self, code: str) -> Variant:
-        """Return the variant of this code, the plain lab for an empty code. ValueError if there is no such variant."""
+        """Return the variant of this code; an empty code means the plain lab.
+
+        ValueError is raised if there is no such variant.
+        """
         if not code:
             return PLAIN
         number = 0
@@ -134,7 +141,7 @@ class Variants:
         return Variant(code, places)
 
     def _code(self, places: Mapping[str, int]) -> str:
-        """Encode the places as one number, and a check letter that shows typing errors."""
+        """Encode the indices as letters for one number, and a check letter that shows typing errors."""
         number = 0
         for name, row in reversed(self.rows.items()):
             number = number * (len(row.values) - 1) + places[name] - 1

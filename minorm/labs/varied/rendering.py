@@ -1,8 +1,8 @@
 """Writes the text of a lab in a variant.
 
-The table of a lab has the pieces of its text that mention a value. A variant replaces them by its own pieces, and adds
-a cell after the lab's first one, which names the variant and its values. The plain text does not change. So one file is
-the solution of all variants, and stubs are still made from it.
+The table of a lab has the pieces of the lab's text that mention a value. A variant replaces these pieces by its own
+pieces. A variant also has one more cell, after the lab's first cell, that names the variant and its values. The plain
+text does not change. So one file is the solution of all variants, and stubs are made from this file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST_CELL = re.compile(r"^check = checker\(.*\)\n", re.MULTILINE)
 
 
 def rendered(text: str, variants: Variants, variant: Variant) -> str:
-    """Return the lab's text, in the percent format, in a variant."""
+    """Return the text of the lab, in the percent format, for a variant."""
     if not variant.code:
         return text
     text = with_pieces(text, variants, variant)
@@ -54,7 +54,7 @@ def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
 
 
 def missing(text: str, variants: Variants) -> list[str]:
-    """Return the plain pieces that the text lacks: the text has changed, but the table has not."""
+    """Return the table's plain pieces that the text lacks, because the text has changed and the table has not."""
     return [
         piece for row in variants.rows.values() for piece in row.texts[0] if re.search(_pattern(piece), text) is None
     ]

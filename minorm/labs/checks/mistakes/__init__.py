@@ -1,1 +1,1 @@
-"""Typical mistakes of each lab: a class that gives right answers, and a subclass for each mistake."""
+"""Typical mistakes of each lab: a class `Right` with right functions, and a subclass for each mistake."""

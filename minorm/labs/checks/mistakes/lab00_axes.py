@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 0, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 0: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT = {"batch": (1,), "instance": (0, 1), "layer": (0,), "group": (0, 1)}
 
 
 class Right:
-    """The functions of the lab."""
+    """The right functions of the lab."""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         """Return the reduced axes of a kind of normalization."""
@@ -85,49 +85,49 @@ class Right:
 
 
 class KeptReturned(Right):
-    """the kept axes are returned; the reduced axes are those over which the means are taken"""
+    """the kept axes are returned; the reduced axes are needed, over which the means are taken"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return KEPT[kind]
 
 
 class BatchOverBatch(Right):
-    """for "batch" only axis 0 is reduced; all positions of a channel share its mean as well"""
+    """for "batch" only axis 0 is reduced; all positions of a channel have to share its mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return (0,) if kind == "batch" else super().reduced_axes(kind, ndim)
 
 
 class BatchWithoutBatch(Right):
-    """for "batch" axis 0 is not reduced; all samples share a channel's mean"""
+    """for "batch" axis 0 is not reduced; all samples have to share a channel's mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return tuple(range(2, ndim)) if kind == "batch" else super().reduced_axes(kind, ndim)
 
 
 class LayerLastAxis(Right):
-    """for "layer" only the last axis is reduced, as in text models; in this lab "layer" reduces all axes of a sample"""
+    """for "layer" only the last axis is reduced, as in text models; here "layer" has to reduce all axes of a sample"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return (ndim - 1,) if kind == "layer" else super().reduced_axes(kind, ndim)
 
 
 class LayerWithoutChannels(Right):
-    """for "layer" the channels are kept; a sample has one mean, over its channels as well"""
+    """for "layer" the channels are kept; a sample has to have one mean over all its channels"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return super().reduced_axes("instance" if kind == "layer" else kind, ndim)
 
 
 class LayerOverAll(Right):
-    """for "layer" all axes are reduced, with the batch axis 0; each sample has its own mean"""
+    """for "layer" the batch axis 0 is reduced, too; each sample has to have its own mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return tuple(range(ndim)) if kind == "layer" else super().reduced_axes(kind, ndim)
 
 
 class InstanceWithChannels(Right):
-    """for "instance" the axes of "layer" are returned; each channel of a sample has its own mean"""
+    """for "instance" the axes of "layer" are returned; each channel of a sample has to have its own mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return super().reduced_axes("layer" if kind == "instance" else kind, ndim)
@@ -141,14 +141,14 @@ class GroupBeforeSplit(Right):
 
 
 class GroupWithoutChannels(Right):
-    """for "group" axis 2 is not reduced; the channels of a group share its mean"""
+    """for "group" axis 2 is not reduced; the channels of a group have to share their mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return tuple(range(3, ndim + 1)) if kind == "group" else super().reduced_axes(kind, ndim)
 
 
 class GroupWithBatch(Right):
-    """for "group" the batch axis 0 is reduced as well; each sample has its own means"""
+    """for "group" the batch axis 0 is reduced, too; each sample has to have its own means"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return (0, *range(2, ndim + 1)) if kind == "group" else super().reduced_axes(kind, ndim)
@@ -165,7 +165,7 @@ class FourAxesOnly(Right):
 
 
 class BitsReversed(Right):
-    """the bits are in the wrong order: axis 0 is the lowest of them, towards the last binary digit"""
+    """the bits are in the wrong order: axis 0 has to be the last binary digit"""
 
     def to_mask(self, axes: Axes) -> Any:
         return int("".join("1" if i in axes else "0" for i in range(max(axes, default=0) + 1)), 2)
@@ -175,7 +175,7 @@ class BitsReversed(Right):
 
 
 class BitsFromOne(Right):
-    """the axes are counted from 1: they begin at 0"""
+    """the axes are counted from 1; they have to be counted from 0"""
 
     def to_mask(self, axes: Axes) -> Any:
         return sum(2 ** (axis + 1) for axis in axes)
@@ -185,7 +185,7 @@ class BitsFromOne(Right):
 
 
 class AxesAdded(Right):
-    """the numbers of the axes are added; axis i adds 2**i to the mask"""
+    """the numbers of the axes are added up; 2**i has to be added for each axis i"""
 
     def to_mask(self, axes: Axes) -> Any:
         return sum(axes)
@@ -227,14 +227,14 @@ class LastAxisMissing(Right):
 
 
 class FallingOrder(Right):
-    """the axes are in falling order"""
+    """the axes are in falling order; they have to be in rising order"""
 
     def to_axes(self, mask: int) -> Any:
         return super().to_axes(mask)[::-1]
 
 
 class FirstAxesOnly(Right):
-    """only the first 4 or 8 axes are looked at; a mask may have more"""
+    """only the first 4 or 8 axes are looked at, but a mask may have more axes"""
 
     def to_axes(self, mask: int) -> Any:
         return tuple(i for i in range(8) if mask >> i & 1)
@@ -244,7 +244,7 @@ class FirstAxesOnly(Right):
 
 
 class GroupsInterleaved(Right):
-    """every num_groups-th channel is in a group; the channels of a group are neighbours"""
+    """each group consists of every num_groups-th channel; it has to consist of neighbouring channels"""
 
     of_plain = True
 
@@ -274,7 +274,7 @@ class BatchSplit(Right):
 
 
 class FourAxesTaken(Right):
-    """x is expected to have four axes; it may have fewer or more"""
+    """x is expected to have four axes, but it may have fewer or more"""
 
     def _split(self, x: Any, num_groups: int) -> Any:
         n, c, h, w = x.shape
@@ -296,7 +296,7 @@ class ListOfGroups(Right):
 
 
 class NotRefused(Right):
-    """it is left to NumPy to refuse a wrong number of groups; raise your own ValueError that names both numbers"""
+    """a wrong number of groups is left to NumPy's error; raise your own ValueError that names both numbers"""
 
     def split_groups(self, x: Any, num_groups: int) -> Any:
         return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
@@ -313,14 +313,14 @@ class KeptFree(Right):
 
 
 class ElementAlone(Right):
-    """only the element itself is marked; all elements of its row are asked for"""
+    """only the element itself is marked; all elements of its row have to be marked"""
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
         return super().same_row(shape, (), index)
 
 
 class AnyAxis(Right):
-    """one equal index is enough; the indices have to be equal along every kept axis"""
+    """an element is marked if one index is equal; the indices have to be equal along every kept axis"""
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
         indices = np.indices(shape)
@@ -339,7 +339,7 @@ class RowInverted(Right):
 
 
 class NotMerged(Right):
-    """neighbours of the same kind are not merged"""
+    """neighbouring axes of the same kind are not merged"""
 
     def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
         return False
@@ -360,7 +360,7 @@ class OnesKept(Right):
 
 
 class OnesKeptUnmerged(OnesKept):
-    """axes of length 1 are kept as loops, and neighbours are not merged"""
+    """axes of length 1 are kept as loops, and neighbouring axes are not merged"""
 
     def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
         return False
@@ -374,7 +374,7 @@ class ColumnMajor(Right):
 
 
 class StepOfItself(Right):
-    """the step of an axis includes its own length; it is the product of the lengths after it"""
+    """the step of an axis includes the axis's own length; it has to be the product of the lengths after the axis"""
 
     def _step(self, shape: Axes, axis: int) -> int:
         return int(np.prod(shape[axis:]))
@@ -390,7 +390,7 @@ class StepInBytes(Right):
 
 
 class OuterStepKept(Right):
-    """a merged loop has the outer step; it has to have the inner step"""
+    """a merged loop has the step of the outer loop; it has to have the step of the inner loop"""
 
     def loops(self, shape: Axes, axes: Axes) -> Any:
         keep: Loops = []
@@ -479,7 +479,7 @@ class SumsForMeans(Right):
 
 
 class RowsSwapped(Right):
-    """keep and reduce are swapped in means_by_loops; there is one mean for each kept position"""
+    """keep and reduce are swapped in means_by_loops; there has to be one mean for each kept position"""
 
     def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
         return super().means_by_loops(flat, reduce, keep)

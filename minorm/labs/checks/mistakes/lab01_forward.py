@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 1, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 1: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Axes = tuple[int, ...]
 
 
 class Right:
-    """The functions of the lab. Each is built on the earlier ones, so a mistake also changes the later tasks."""
+    """The right functions of the lab. Each uses the earlier functions, so a mistake also changes the later tasks."""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         """Return mean and var over the axes, with the axes kept at length 1."""
@@ -139,7 +139,7 @@ class AbsoluteDeviation(Right):
 
 
 class DividedByAll(Right):
-    """the variance is divided by the number of all elements (x.size), not by m, the elements of one row"""
+    """the variance is divided by x.size, the number of all elements, not by m, the number of elements in a row"""
 
     def _var(self, x: Any, mean: Any, axes: Axes) -> Any:
         return ((x - mean) ** 2).sum(axis=axes, keepdims=True) / x.size
@@ -208,7 +208,7 @@ class AllAxes(Right):
 
 
 class OtherAxes(Right):
-    """reduced and kept axes are swapped; the means have to run over `axes`, and the other axes are kept"""
+    """the means run over the axes that should be kept; they have to run over `axes`"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, tuple(i for i in range(x.ndim) if i not in axes), centered)
@@ -380,7 +380,7 @@ class AlignedWithChannels(Right):
 
 
 class OneAxisOnly(Right):
-    """s and b get as many axes of length 1 as one-dimensional parameters; that is too many if they have more axes"""
+    """s and b get too many axes of length 1 if they have several axes: the number is right for one axis only"""
 
     def _along(self, parameter: Any, xhat: Any, axis: int) -> Any:
         return parameter.reshape(parameter.shape + (1,) * (xhat.ndim - axis - 1))
@@ -455,14 +455,14 @@ class BatchOfImages(Right):
 
 
 class BatchAxisOnly(Right):
-    """batch_norm reduces the batch axis only; all positions of a channel share its statistics as well"""
+    """batch_norm reduces the batch axis only; all positions of a channel have to share their statistics"""
 
     def _batch_axes(self, ndim: int) -> Axes:
         return (0,)
 
 
 class BatchWithoutSamples(Right):
-    """batch_norm reduces the positions only; all samples share a channel's statistics as well"""
+    """batch_norm reduces the positions only; all samples have to share a channel's statistics"""
 
     def _batch_axes(self, ndim: int) -> Axes:
         return tuple(range(2, ndim))
@@ -485,14 +485,14 @@ class InstanceOverBatch(Right):
 
 
 class InstanceOverChannels(Right):
-    """instance_norm reduces the channels as well; each channel of a sample has its own statistics"""
+    """instance_norm reduces the channels, too; each channel of a sample has to have its own statistics"""
 
     def _instance_axes(self, ndim: int) -> Axes:
         return tuple(range(1, ndim))
 
 
 class GroupsInterleaved(Right):
-    """every num_groups-th channel is in a group; groups are neighbouring channels: x.reshape(N, G, C // G, ...)"""
+    """each group consists of every num_groups-th channel, not of neighbours as in x.reshape(N, G, C // G, ...)"""
 
     def group_norm(self, x: Any, num_groups: int, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         split = x.reshape(x.shape[0], x.shape[1] // num_groups, num_groups, *x.shape[2:])
@@ -563,7 +563,7 @@ class AllButBatch(Right):
 
 
 class LayerAlongChannels(Right):
-    """layer_norm aligns s and b with axis 1; they have the shape normalized_shape and belong to the last axes"""
+    """layer_norm aligns s and b with axis 1; they belong to the last axes, because their shape is normalized_shape"""
 
     def layer_norm(self, x: Any, normalized_shape: Axes, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         first = self._first(x, normalized_shape)
@@ -583,7 +583,7 @@ class RootMeanSquareCentered(Right):
 
 
 class RootMeanSquareOfDeviations(Right):
-    """rms_norm divides by the standard deviation; the mean square is taken of x, not of x - mean"""
+    """rms_norm divides by the standard deviation; it has to divide by the root mean square of x, not of x - mean"""
 
     def rms_norm(self, x: Any, normalized_shape: Axes, s: Any = None, eps: float = 1e-5) -> Any:
         first = self._first(x, normalized_shape)
@@ -614,7 +614,7 @@ class EpsNotPassedOn(Right):
 
 
 class MeanTwice(Right):
-    """the mean is given twice, as k and as d; mean = k + d, so d has to be 0 if k is the mean"""
+    """k and d are both the mean, so k + d is twice the mean; if k is the mean, d has to be 0"""
 
     def _statistics(self, mean: Any, var: Any, rstd: Any) -> Any:
         return Statistics.of(mean, mean, var, rstd)
@@ -652,7 +652,7 @@ class BackendAlwaysCentered(Right):
 
 
 class KeptAxesReduced(Right):
-    """forward takes the moments over the kept axes (0, 1) of `four`; a row is the last two axes"""
+    """forward takes the moments over the axes (0, 1) of `four`; they have to be over the last two axes, the row"""
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
         x4 = four(nest, x)

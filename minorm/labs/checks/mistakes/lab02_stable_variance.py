@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 2, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 2: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """The functions of the lab, in the type of their input. `_divided` is the division by n that ends most of them."""
+    """The right functions of the lab, which compute in the type of x. `_divided` divides the sums by n."""
 
     def _divided(self, total: Any, n: int) -> Any:
         return total / n
@@ -139,7 +139,7 @@ class StandardDeviation(Right):
 
 
 class NaiveInFloat64(Right):
-    """naive computes in float64; it has to stay in the type of x, to show the formula's error there"""
+    """naive computes in float64; it has to compute in the type of x, so that the formula's error shows"""
 
     def naive(self, x: Any) -> Any:
         wide = x.astype(np.float64)
@@ -182,14 +182,14 @@ class NaiveAdded(Right):
 
 
 class NaiveUnbiased(Right):
-    """naive is multiplied by n / (n - 1); this variance divides by n"""
+    """the result of naive is multiplied by n / (n - 1), but this task's variance divides by n"""
 
     def naive(self, x: Any) -> Any:
         return super().naive(x) * (len(x) / (len(x) - 1))
 
 
 class NaiveOverAll(Right):
-    """naive takes its means over the whole array; each column has its own mean"""
+    """naive takes its means over the whole array; each column has to have its own mean"""
 
     def naive(self, x: Any) -> Any:
         return np.square(x).mean() - np.square(x.mean())
@@ -199,14 +199,14 @@ class NaiveOverAll(Right):
 
 
 class TwoPassOverAll(Right):
-    """two_pass takes its means over the whole array; each column has its own mean"""
+    """two_pass takes its means over the whole array; each column has to have its own mean"""
 
     def two_pass(self, x: Any) -> Any:
         return np.square(x - x.mean()).mean()
 
 
 class TwoPassMeanOfAll(Right):
-    """two_pass subtracts the mean of the whole array; each column has its own mean"""
+    """two_pass subtracts the mean of the whole array; each column has to have its own mean"""
 
     def two_pass(self, x: Any) -> Any:
         return np.square(x - x.mean()).mean(axis=0)
@@ -244,35 +244,35 @@ class TwoPassHalf(Right):
 
 
 class WelfordNewMean(Right):
-    """both factors of M's product are distances from the new mean; one has to be from the old mean"""
+    """both factors of M's product are distances from the new mean; one has to be a distance from the old mean"""
 
     def _product(self, from_old: Any, from_new: Any) -> Any:
         return from_new * from_new
 
 
 class WelfordOldMean(Right):
-    """both factors of M's product are distances from the old mean; one has to be from the new mean"""
+    """both factors of M's product are distances from the old mean; one has to be a distance from the new mean"""
 
     def _product(self, from_old: Any, from_new: Any) -> Any:
         return from_old * from_old
 
 
 class WelfordCountLate(Right):
-    """the new mean divides by a count that is one too large; the first value has the count 1"""
+    """the new mean is divided by a count that is one too large; the count of the first value has to be 1"""
 
     def _next_mean(self, mean: Any, value: Any, i: int) -> Any:
         return mean + (value - mean) / (i + 1)
 
 
 class WelfordCountEarly(Right):
-    """the new mean divides by a count that begins at 0; the first value has the count 1"""
+    """the new mean is divided by a count that begins at 0; the count of the first value has to be 1"""
 
     def _next_mean(self, mean: Any, value: Any, i: int) -> Any:
         return mean + (value - mean) / np.asarray(i - 1, value.dtype)
 
 
 class WelfordByLength(Right):
-    """the new mean always divides by n; it has to divide by the number of values so far"""
+    """the new mean is always divided by n; it has to be divided by the number of values so far"""
 
     def welford(self, x: Any) -> Any:
         mean, M = self._beginning(x)
@@ -364,7 +364,7 @@ class MeansUnweighted(Right):
 
 
 class MeansSwapped(Right):
-    """the weights of the means are swapped; the second piece has the weight n2 / n"""
+    """the weights of the means are swapped; the weight of the second piece has to be n2 / n"""
 
     def _joint_mean(self, n1: int, mean1: Any, n2: int, mean2: Any) -> Any:
         return mean1 + (mean2 - mean1) * (n1 / (n1 + n2))
@@ -512,14 +512,14 @@ class SumForD(Right):
 
 
 class KOfEverything(Right):
-    """k is one number for all columns; each column has its own k"""
+    """k is one number for all columns; each column has to have its own k"""
 
     def _k(self, x: Any) -> Any:
         return x[: V.first].mean()
 
 
 class ShiftedUnbiased(Right):
-    """var is multiplied by n / (n - 1); this variance divides by n"""
+    """var is multiplied by n / (n - 1), but this task's variance divides by n"""
 
     def shifted(self, x: Any) -> Any:
         k, d, var = super().shifted(x)
@@ -551,14 +551,14 @@ class DForgotten(Right):
 
 
 class KNotRounded(Right):
-    """k is a float64 number that the type of x cannot hold; the kernel subtracts k in the type of x"""
+    """k is a float64 number that the type of x cannot hold, but the kernel subtracts k in the type of x"""
 
     def _rounded(self, k: Any, dtype: Any) -> Any:
         return k
 
 
 class AlwaysCentered(Right):
-    """centered=False is ignored; RMSNorm has mean 0, and its variance is the mean square"""
+    """centered=False is ignored; with it, the mean has to be 0 and the variance the mean square"""
 
     def _is_centered(self, centered: bool) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 3, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 3: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Axes = tuple[int, ...]
 
 
 class Right:
-    """The functions of the lab. Tasks 3.1 and 3.4 are cut into steps, so that a mistake changes one step."""
+    """The right functions of the lab. Those of tasks 3.1 and 3.4 have a method for each step that can be wrong."""
 
     def graph(self, x: Any, g: Any, axes: Axes, eps: float = 1e-5) -> Any:
         """Return dx for the gradient g of xhat, step by step from the end of the graph to its beginning."""
@@ -96,7 +96,7 @@ class Right:
 
 
 class MeanIsConstant(Right):
-    """the gradient through the mean is missing; dx is dc plus the gradient that comes through the mean"""
+    """the gradient through the mean is missing; dx has to be dc plus the gradient through the mean"""
 
     def _through_mean(self, dc: Any, axes: Axes, m: Any) -> Any:
         return dc
@@ -117,21 +117,21 @@ class MeanNotDivided(Right):
 
 
 class MeanAlone(Right):
-    """only the gradient through the mean is returned; x also goes into c directly"""
+    """only the gradient through the mean is returned, but x also goes into c directly"""
 
     def _through_mean(self, dc: Any, axes: Axes, m: Any) -> Any:
         return -dc.sum(axis=axes, keepdims=True) / m + 0 * dc
 
 
 class VarianceIsConstant(Right):
-    """the gradient through the variance is missing, or its factor c; var is the mean of c * c, with slope 2 c"""
+    """the gradient through the variance, or its factor 2 c, is missing; var is the mean of c * c"""
 
     def _joined(self, first: Any, second: Any) -> Any:
         return first
 
 
 class ProductIsConstant(Right):
-    """the gradient through the variance replaces the one of c * rstd; c is used twice, so add them"""
+    """the gradient of c through the variance replaces the gradient through c * rstd; the two have to be added"""
 
     def _joined(self, first: Any, second: Any) -> Any:
         return second
@@ -187,7 +187,7 @@ class RootNotRaised(Right):
 
 
 class RstdNotSummed(Right):
-    """the gradient of rstd is not summed over the axes; all elements of a row use the same rstd"""
+    """the gradient of rstd is not summed over the axes, but all elements of a row use the same rstd"""
 
     def _drstd(self, g: Any, c: Any, axes: Axes) -> Any:
         return g * c
@@ -239,7 +239,7 @@ class WithoutMeanOfG(Right):
 
 
 class WithoutMeanOfProduct(Right):
-    """the term xhat * mean(g * xhat) is missing, or is 0 because it uses mean(g) * mean(xhat)"""
+    """the term xhat * mean(g * xhat) is missing, or it is 0 because mean(g) * mean(xhat) is used"""
 
     def _formula(self, rstd: Any, g: Any, mean_g: Any, xhat: Any, mean_gx: Any) -> Any:
         return rstd * (g - mean_g)
@@ -340,7 +340,7 @@ class AllAxes(Right):
 
 
 class AxesDropped(Right):
-    """keepdims=True is missing in the means, so they line up with the wrong axes or fail"""
+    """keepdims=True is missing in the means, so that they are subtracted along wrong axes or NumPy raises an error"""
 
     def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> Any:
         return rstd * (g - g.mean(axis=axes) - xhat * (g * xhat).mean(axis=axes))
@@ -406,7 +406,7 @@ class OtherAxes(Right):
 
 
 class ChannelsAlways(Right):
-    """`axes` is ignored, and the sums are taken over all axes except axis 1, as only BatchNorm needs"""
+    """`axes` is ignored, and the sums always run over all axes except axis 1, which is right for BatchNorm only"""
 
     def parameter_gradients(self, dy: Any, xhat: Any, axes: Axes) -> Any:
         return super().parameter_gradients(dy, xhat, (0, *range(2, dy.ndim)))
@@ -416,7 +416,7 @@ class ChannelsAlways(Right):
 
 
 class ScaleIgnored(Right):
-    """g is dy without the scale; the gradient of xhat is dy * s"""
+    """g is dy; it has to be dy * s, the gradient of xhat"""
 
     def _g(self, nest: Any, dy4: Any, s: Any) -> Any:
         return dy4

@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 4, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 4: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """The functions of the lab. Each is built on the earlier ones, so a mistake also changes the later tasks."""
+    """The right functions of the lab. Each uses the earlier functions, so a mistake also changes the later tasks."""
 
     def batch_statistics(self, x: Any) -> Any:
         """Return mean, population variance and m of each channel."""
@@ -63,7 +63,7 @@ class Right:
         return ("pytorch", "paper")
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
-        """Return the share of the new value."""
+        """Return the share of the new batch in the running value."""
         if convention == "paper":
             return 1 - self.cumulative_momentum(seen)
         if momentum is None:
@@ -87,28 +87,28 @@ class Right:
 
 
 class BatchAxisOnly(Right):
-    """the statistics are taken over the batch axis only; all positions of a channel belong to them as well"""
+    """the statistics are taken over the batch axis only; they have to include all positions of a channel"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return (0,)
 
 
 class WithoutSamples(Right):
-    """the statistics are taken over the positions only; all samples of the batch belong to them as well"""
+    """the statistics are taken over the positions only; they have to include all samples of the batch"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return tuple(range(2, x.ndim))
 
 
 class EverythingReduced(Right):
-    """the statistics are taken over all axes; each channel has its own statistics"""
+    """the statistics are taken over all axes; each channel has to have its own statistics"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return tuple(range(x.ndim))
 
 
 class OfSamples(Right):
-    """the statistics are taken for each sample: the axis of channels is the one to keep"""
+    """the statistics are taken for each sample; they have to be taken for each channel"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return tuple(range(1, x.ndim))
@@ -146,14 +146,14 @@ class AxesKept(Right):
 
 
 class BatchSizeForM(Right):
-    """m is the batch size; the positions of a channel count as well"""
+    """m is the batch size; it has to be the batch size times the number of positions"""
 
     def _m(self, x: Any) -> int:
         return len(x)
 
 
 class PositionsForM(Right):
-    """m counts the positions only; the samples of the batch count as well"""
+    """m is the number of positions; it has to be the batch size times the number of positions"""
 
     def _m(self, x: Any) -> int:
         return int(np.prod(x.shape[2:]))
@@ -167,14 +167,14 @@ class AllElementsForM(Right):
 
 
 class ChannelsForM(Right):
-    """m is the number of channels"""
+    """m is the number of channels; it has to be the number of elements in a channel"""
 
     def _m(self, x: Any) -> int:
         return x.shape[1]
 
 
 class MomentumReversed(Right):
-    """momentum is taken as the share of the new value, as in PyTorch; here it is the share of the old value"""
+    """momentum is taken as the share of the new value, as in PyTorch; here it has to be the share of the old value"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         batch_mean, batch_var, _ = self.batch_statistics(x)
@@ -253,7 +253,7 @@ class FactorUpsideDown(Right):
 
 
 class DividedOnly(Right):
-    """var is divided by m - 1 without multiplying by m first; var is already a mean and not a sum"""
+    """var is divided by m - 1, but not multiplied by m first; var is already a mean, not a sum"""
 
     def unbiased(self, var: Any, m: int) -> Any:
         return var / (m - 1)
@@ -267,7 +267,7 @@ class OneMore(Right):
 
 
 class Unchanged(Right):
-    """var is returned as it is"""
+    """var is returned unchanged; it has to be multiplied by m / (m - 1)"""
 
     def unbiased(self, var: Any, m: int) -> Any:
         return var
@@ -277,21 +277,21 @@ class Unchanged(Right):
 
 
 class OneBehind(Right):
-    """the momentum is one batch too late; `seen` counts the batches before the new one"""
+    """the momentum comes one batch too late; `seen` counts only the batches before the new one"""
 
     def cumulative_momentum(self, seen: int) -> float:
         return (seen + 1) / (seen + 2)
 
 
 class OneAhead(Right):
-    """the momentum is one batch too early, as in (seen - 1) / seen"""
+    """the momentum comes one batch too early, as in (seen - 1) / seen"""
 
     def cumulative_momentum(self, seen: int) -> float:
         return 0.0 if seen == 0 else (seen - 1) / seen
 
 
 class ShareOfNew(Right):
-    """the share of the new value is returned, 1 / (seen + 1); momentum is the share of the old value"""
+    """1 / (seen + 1), the share of the new value, is returned; momentum has to be the share of the old value"""
 
     def cumulative_momentum(self, seen: int) -> float:
         return 1 / (seen + 1)
@@ -308,7 +308,7 @@ class ShareOfAnyBatch(Right):
 
 
 class OnnxMeaning(Right):
-    """PyTorch's momentum is taken as the share of the old value; in PyTorch it is the share of the new value"""
+    """PyTorch's momentum is taken as the share of the old value; it has to be the share of the new value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if convention == "pytorch":
@@ -317,7 +317,7 @@ class OnnxMeaning(Right):
 
 
 class OnnxMeaningOfGiven(Right):
-    """a momentum given for PyTorch is taken as the share of the old value; in PyTorch it is that of the new value"""
+    """a momentum given for PyTorch is taken as the share of the old value; it has to be the share of the new value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if convention == "pytorch" and momentum is not None:
@@ -326,7 +326,7 @@ class OnnxMeaningOfGiven(Right):
 
 
 class TorchMeaning(Right):
-    """momentum is always taken as the share of the new value; in ONNX and Keras it is that of the old value"""
+    """momentum is always taken as the share of the new value; in ONNX and Keras, it is the share of the old value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if convention == "paper":
@@ -335,7 +335,7 @@ class TorchMeaning(Right):
 
 
 class TorchMeaningOfGiven(Right):
-    """a given momentum is always taken as the share of the new value; in ONNX and Keras it is that of the old value"""
+    """a given momentum is taken as the share of the new value; in ONNX and Keras, it is the share of the old value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if momentum is not None and convention != "paper":
@@ -351,49 +351,49 @@ class GivenIgnored(Right):
 
 
 class KerasAsOnnx(Right):
-    """Keras has ONNX's default of 0.9; its default is 0.99"""
+    """Keras has ONNX's default momentum of 0.9; Keras's default has to be 0.99"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         return super()._share("onnx" if convention == "keras" else convention, momentum, seen)
 
 
 class PaperAsOnnx(Right):
-    """the paper's running values use ONNX's momentum; in the paper all batches have the same weight"""
+    """the paper's running values use ONNX's momentum; all batches have to have the same weight there"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         return super()._share("onnx" if convention == "paper" else convention, momentum, seen)
 
 
 class TorchBiased(Right):
-    """PyTorch's running variance takes the population variance; PyTorch divides by m - 1 there"""
+    """PyTorch's running variance is taken from the population variance; it has to divide by m - 1"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("paper",)
 
 
 class PaperBiased(Right):
-    """the paper's running variance takes the population variance; the paper multiplies it by m / (m - 1)"""
+    """the paper's running variance is taken from the population variance; it has to be multiplied by m / (m - 1)"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("pytorch",)
 
 
 class NeverUnbiased(Right):
-    """every convention takes the population variance; PyTorch and the paper divide by m - 1"""
+    """every convention takes the population variance; PyTorch and the paper have to divide by m - 1"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ()
 
 
 class AllUnbiased(Right):
-    """every convention takes the unbiased variance; ONNX and Keras divide by m"""
+    """every convention takes the unbiased variance; ONNX and Keras have to divide by m"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("onnx", "keras", "pytorch", "paper")
 
 
 class KerasUnbiased(Right):
-    """Keras takes the unbiased variance; it divides by m, as ONNX does"""
+    """the variance for Keras is unbiased; Keras has to divide by m, like ONNX"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("keras", "pytorch", "paper")
@@ -437,7 +437,7 @@ class LastOnly(Right):
 
 
 class SameArrays(Right):
-    """all entries hold the same two arrays, which were changed in place; so all show the last values"""
+    """all entries hold the same two arrays, which are changed in place, so all entries show the last values"""
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         found = super().trajectory(batches, convention, momentum)
@@ -455,35 +455,35 @@ class MomentumAsItIs(Right):
 
 
 class InitialForgotten(Right):
-    """the initial 1 is corrected as well; only the part from the batches was divided by m - 1"""
+    """the factor is applied to the initial 1 as well; it has to apply only to the part that comes from the batches"""
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
         return 0.0
 
 
 class InitialOfOneBatch(Right):
-    """1 - momentum is taken as the rest of the initial 1; after several batches it is (1 - momentum) ** batches"""
+    """1 - momentum is left of the initial 1, as after one batch; after several, (1 - momentum) ** batches is left"""
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
         return 1 - torch_momentum
 
 
 class InitialReversed(Right):
-    """the rest of the initial 1 is computed as momentum ** batches; it is (1 - momentum) ** batches"""
+    """momentum ** batches is taken as what is left of the initial 1; it has to be (1 - momentum) ** batches"""
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
         return torch_momentum**batches
 
 
 class InitialNotAdded(Right):
-    """the rest of the initial 1 is subtracted but not added again"""
+    """what is left of the initial 1 is subtracted, but not added again"""
 
     def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
         return (torch_running_var - self._initial(torch_momentum, batches)) * (m - 1) / m
 
 
 class CorrectedUpwards(Right):
-    """the factor is m / (m - 1); ONNX's variance is the smaller one, (m - 1) / m times PyTorch's"""
+    """PyTorch's variance is multiplied by m / (m - 1); ONNX's variance is smaller, so the factor is (m - 1) / m"""
 
     def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
         initial = self._initial(torch_momentum, batches)

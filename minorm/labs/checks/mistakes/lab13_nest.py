@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 13, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 13: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINE = 64
 
 
 class Right:
-    """The functions of the lab that take and return numbers, cut into steps."""
+    """The right functions of the tasks whose arguments are numbers, with a method for each step that can be wrong."""
 
     # Task 13.1
 
@@ -111,7 +111,7 @@ class Right:
     # Task 13.4
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
-        """Name the kernel for the loop with step 1."""
+        """Return the name of the kernel for the loop with step 1."""
         if any(data == 1 for _, data, _ in keep):
             return "columns"
         return "rows with parameters" if any(data == 1 and param for _, data, param in reduce) else "rows"
@@ -146,7 +146,7 @@ class NotSorted(Right):
 
 
 class NarrowestFirst(Right):
-    """the narrowest step comes first; the outer loop has to be the one with the widest step"""
+    """the loop with the narrowest step comes first; the loop with the widest step has to come first"""
 
     def _sorted(self, axes: Loops) -> Loops:
         return super()._sorted(axes)[::-1]
@@ -160,7 +160,7 @@ class SignDropped(Right):
 
 
 class NothingRefused(Right):
-    """strides with gaps, of 0 or below 0 are accepted; they have to be refused"""
+    """strides are accepted although they leave gaps or are 0 or negative; they have to be refused"""
 
     def _require_one_block(self, axes: Loops, unit: int) -> None:
         pass
@@ -170,14 +170,14 @@ class NothingRefused(Right):
 
 
 class MergedAcrossBroadcast(Right):
-    """loops are merged where the data step allows it, but the parameter step does not, because scale is broadcast"""
+    """loops are merged if the data steps allow it; the parameter steps have to allow it, too: scale may be broadcast"""
 
     def _merges(self, outer: tuple[int, ...], within: tuple[int, ...]) -> bool:
         return outer[1] == within[0] * within[1]
 
 
 class MergedAcrossGap(Right):
-    """neighbours in the list are merged although the data step does not allow it: another loop lies between them"""
+    """neighbours in the list are merged although another loop lies between them, as their data steps show"""
 
     def _merges(self, outer: tuple[int, ...], within: tuple[int, ...]) -> bool:
         return outer[2] == within[0] * within[2]
@@ -198,7 +198,7 @@ class Swapped(Right):
 
 
 class ParamOfData(Right):
-    """the parameter step is the data step; scale and bias lie in a small buffer, whose steps are smaller"""
+    """the parameter step is the data step, but scale and bias lie in a separate small buffer with smaller steps"""
 
     def _param_steps(self, axes: Loops, varies: Ints) -> dict[int, int]:
         return {axis: data if axis in varies else 0 for axis, _, data in axes}
@@ -215,7 +215,7 @@ class ParamOfOne(Right):
 
 
 class RowParameters(Right):
-    """each row takes one scale, the one of its first element; the reduced loops need parameter positions, too"""
+    """each row uses the scale of its first element for all elements; reduced loops need parameter positions, too"""
 
     def _params(self, keep: Loops, reduce: Loops) -> Any:
         return np.add.outer(self._places(keep, 2), 0 * self._places(reduce, 2))
@@ -255,14 +255,14 @@ class InRowOrder(Right):
 
 
 class ColumnsMissed(Right):
-    """a kept loop with step 1 is overlooked; there neighbours in memory belong to different rows"""
+    """a kept loop with step 1 is overlooked; with such a loop, neighbours in memory belong to different rows"""
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
         return super().inner([], reduce)
 
 
 class AnyParameter(Right):
-    """the parameter step of any reduced loop decides; it has to be the one of the loop with data step 1"""
+    """any reduced loop with a parameter step decides; only the loop with data step 1 may decide"""
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
         if any(data == 1 for _, data, _ in keep):
@@ -271,7 +271,7 @@ class AnyParameter(Right):
 
 
 class ElementsCounted(Right):
-    """elements are counted instead of lines; neighbours share a line"""
+    """elements are counted instead of lines, but several neighbours lie in one line"""
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
         return len(self._places(reduce, 1))
@@ -285,7 +285,7 @@ class BytesDivided(Right):
 
 
 class PlacesForBytes(Right):
-    """positions are divided by 64 without the size of an element; a line has 64 bytes, not 64 elements"""
+    """positions are divided by 64 but not multiplied by the element's size; a line has 64 bytes, not 64 elements"""
 
     def lines_of_row(self, reduce: Loops, itemsize: int) -> int:
         return len(set((self._places(reduce, 1) // LINE).tolist()))

@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 14, each in a method of an autograd that is right otherwise."""
+"""Typical mistakes in lab 14: subclasses of the right autograd, each with one wrong method."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RepeatedAveraged(Right):
 
 
 class FirstTaken(Right):
-    """the gradient is the one of the first use; the gradients of all uses have to be added"""
+    """only the gradient of the first use is taken; the gradients of all uses have to be added"""
 
     def _without_new_axes(self, dy: Any, shape: tuple[int, ...]) -> Any:
         return dy[(0,) * (dy.ndim - len(shape))]
@@ -106,7 +106,7 @@ class PowerNotLowered(Right):
 
 
 class PowerWithoutSign(Right):
-    """the sign of p is lost in the slope of a power; for example, 1 / sqrt(a) falls as a grows"""
+    """the slope of a power has |p| as its factor; it has to be p, because 1 / sqrt(a), for example, falls as a grows"""
 
     def _slope(self, a: Any, p: float) -> Any:
         return abs(p) * a ** (p - 1)
@@ -127,7 +127,7 @@ class MeanOfAll(Right):
 
 
 class MeanOfRows(Right):
-    """the gradient of a mean is divided by the number of means, not by the number of elements in one"""
+    """the gradient of a mean is divided by the number of means, not by the number of elements in a mean"""
 
     def _m(self, a: Any, axes: Axes) -> Any:
         return np.prod([count for axis, count in enumerate(a.shape) if axis not in axes])
@@ -210,7 +210,7 @@ class VisitedAgain(Right):
 
 
 class NotDetached(Right):
-    """detach keeps the inputs, so the gradient still flows through it"""
+    """detach keeps the inputs, so the gradient still flows to them"""
 
     def detach(self, a: Node) -> Node:
         return Node(a.value, (a,), lambda dy: (dy,))
@@ -234,7 +234,7 @@ class EpsForgotten(Right):
 
 
 class VarianceOfCut(Right):
-    """the variance is computed from the cut x - mean, so cutting one path changes another"""
+    """the variance is computed from an x - mean whose path is cut, so cutting this path also changes another path"""
 
     def _centered(self, whole: tuple[int, int], cut: tuple[int, int]) -> tuple[int, int]:
         return cut
@@ -307,7 +307,7 @@ class VarianceWithoutRstd(Right):
 
 
 class VarianceOfThirdPower(Right):
-    """the term of the variance has rstd three times; twice, x - mean is xhat / rstd, so two of them cancel"""
+    """the variance's term has the factor rstd**3; it has to be rstd, as x - mean is xhat / rstd in two places"""
 
     def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
         return -(rstd**3) * xhat * mean_gx
@@ -321,7 +321,7 @@ class OneSided(Right):
 
 
 class DividedByH(Right):
-    """the difference is divided by h; the two points are 2h apart"""
+    """the difference is divided by h; it has to be divided by 2h, because the two points are 2h apart"""
 
     def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
         return (right - left) / h
@@ -347,7 +347,7 @@ class Ascent(Right):
 
 
 class OverFeatures(Right):
-    """the network normalizes over the features of each sample, axis 1; BatchNorm normalizes over the batch, axis 0"""
+    """the network normalizes over the features of each sample, axis 1; it has to normalize over the batch, axis 0"""
 
     def _batch(self) -> Axes:
         return (1,)

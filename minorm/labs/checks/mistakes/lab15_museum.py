@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 15, as the functions that a student would have mended with them."""
+"""Typical mistakes in lab 15: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """The four repaired functions, cut into steps, so that a mistake changes one step."""
+    """The four repaired functions, with a method for each step that can be wrong."""
 
     def batch_norm(
         self, x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
@@ -111,7 +111,7 @@ class Blended(Right):
 
 
 class MomentumReversed(Right):
-    """momentum is taken as the share of the new statistics; it is the share of the old ones"""
+    """momentum is taken as the share of the new statistics; it has to be the share of the old statistics"""
 
     def _step(self, old: Any, new: Any, momentum: float) -> Any:
         return old * (1 - momentum) + new * momentum
@@ -126,7 +126,7 @@ class GatheredUnbiased(Right):
 
 
 class OneValueLeft(Right):
-    """if a channel has a single value, x is returned unchanged; the mean is this value, so y has to be b"""
+    """if a channel has a single value, x is returned unchanged; y has to be b, because this value is the mean"""
 
     def _one_value(self, x: Any, y: Any, new_mean: Any, new_var: Any, mean: Any, var: Any) -> tuple[Any, Any, Any]:
         return (x, mean, var) if x.size == x.shape[1] else (y, new_mean, new_var)
@@ -163,7 +163,7 @@ class ScaleTiled(Right):
 
 
 class ScaleOfChannels(Right):
-    """there is always one scale for each channel; version 18 has one for each group"""
+    """there is always one scale for each channel; in version 18 there has to be one for each group"""
 
     def _spread(self, v: Any, channels: int) -> Any:
         if len(v) != channels:
@@ -182,7 +182,7 @@ class VarianceBySquares(Right):
 
 
 class ChannelsGroupedInTurn(Right):
-    """channel c goes to group c modulo num_groups; a group has to consist of neighbours"""
+    """channel c goes to group c modulo num_groups; a group has to consist of neighbouring channels"""
 
     def group_norm(self, x: Any, s: Any, b: Any, num_groups: int, eps: float = 1e-5) -> Any:
         wide = np.moveaxis(self._wide(x).reshape(len(x), -1, num_groups, *x.shape[2:]), 2, 1)
@@ -194,14 +194,14 @@ class ChannelsGroupedInTurn(Right):
 
 
 class LastAxisAlone(Right):
-    """only the last axis is normalized; it has to be all axes from `axis` to the last"""
+    """only the last axis is normalized; all axes from `axis` to the last have to be normalized"""
 
     def _layer_axes(self, x: Any, axis: int) -> tuple[int, ...]:
         return (-1,)
 
 
 class OneAxis(Right):
-    """only `axis` is normalized; it has to be all axes from `axis` to the last"""
+    """only `axis` is normalized; all axes from `axis` to the last have to be normalized"""
 
     def _layer_axes(self, x: Any, axis: int) -> tuple[int, ...]:
         return (axis,)
@@ -236,14 +236,14 @@ class WithoutAbs(Right):
 
 
 class ZeroOverZero(Right):
-    """0 / 0 is computed if the norm is 0; there y has to be 0"""
+    """0 / 0 is computed if the norm is 0; y has to be 0 in this case"""
 
     def _guarded(self, norm: Any) -> Any:
         return norm
 
 
 class RootForgotten(Right):
-    """x is divided by the sum of squares; the norm is the root of this sum"""
+    """x is divided by the sum of squares; it has to be divided by the root of this sum"""
 
     def _root(self, total: Any, p: int) -> Any:
         return total

@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 16, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 16: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """The functions of the lab, cut into steps, so that a mistake changes one step and the later tasks that use it."""
+    """The right functions of the lab, with a method for each step that can be wrong."""
 
     def layer_norm(self, x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
         """Normalize over the last axis, with a mean and a bias."""
@@ -117,14 +117,14 @@ class Right:
 
 
 class FirstAxis(Right):
-    """the statistics are taken over the first axis, as in BatchNorm; each token has its own, over the last axis"""
+    """the statistics run over the first axis, as in BatchNorm; they have to run over each token's last axis"""
 
     def _axis(self) -> Any:
         return 0
 
 
 class AllButBatch(Right):
-    """the statistics are taken over all axes but the first, as for images; in a text they run over the last axis"""
+    """the statistics run over all axes but the first, as for images; in a text they have to run over the last axis"""
 
     def layer_norm(self, x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
         c = x - x.mean(axis=tuple(range(1, x.ndim)), keepdims=True)
@@ -149,14 +149,14 @@ class EpsForgotten(Right):
 
 
 class DivisorOneLess(Right):
-    """the variance is divided by m - 1; normalization divides by m"""
+    """the variance is divided by m - 1; it has to be divided by m"""
 
     def _var(self, c: Any, axis: Any) -> Any:
         return (c * c).sum(axis=axis, keepdims=True) / (c.shape[-1] - 1)
 
 
 class MeanInRms(Right):
-    """the mean is subtracted in RMSNorm; it only divides by the root of the mean square"""
+    """RMSNorm subtracts the mean; it has to divide by the root of the mean square and do nothing else"""
 
     def _centered(self, x: Any) -> Any:
         return x - x.mean(axis=-1, keepdims=True)
@@ -180,7 +180,7 @@ class NoScaleInRms(Right):
 
 
 class PlacesSwapped(Right):
-    """pre-norm and post-norm are swapped; pre-norm has the norm inside the branch, post-norm after the sum"""
+    """pre-norm and post-norm are swapped; the norm has to be in the branch in pre-norm, after the sum in post-norm"""
 
     def post_norm(self, x: Any, w: Any) -> Any:
         return super().pre_norm(x, w)
@@ -232,7 +232,7 @@ class SecondFromX(Right):
 
 
 class OneNormTwice(Right):
-    """s1 and b1 are used in both norms; the second norm has s2 and b2"""
+    """s1 and b1 are used in both norms; the second norm has to use s2 and b2"""
 
     def _second(self, w: Any) -> Any:
         return w["s1"], w["b1"]
@@ -242,7 +242,7 @@ class OneNormTwice(Right):
 
 
 class HeadsTogether(Right):
-    """queries and keys are normalized over all heads together; each head has statistics over its own D elements"""
+    """queries and keys are normalized over all heads; each head has to be normalized over its own D elements"""
 
     def _normalized(self, x: Any, heads: int, s: Any, eps: float) -> Any:
         return right.heads_of(self.rms_norm(x, np.tile(s, heads), eps), heads)
@@ -270,7 +270,7 @@ class DividedByWidth(Right):
 
 
 class BoundOfEach(Right):
-    """the largest s_q and the largest s_k are multiplied, but they may differ in place; take the largest product"""
+    """max |s_q| is multiplied by max |s_k|, but these may be at different indices; take the largest product"""
 
     def logit_bound(self, s_q: Any, s_k: Any) -> Any:
         return np.sqrt(len(s_q)) * np.abs(s_q).max() * np.abs(s_k).max()
@@ -350,7 +350,7 @@ class NearerNamed(Right):
 
 
 class EveryBit(Right):
-    """all bits have to be equal for a match; up to 2 % of the elements may differ"""
+    """a convention counts only if all bits are equal; up to 2 % of the elements have to be allowed to differ"""
 
     def _allowed(self) -> float:
         return 0.0
@@ -399,7 +399,7 @@ class ZerosInVariance(Right):
 
 
 class EachSentenceAlone(Right):
-    """the statistics are taken over the tokens of each sentence; BatchNorm takes them over all sentences"""
+    """the statistics are taken over each sentence's tokens; they have to be taken over all sentences, for BatchNorm"""
 
     def masked_batch_norm(self, x: Any, mask: Any, eps: float = 1e-5) -> Any:
         n = mask.sum(axis=1)[:, None, None]
@@ -409,7 +409,7 @@ class EachSentenceAlone(Right):
 
 
 class MaskMultiplied(Right):
-    """x is multiplied by the mask, but NaN * 0 is NaN; choose with np.where"""
+    """x is multiplied by the mask, but NaN * 0 is NaN; select the tokens with np.where"""
 
     def _only(self, x: Any, mask: Any) -> Any:
         return x * mask[:, :, None]

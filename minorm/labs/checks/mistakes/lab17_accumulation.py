@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 17, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 17: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Total = tuple[int, Any, Any]
 
 
 class Right:
-    """The functions of the lab, cut into steps, so that a mistake changes one step."""
+    """The right functions of the lab, with a method for each step that can be wrong."""
 
     def merge_gradients(self, gradients: Any, sizes: Any) -> Any:
         """Return the mean of the gradients, weighted by the sizes of the micro-batches."""
@@ -27,7 +27,7 @@ class Right:
         return 1 - (1 - momentum) ** k
 
     def shares(self, momentum: float, k: int) -> Any:
-        """Return the share of each micro-batch, the first one's first."""
+        """Return the share of each micro-batch, in the order of the micro-batches."""
         return np.array([momentum * (1 - momentum) ** later for later in reversed(range(k))])
 
     def per_update(self, momentum: float, k: int) -> Any:
@@ -140,7 +140,7 @@ class LastAsFull(Right):
 
 
 class GradientsSummed(Right):
-    """the gradients are summed; each is already the gradient of a mean, so the micro-batches need weights"""
+    """the gradients are summed; they have to be averaged with weights, because each is the gradient of a mean"""
 
     def _weights(self, sizes: Any) -> Any:
         return np.ones(len(sizes))
@@ -157,7 +157,7 @@ class NotDivided(Right):
 
 
 class MomentumTimesK(Right):
-    """the momentum is multiplied by k; each update replaces only a share of what the updates before it left"""
+    """the momentum is multiplied by k, but each update replaces only a share of what is left of the old value"""
 
     def compounded(self, momentum: float, k: int) -> Any:
         return k * momentum
@@ -178,21 +178,21 @@ class SharesReversed(Right):
 
 
 class SharesEqual(Right):
-    """all micro-batches have the same share; each later update shrinks the earlier shares"""
+    """all micro-batches have the same share, but each later update makes the earlier shares smaller"""
 
     def shares(self, momentum: float, k: int) -> Any:
         return np.full(k, self.compounded(momentum, k) / k)
 
 
 class MomentumOverK(Right):
-    """the momentum is divided by k; k such updates replace less than a single update with the momentum"""
+    """the momentum is divided by k, but k updates with this momentum replace less than one with the whole momentum"""
 
     def per_update(self, momentum: float, k: int) -> Any:
         return momentum / k
 
 
 class RootOfMomentum(Right):
-    """the k-th root of the momentum is taken; k updates multiply the kept share, 1 - momentum, so take its root"""
+    """the k-th root of the momentum is taken; it has to be taken of the kept share, 1 - momentum"""
 
     def per_update(self, momentum: float, k: int) -> Any:
         return momentum ** (1 / k)
@@ -230,21 +230,21 @@ class DeltaNotSquared(Right):
 
 
 class SquareOverN(Right):
-    """the variance of the means is divided by n only once; n_a n_b / n is for sums of squares, so divide by n again"""
+    """delta^2 has the factor n_a n_b / n, which is right for sums of squares; a variance has to divide by n again"""
 
     def _between(self, a: Total, b: Total, delta: Any) -> Any:
         return a[0] * b[0] * delta**2 / (a[0] + b[0])
 
 
 class StatisticsUnbiased(Right):
-    """the variance of a micro-batch divides by n - 1; the merge needs population variances"""
+    """the variance of a micro-batch divides by n - 1; it has to divide by n, because the merge needs this variance"""
 
     def statistics(self, h: Any) -> Any:
         return len(h), h.mean(axis=0), h.var(axis=0, ddof=1)
 
 
 class RunningBiased(Right):
-    """the running variance takes the population variance; PyTorch takes the unbiased one, var * n / (n - 1)"""
+    """the running variance takes the population variance; it has to take the unbiased one, var * n / (n - 1)"""
 
     def _correction(self, n: int) -> float:
         return 1.0
@@ -268,7 +268,7 @@ class OwnStatistics(Right):
 
 
 class DividedByOwnSize(Right):
-    """dy is divided by the size of the micro-batch; the loss is a mean over the N samples of the batch"""
+    """dy is divided by the size of the micro-batch; it has to be divided by N, the size of the whole batch"""
 
     def _samples(self, x: Any, total: Total) -> int:
         return len(x)
@@ -310,14 +310,14 @@ class StatisticsConstant(Right):
 
 
 class MeanForgotten(Right):
-    """the term of the mean is missing in dw, sum(x) db / N"""
+    """the mean's term, sum(x) db / N, is missing in dw"""
 
     def _from_mean(self, sums: Any) -> Any:
         return 0.0
 
 
 class VarianceForgotten(Right):
-    """the term of the variance is missing in dw, x^T xhat * ds / N"""
+    """the variance's term, x^T xhat * ds / N, is missing in dw"""
 
     def _from_var(self, sums: Any) -> Any:
         return 0.0
@@ -341,7 +341,7 @@ class ScaleForgotten(Right):
 
 
 class GhostsInterleaved(Right):
-    """each ghost takes every k-th sample; a ghost has to be `size` neighbours"""
+    """each ghost takes every k-th sample; a ghost has to consist of `size` neighbouring samples"""
 
     def _cut(self, x: Any, size: int) -> list[Any]:
         k = -(-len(x) // size)
@@ -355,14 +355,14 @@ class GhostsInterleaved(Right):
 
 
 class WholeBatch(Right):
-    """the batch is normalized as a whole; each ghost has its own statistics"""
+    """the batch is normalized as a whole; each ghost has to have its own statistics"""
 
     def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
         return (x - x.mean(axis=0)) * self._rstd(x.var(axis=0), eps)
 
 
 class GhostsUnweighted(Right):
-    """all ghosts have the same weight; the last one may have fewer samples"""
+    """all ghosts have the same weight, but the last ghost may have fewer samples"""
 
     def _ghost_shares(self, sizes: Any) -> Any:
         return np.ones(len(sizes)) / len(sizes)

@@ -1,4 +1,4 @@
-"""Typical mistakes of lab 18, as the functions that a student would have written with them."""
+"""Typical mistakes in lab 18: the right functions, and a subclass with the wrong function for each mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Axis = int | None
 
 
 class Right:
-    """The functions of the lab, cut into steps, so that a mistake changes one step."""
+    """The right functions of the lab, with a method for each step that can be wrong."""
 
     def fold(self, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> tuple[Any, Any]:
         """Return a W and a (c - mean) + b."""
@@ -47,7 +47,7 @@ class Right:
         return scale, int(np.clip(self._zero(low, scale), -128, 127))
 
     def quantize(self, x: Any, scale: Any, zero: int = 0, least: int = -128) -> Any:
-        """Return q."""
+        """Return q, the integers for x."""
         return self._clipped(self._round(x / scale) + zero, least)
 
     def dequantize(self, q: Any, scale: Any, zero: int = 0) -> Any:
@@ -62,7 +62,7 @@ class Right:
         return np.where(largest == 0, 1.0, largest / self._most())
 
     def quantization_bound(self, x: Any, W: Any, x_scale: float, W_scale: Any) -> Any:
-        """Add half a step of the weights for each |x|, and half a step of x for each |W^|."""
+        """Return |x| times half a step of the weights, plus |W^| times half a step of x, summed."""
         return self._of_weights(x, W_scale) + self._of_x(W, x_scale, W_scale)
 
     def gain(self, W: Any) -> Any:
@@ -70,7 +70,7 @@ class Right:
         return self.weight_scales(W, None) ** 2 / np.mean(self.weight_scales(W, 0) ** 2)
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
-        """Count the integers that change from batch to batch."""
+        """Count the integer weights that change from one batch to the next."""
         integers = []
         for a in slopes:
             folded = self._folded_weights(W, a)
@@ -142,7 +142,7 @@ class Right:
 
 
 class BiasNotScaled(Right):
-    """the layer's bias c is not multiplied by a; BatchNorm scales all of W x + c"""
+    """the layer's bias c is not multiplied by a; it has to be, because BatchNorm scales all of W x + c"""
 
     def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
         return c - mean * a + b
@@ -198,28 +198,28 @@ class ScaleOfNormForgotten(Right):
 
 
 class InputsScaled(Right):
-    """a is multiplied along the last axis of W, the inputs; the output channels are the first axis"""
+    """W is multiplied by a along its last axis, the inputs; it has to be along the first axis, the output channels"""
 
     def _folded_weights(self, W: Any, a: Any) -> Any:
         return W * a
 
 
 class BatchStatisticsFolded(Right):
-    """the layer is folded with the batch's statistics; evaluation uses the running statistics"""
+    """the layer is folded with the batch's statistics; it has to be folded with the running statistics"""
 
     def _statistics(self, z: Any, mean: Any, var: Any) -> tuple[Any, Any]:
         return z.mean(axis=0), z.var(axis=0)
 
 
 class RoundingsOfNormForgotten(Right):
-    """only the n roundings of the sum are counted; the BatchNorm after it rounds as well, so there are n + 7"""
+    """only the n roundings of the sum are counted; with those of the BatchNorm there are n + 7"""
 
     def _roundings(self, n: int) -> int:
         return n
 
 
 class OneWay(Right):
-    """the bound covers only one of the two ways; they may be off in opposite directions, so double it"""
+    """the bound covers only one of the two computations; double it, as their errors may have opposite signs"""
 
     def _ways(self) -> int:
         return 1
@@ -233,7 +233,7 @@ class TermsCancel(Right):
 
 
 class SlopeUpsideDown(Right):
-    """the slope is upside down; the folded layer divides by the running deviation, training by the batch's"""
+    """the slope is upside down; it has to be the batch's deviation divided by the running deviation"""
 
     def _line_slope(self, batch: Any, running: Any, eps: float) -> Any:
         return np.sqrt((running + eps) / (batch + eps))
@@ -254,14 +254,14 @@ class OffsetKeepsBias(Right):
 
 
 class ZeroOutOfRange(Right):
-    """the range may exclude 0 here; then no integer stands for the 0 that padding and ReLU make"""
+    """the range may exclude 0, but then no integer stands for 0, which padding and ReLU produce"""
 
     def _with_zero(self, low: float, high: float) -> tuple[float, float]:
         return low, high
 
 
 class RangeOf256(Right):
-    """the range is divided by 256; there are 255 steps between -128 and 127"""
+    """the range is divided by 256; it has to be divided by 255, the number of steps between -128 and 127"""
 
     def _steps(self) -> int:
         return 256
@@ -282,7 +282,7 @@ class ZeroRoundedUp(Right):
 
 
 class ZeroOfBytes(Right):
-    """the zero point is the one of uint8, which begins at 0; int8 begins at -128"""
+    """the zero point is that of uint8, whose integers begin at 0; int8 begins at -128"""
 
     def _zero(self, low: float, scale: float) -> float:
         return float(-np.rint(low / scale))
@@ -331,7 +331,7 @@ class ZeroAddedBack(Right):
 
 
 class WrongAxis(Right):
-    """the largest weight is taken along the channels, not within each; so the scales belong to the other axis"""
+    """the largest weight is taken over the channels; it has to be taken within each channel"""
 
     def _axis(self, axis: Axis, W: Any) -> Axis:
         return axis if axis is None else (1 if axis % W.ndim == 0 else 0)
@@ -345,14 +345,14 @@ class SignsIgnored(Right):
 
 
 class ScaleOf128(Right):
-    """the largest weight is divided by 128; the integers end at 127"""
+    """the largest weight is divided by 128; it has to be divided by 127, the largest integer"""
 
     def _most(self) -> int:
         return 128
 
 
 class InputsAreExact(Right):
-    """the error of x is left out of the bound; x is rounded as well"""
+    """the error of x is left out of the bound, but x is rounded as well"""
 
     def _of_x(self, W: Any, x_scale: float, W_scale: Any) -> Any:
         return np.zeros(len(W))
@@ -366,14 +366,14 @@ class WeightsAreExact(Right):
 
 
 class BoundCancels(Right):
-    """the bound takes |sum x|; the errors of the weights have different signs, so sum |x|"""
+    """the bound takes |sum x|; it has to take sum |x|, because the errors of the weights have different signs"""
 
     def _of_weights(self, x: Any, W_scale: Any) -> Any:
         return np.abs(x.sum(axis=1, keepdims=True)) * W_scale / 2
 
 
 class GainOfSteps(Right):
-    """the gain compares steps; the mean square error depends on their squares"""
+    """the gain compares steps; it has to compare their squares, which the mean square error depends on"""
 
     def gain(self, W: Any) -> Any:
         return self.weight_scales(W, None) / np.mean(self.weight_scales(W, 0))
@@ -394,7 +394,7 @@ class JumpsSummed(Right):
 
 
 class ScaleOfFirstBatch(Right):
-    """the scale of the first batch is kept; the folded weights of each batch have their own scale"""
+    """the scale of the first batch is kept; the folded weights of each batch have to have their own scale"""
 
     def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
         scale = self.weight_scales(self._folded_weights(W, slopes[0]), axis)

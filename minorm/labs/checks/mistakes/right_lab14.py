@@ -1,4 +1,4 @@
-"""Lab 14: an autograd with the lab's functions, a method for each operation and each step, so that a mistake is one."""
+"""Lab 14: a right autograd with a method for each operation and each step, so that a mistake changes one method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Axes = tuple[int, ...]
 
 
 class Node:
-    """A value, the nodes it was computed from, and a function from dy to a gradient for each."""
+    """A value, its input nodes, and a function that turns dy into one gradient for each input node."""
 
     def __init__(self, value: Any, inputs: Sequence[Node] = (), back: Callable[[Any], tuple[Any, ...]] | None = None):
         self.value, self.inputs, self.back = np.asarray(value, np.float64), tuple(inputs), back
@@ -33,7 +33,7 @@ class Lines:
 
 
 class Right:
-    """The functions of the lab, as the checks call them, built on a method for each operation and each step."""
+    """The lab's functions under the names that the checks call, with a method for each operation and each step."""
 
     # Task 14.1 and 14.2
 
@@ -182,7 +182,7 @@ class Right:
         return lines.put("add", var, eps)
 
     def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
-        """Return xhat, and the gradient through these paths."""
+        """Return xhat, and the gradient of x through these paths alone."""
         lines = Lines(2)
         self._normalized(lines, 0, 1, axes, paths)
         return self.gradients(lines.lines, (x, eps), g)[:2]

@@ -1,1 +1,1 @@
-"""Holds wrong implementations for students' tests to find, if they are more than an option of the right one."""
+"""Holds wrong implementations that students' tests should find, if they need separate code."""

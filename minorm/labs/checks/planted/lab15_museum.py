@@ -1,6 +1,7 @@
-"""Holds the museum's store: two right implementations of each function, siblings and neighbours of each exhibit.
+"""Holds more programs for the museum: two right ones for each function, and two kinds of wrong ones.
 
-A sibling has the cause of its exhibit, but other code. A neighbour hangs in the same room, but has another cause.
+A "sibling" of an exhibit has the same cause, but other code. A "neighbour" computes the same function as the exhibit,
+but has another cause.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def _batch_norm(
 ) -> Function:
     """Make a BatchNorm with these faults; the defaults make the right one.
 
-    y_mean, y_var        times momentum: the share of the old running statistics in those of y
-    swap_mean, swap_var  momentum is the share of the new value in the running statistics
+    y_mean, y_var        the statistics that normalize y take the share y_mean * momentum (or y_var * momentum) from the
+                         old running statistics
+    swap_mean, swap_var  whether momentum is the share of the new value in the running mean (variance)
     fewer                the running variance divides by m - fewer
-    alone                the results that are wrong if a channel has a single value
+    alone                which results are wrong if a channel has a single value
     """
 
     def run(
@@ -98,8 +100,9 @@ def _stored(
 def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, in_order: bool = False) -> Function:
     """Make a GroupNorm with these faults; the defaults make the right one.
 
-    repeat   how scales of groups reach channels
-    squares  use E[x^2] - E[x]^2, and treat negative results in this way
+    repeat   how the scales of groups are repeated for the channels
+    squares  if not empty, the variance is E[x^2] - E[x]^2; if "clamped" or "absolute", a negative variance is changed
+             so
     """
 
     def spread(v: Any, channels: int) -> Any:
@@ -141,9 +144,10 @@ def _layer_norm(
 ) -> Function:
     """Make a LayerNorm with these faults; the defaults make the right one.
 
-    axes, rows  the normalized axes, and the used rows of scale and bias
+    axes, rows  which axes are normalized, and which rows of scale and bias are used
     kind        the type to compute in
-    overflow    the result if squares overflow; scaled: divide by a power of two first, so that they do not
+    overflow    what is done if squares overflow; scaled: x is divided by a power of two first, so that no square
+                overflows
     """
 
     def run(x: Any, s: Any, b: Any, axis: int = -1, eps: float = 1e-5) -> Any:
@@ -176,7 +180,7 @@ def _lp_norm(
     """Make an LpNormalization with these faults; the defaults make the right one.
 
     squares, sums  the types of |x|^p and of their sum
-    most           the value at which squares saturate
+    most           the largest value of a square; a larger square becomes this value
     """
 
     def run(x: Any, p: int = 2, axis: int = -1) -> Any:

@@ -1,4 +1,4 @@
-"""Lab 5: recalibrates models. It imports only loaded modules: behind some walls a process can open no others."""
+"""Lab 5: recalibrates models. Imports only modules that are loaded already, because a process may open no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from minorm.tensor.creation import tensor
 def recalibrate(
     model: Any, images: Any, batch_size: int = 0, rest: str = "left out at the end", default: int = 256
 ) -> None:
-    """Average over batches, by the layers' own momentum=None. rest: how to treat images that fill no batch."""
+    """Average the statistics over batches with momentum=None.
+
+    rest: how to treat the images after the last full batch
+    """
     count, batch_size = len(images), batch_size or default
     layers = gap.norms(model)
     kept, mode = [layer.momentum for layer in layers], model.training

@@ -1,4 +1,4 @@
-"""Lab 7: returns kernels that others build on, as text."""
+"""Lab 7: returns the source text of kernels on which other kernels build."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def parallel_moments(size_t address, Py_ssize_t n, size_t parts, int threads):
 
 
 def lanes_pyx() -> str:
-    """Return a sum in 32 lanes."""
+    """Return the text of a sum in 32 lanes."""
     return LANES
 
 
 def moments_pyx() -> str:
-    """Return mean and variance in chunks."""
+    """Return the text of a kernel for mean and variance in chunks."""
     return MOMENTS

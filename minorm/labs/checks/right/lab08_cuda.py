@@ -1,4 +1,4 @@
-"""Lab 8: returns kernels that others build on, as text."""
+"""Lab 8: returns the source text of kernels on which other kernels build."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __global__ void moments(const float* x, float* k, float* d, float* var, int m) {
 
 
 def shuffle_cu() -> str:
-    """Return the sum of a block, by shuffles."""
+    """Return the text of a block's sum by shuffles."""
     return SHUFFLES
 
 
 def moments_cu() -> str:
-    """Return k, d and var of every row."""
+    """Return the text of a kernel for k, d and var of every row."""
     return MOMENTS

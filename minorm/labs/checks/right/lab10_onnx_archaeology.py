@@ -1,6 +1,6 @@
-"""Lab 10: reads versions, attributes and modes from a model's nodes; each function stands alone.
+"""Lab 10: reads versions, attributes and modes from a model's nodes. No function calls another function here.
 
-They import the onnx package only when called, so that the other labs do not need it.
+The functions import the onnx package only when they are called, so that the other labs do not need this package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def since(model: Any, node: Any) -> int:
-    """Return the newest version that was published at or before the model's opset of the node's domain."""
+    """Return the node's newest version that is not newer than the model's opset for the node's domain."""
     published = {"BatchNormalization": (1, 6, 7, 9, 14, 15), "GroupNormalization": (18, 21)}[node.op_type]
     own = ("", "ai.onnx")
     for opset in model.opset_import:
@@ -22,7 +22,7 @@ def since(model: Any, node: Any) -> int:
 
 
 def attributes(node: Any, version: int, epsilon: float = 1e-5, momentum: float = 0.9) -> dict[str, Any]:
-    """Return the attributes in the file, and this version's defaults for the rest."""
+    """Return the attributes in the file, and this version's defaults for attributes that are missing there."""
     value_of = importlib.import_module("onnx.helper").get_attribute_value
     batch = node.op_type == "BatchNormalization"
     rules = (

@@ -1,4 +1,4 @@
-"""Lab 12: uses the library's own kernels, loop, checkpoint and files; each function stands alone."""
+"""Lab 12: uses the library's own kernels, loop, checkpoint and files. No function calls another function here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, need
 
 
 def train(run: Any, epochs: int) -> list[float]:
-    """Run the loop to compare the student's loop with."""
+    """Run the loop with which the student's loop is compared."""
     return beside.loop(run, epochs)
 
 
@@ -37,13 +37,13 @@ def save(path: str, run: Any) -> None:
 
 
 def resume(path: str, run: Any) -> None:
-    """Load the same parts."""
+    """Load the parts that `save` has saved."""
     whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
     generators.set_state(checkpoint.load_training(path, **whole)["random"])
 
 
 def write(path: str, model: Any) -> None:
-    """Write the model in the form that trains."""
+    """Write the model with BatchNorm in training mode."""
     dtype = next(iter(model.parameters())).dtype
     importlib.import_module("minorm.onnx").export(model, tensor(np.zeros((2, 1, 8, 8), dtype)), path, training=True)
 

@@ -48,7 +48,7 @@ def mean_over(a: Any, axes: tuple[int, ...]) -> Any:
 
 
 def order(root: Any) -> list[Any]:
-    """List Vars, root first: a Var follows when all Vars that use it are in the list."""
+    """List all Vars, the root first, so that each Var comes after all Vars that use it."""
     uses: dict[Any, int] = {root: 0}
     waiting = [root]
     for node in waiting:
@@ -67,7 +67,7 @@ def order(root: Any) -> list[Any]:
 
 
 def backward(root: Any, dy: Any = 1.0) -> None:
-    """Walk back in a separately found order, since the student's order may be wrong."""
+    """Compute all gradients in an order that this function finds itself, since the student's `order` may be wrong."""
     found, entered, waiting = [], set(), [(root, False)]
     while waiting:
         node, left = waiting.pop()

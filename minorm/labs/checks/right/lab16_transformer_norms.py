@@ -48,7 +48,7 @@ def heads_of(x: Any, heads: int) -> Any:
 
 
 def qk_logits(q: Any, k: Any, heads: int, s_q: Any, s_k: Any, eps: float = 1e-6) -> Any:
-    """Return the products of normalized heads / sqrt(D)."""
+    """Return the products of normalized queries and keys for each head, divided by sqrt(D)."""
     q, k = rms_norm(heads_of(q, heads), s_q, eps), rms_norm(heads_of(k, heads), s_k, eps)
     return np.einsum("nhid,nhjd->nhij", q, k) / np.sqrt(len(s_q))
 

@@ -1,1 +1,1 @@
-"""Holds the table of each lab that varies from year to year, and its arguments and answers in a variant."""
+"""Holds the table of each lab that varies from year to year, and converts arguments and answers to a variant."""

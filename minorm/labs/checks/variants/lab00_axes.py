@@ -13,7 +13,7 @@ Loops = list[tuple[int, int]]
 
 
 def _mask_texts(low: int) -> tuple[str, ...]:
-    """Return the texts about masks whose `low` lowest bits are free."""
+    """Return the lab's texts about masks for a variant in which the `low` lowest bits of a mask are not used."""
     i = f"i + {low}" if low else "i"
     free = f" The lowest {WORDS[low]} bits are 0: they are kept for flags." if low else ""
     mask, of_axis = 13 << low, f"1 << axis + {low}" if low else "1 << axis"
@@ -104,12 +104,12 @@ def placed(x: Any, count: int) -> Any:
 
 
 def stepped(loops: Sequence[tuple[int, int]], up: bool = True) -> Loops:
-    """Convert the steps of loops to the variant's unit, and back."""
+    """Convert the steps of loops to the variant's unit, or, with up=False, back to the plain unit."""
     return [(count, step * V.step_size if up else step // V.step_size) for count, step in loops]
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's."""
+    """Turn a function of the plain lab into the variant's function."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "to_axes":

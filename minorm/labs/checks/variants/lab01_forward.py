@@ -1,4 +1,4 @@
-"""Lab 1 varies eps and its place, and the order of the axes."""
+"""Lab 1 varies eps, where eps is added, and the order of the axes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ LAID = ("batch_norm", "instance_norm", "group_norm")
 
 
 def rstd(var: Any, eps: float) -> Any:
-    """Return 1 over the deviation, with eps in the variant's place."""
+    """Return 1 / deviation, with eps where the variant adds it."""
     if V.place == "least":
         return np.maximum(var, eps) ** -0.5
     return 1 / (np.sqrt(var) + eps) if V.place == "outside" else (var + eps) ** -0.5
@@ -95,7 +95,7 @@ def laid(x: Any) -> Any:
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's."""
+    """Turn a function of the plain lab into the variant's function."""
 
     def called(*args: Any, **options: Any) -> Any:
         bound = given(function, args, options, eps=V.eps)

@@ -1,4 +1,4 @@
-"""Lab 2 varies the axis of the values, the number of values whose mean is k, and the order of a piece."""
+"""Lab 2 varies the axis of the values, how many values k is the mean of, and the order of n, mean and M."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def parts_of(found: Any) -> Mapping[str, Any]:
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's."""
+    """Turn a function of the plain lab into the variant's function."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name in ALONG:

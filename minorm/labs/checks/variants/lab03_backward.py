@@ -106,12 +106,12 @@ V = Variants(
 
 
 def third(rstd: Any) -> Any:
-    """Return the variant's argument of three_terms, from rstd."""
+    """Return the third argument of three_terms in this variant, computed from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0}[V.third]
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's."""
+    """Turn a function of the plain lab into the variant's function."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "three_terms":

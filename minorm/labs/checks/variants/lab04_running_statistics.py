@@ -24,7 +24,7 @@ NO_EPS = "evaluation leaves eps out"
 
 
 def _start_texts(first: str) -> tuple[str, ...]:
-    """Return the texts about a running variance with this start."""
+    """Return the lab's texts for a running variance that starts at this value."""
     plain = first == "1"
     layer = "momentum=0.9, unbiased_running_var=unbiased_var )"
     return (
@@ -114,7 +114,7 @@ def laid(x: Any) -> Any:
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's."""
+    """Turn a function of the plain lab into the variant's function."""
 
     def called(*args: Any, **options: Any) -> Any:
         defaults = {"momentum": V.momentum} if name == "update" else {}

@@ -1,4 +1,4 @@
-"""Lab 5 varies images that fill no batch, a default batch, the measure of a spread, and the frozen parts."""
+"""Lab 5 varies what happens to the last images, the default batch size, the measure of spread, and the frozen parts."""
 
 from __future__ import annotations
 
@@ -128,5 +128,5 @@ def batches(count: int, size: int) -> list[slice]:
 
 
 def spread(deviation: Any) -> Any:
-    """Return the measure of a standard deviation that the variant asks for."""
+    """Convert a standard deviation to the measure of spread that the variant asks for."""
     return {"deviation": deviation, "variance": deviation**2, "1.96 deviations": 1.96 * deviation}[V.spread]

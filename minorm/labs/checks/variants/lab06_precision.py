@@ -1,4 +1,4 @@
-"""Lab 6 varies eps, ties, the unit of an error, the result of root_mean_square, and the planted bugs."""
+"""Lab 6 varies eps, the rounding of ties, the unit of an error, root_mean_square's result, and the planted bugs."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ V = Variants(
 
 
 def rounded_bits(x: Any) -> Any:
-    """Round each float32 to bfloat16 with the variant's ties; return the bits."""
+    """Round each float32 to bfloat16 and ties as the variant says; return the bits."""
     if V.ties == "even":
         with np.errstate(invalid="ignore", over="ignore"):
             return x.astype(ml_dtypes.bfloat16).view(np.uint16)
@@ -141,11 +141,11 @@ def rounded_bits(x: Any) -> Any:
 
 
 def root(value: Any) -> Any:
-    """Return the answer of root_mean_square, from the root."""
+    """Convert a root to the result that this variant's root_mean_square returns."""
     with np.errstate(divide="ignore"):
         return {"root": np.positive, "log2": np.log2, "log": np.log, "log10": np.log10}[V.root](value)
 
 
 def unit(y: Any, right: Any) -> Any:
-    """Return the numbers whose last place is the unit of an error."""
+    """Return the numbers whose ulp is the unit of an error in this variant."""
     return {"right": right, "y": y, "larger": np.maximum(np.abs(y), np.abs(right))}[V.unit]

@@ -1,4 +1,4 @@
-"""Lab 9 varies the third number that ranks send, the scale of a gradient, and the odd vector of a tree's level."""
+"""Lab 9 varies the third number that ranks send, the scale of a gradient, and an odd level of a tree."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ V = Variants(
 
 
 def second(var: Any, m: Any) -> Any:
-    """Return the number that stands for a variance of m numbers."""
+    """Convert the variance of m numbers to the number that ranks send in this variant."""
     return {"var": var, "M": m * var, "std": np.sqrt(var)}[V.second]
 
 
@@ -138,12 +138,12 @@ def variance(told: Any, m: Any) -> Any:
 
 
 def scale(rstd: Any) -> Any:
-    """Return the variant's argument of input_gradient, from rstd."""
+    """Return the variant's argument of input_gradient, computed from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0, "rstd^2": rstd**2}[V.scale]
 
 
 def level_above(level: list[Any]) -> list[Any]:
-    """Add the sums of a level of the tree in pairs."""
+    """Add the vectors of one level of the tree in pairs."""
     alone = len(level) % 2 if V.odd == "the first alone" else 0
     sums = level[:alone] + [sum(level[i + 1 : i + 2], level[i]) for i in range(alone, len(level), 2)]
     if V.odd == "with the last pair" and len(level) % 2:

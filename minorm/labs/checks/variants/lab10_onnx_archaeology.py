@@ -59,7 +59,7 @@ def stored(value: float) -> float:
 
 
 def axes_as_asked(reduced: tuple[int, ...], ndim: int) -> Any:
-    """Return the answer of batch_axes, from the reduced axes."""
+    """Convert the reduced axes to the answer that this variant's batch_axes returns."""
     if V.axes == "mask":
         return sum(1 << axis for axis in reduced)
     return reduced if V.axes == "reduced" else tuple(axis for axis in range(ndim) if axis not in reduced)

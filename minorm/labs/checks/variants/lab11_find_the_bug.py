@@ -1,4 +1,4 @@
-"""Lab 11 varies the least size of a distance, the simple number, and the six suspects."""
+"""Lab 11 varies the smallest size in a distance, the simplest number of a case, and the six suspects."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def laid(x: Any, layout: str) -> Any:
 
 
 def plain(x: Any, layout: str) -> Any:
-    """Move back to (N, C, *positions)."""
+    """Move the variant's order back to (N, C, *positions)."""
     if layout == "NC...":
         return x
     return np.ascontiguousarray(np.moveaxis(x, -1, 1) if layout == "N...C" else np.swapaxes(x, 0, 1))
