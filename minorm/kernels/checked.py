@@ -1,7 +1,8 @@
 """Checks the results of a user's backend, as in `nn.BatchNorm2d(8, backend=mine)`, before they are used.
 
 minorm's kernels are not checked. If a student's forward forgets the statistics, or returns y in another type, the error
-says so. Without the check the error would come from deep inside the library, or not at all.
+message names this mistake. Without the check, an error would be raised from deep inside the library, or no error at
+all.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """Return the user's backend, or minorm's backend for this kind of array; add a mask and an activation to it if the
-    call needs them.
+    """Return the user's backend, or minorm's backend for this kind of array. If the call needs a mask or an activation
+    that the backend lacks, wrap the backend in an object that adds it.
     """
     if backend is None:
         norm = select.backend(x).norm
@@ -38,8 +39,8 @@ def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: st
 
 
 class CheckedBackend:
-    """A backend with checks: raises TypeError for a result of the wrong kind, and ValueError for a result of the wrong
-    shape.
+    """Wraps a user's backend. A result of the wrong kind raises TypeError, and a result of the wrong shape raises
+    ValueError.
     """
 
     def __init__(self, backend: Any) -> None:
@@ -68,7 +69,9 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics. This method updates `running`, so a user's forward need not take it."""
+        """Return y and the statistics. This method itself updates `running`, so a user's forward needs no such
+        parameter.
+        """
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(

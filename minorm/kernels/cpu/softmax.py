@@ -1,7 +1,7 @@
 """Softmax, its logarithm and the cross entropy, computed by kernels on rows; the reference has the formulas.
 
-A kernel works on the rows of a dense (rows, n) array of float32 or float64. An axis that is not the last is moved to
-the end and back. 16-bit floats compute in float32, and the result is rounded once.
+A kernel works on the rows of a dense (rows, n) array of float32 or float64. Another axis than the last one is moved to
+the end first, and moved back in the result. 16-bit floats compute in float32, and the result is rounded once.
 """
 
 from __future__ import annotations
