@@ -167,7 +167,8 @@ def _order(phases: tuple[Phase, ...]) -> list[int]:
 
 
 def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
-    """Return an array of bools (d, h, w, tap): True where a tap, counted in the order of `taps_of`, reads the source.
+    """Return an array of bools (d, h, w, tap): True where a tap, counted in the order of `taps_of`, reads the
+    source.
     """
     d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
     result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]

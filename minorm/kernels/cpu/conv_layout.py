@@ -97,7 +97,8 @@ class Tables:
         self.ranges = [(tap[0], min(a, b), b) for tap, a, b in found]
 
     def cost(self, channels: int, outputs: int, packed: int) -> float:
-        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the size in bytes of a packed segment.
+        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the size in bytes of a packed
+        segment.
         """
         work = self.work * channels * outputs * (OVERFLOW_COST if packed > 2 * CACHE else 1)
         return self.segments * (work + self.into * channels + self.out * outputs)

@@ -101,7 +101,8 @@ class _Tables:
         self.depths = self.most_rows = self.taken = 0  # depths: in whole blocks; taken: the taps of all results
 
     def add(self, along: int, inner: int, depth: int, **parts: Any) -> None:
-        """Add a phase with `along` results on the axis that is cut into strips, and `inner` results on the other axes.
+        """Add a phase with `along` results on the axis that is cut into strips, and `inner` results on the other
+        axes.
         """
         rows, places, steps, runs, taps = (sum(map(len, self.parts[name])) for name in self.parts)
         count = len(parts["taps"])

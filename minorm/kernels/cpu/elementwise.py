@@ -94,7 +94,8 @@ def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
 
 
 def _whole_rows(x: Any) -> Any:
-    """Return x, or a copy without gaps if x consists of many short rows with gaps, since NumPy is slow for such an x.
+    """Return x, or a copy without gaps if x consists of many short rows with gaps, since NumPy is slow for such an
+    x.
     """
     if x.size < LARGE or x.shape[-1] > FEW or x.flags.c_contiguous or any(a < b for a, b in pairwise(x.strides)):
         return x

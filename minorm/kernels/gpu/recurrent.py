@@ -1,5 +1,5 @@
-"""RNN, LSTM and GRU on CuPy arrays: runs the reference's steps with products by cuBLAS and minorm's
-activation kernels.
+"""RNN, LSTM and GRU on CuPy arrays. The reference computes the steps, with cuBLAS for products and minorm's activation
+kernels.
 """
 
 from __future__ import annotations

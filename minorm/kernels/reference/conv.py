@@ -90,7 +90,9 @@ def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
+    """Return images or weights in the type and memory order that a convolution reads. If x has both already, return x
+    itself.
+    """
     return x if x.dtype == dtype else x.astype(dtype)
 
 
