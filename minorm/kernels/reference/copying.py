@@ -15,7 +15,7 @@ WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # bytes -
 
 
 def assign(to: Any, x: Any) -> None:
-    """to[...] = x, where x broadcasts and is cast"""
+    """Set to[...] = x, where x broadcasts and is cast."""
     to[...] = x
 
 
@@ -44,7 +44,7 @@ def copy(x: Any, order: str = "K") -> Any:
 
 
 def fill(to: Any, value: float) -> None:
-    """to[...] = value"""
+    """Set to[...] = value."""
     to[...] = value
 
 
@@ -64,5 +64,5 @@ def in_rows(x: Any) -> Any:
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """Add (before, after) elements of `value` around each axis"""
+    """Add elements equal to `value` at both ends of each axis. `widths` has (before, after) for each axis."""
     return np.pad(x, widths, constant_values=x.dtype.type(value))

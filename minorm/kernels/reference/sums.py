@@ -1,4 +1,4 @@
-"""Sums and means over some axes, and the sum that reduces a gradient to the shape of an operand that was broadcast.
+"""Sums and means over some axes, and the sum that gives a gradient the shape of an operand that was broadcast.
 
 Floats are added up in float64, and the sum is rounded once.
 """
