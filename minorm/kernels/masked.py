@@ -122,8 +122,8 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return the filled x, and k, d and var of the elements that count. If no element of a row counts, its d and
-        var are 0.
+        """Return the filled x, and k, d and var of the elements that count. If no element of a row counts, k, d and var
+        are 0.
         """
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:

@@ -12,7 +12,7 @@ neighbours in one phase.
 
 Rows. The source is packed in the same way, but the vectors start at the beginning of each row of the result, and are
 written directly to the result. The last vector of a row overlaps the vector before. This layout needs results that are
-at least as wide as a vector. If there is no padding, the source is not packed at all.
+at least as wide as a vector. If there is no padding and the step is 1, the source is not packed at all.
 
 Images. A vector is the same pixel of several images, one image in each lane. No results are discarded, taps that read
 only padding are left out, and a step above 1 costs nothing extra. But the source and the results must be transposed.
@@ -162,7 +162,7 @@ def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axe
     """Return the axes and tables of a strip that fits into the cache. `numbers` is the size of a pixel in bytes, summed
     over all channels. With evenly=True, all strips have the same length.
 
-    An image is cut along its first axis with more than one result. Strips of equal length are never cut along w.
+    An image is cut along its first axis with more than one result. With evenly=True, an image is never cut along w.
     """
     along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
     if evenly:

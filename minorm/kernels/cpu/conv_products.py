@@ -53,8 +53,8 @@ def _taps(phases: Phases, kernel: Ints, plane: Ints) -> Iterator[tuple[int, int]
 
 
 class Cut:
-    """Decides how images are cut into strips, or how many images are computed together. `plane` and `count` are the
-    size of a strip's plane and the number of its results along the axis that is cut.
+    """Decides how images are cut into strips, or how many images are computed together. `plane()` is the size of a
+    strip's plane, and `count` is the number of results of a strip along the axis that is cut.
     """
 
     def __init__(self, axes: Axes, images: int, channels: int, weights: bool) -> None:

@@ -243,7 +243,7 @@ def _along_channels(b: Any, rank: int) -> Any:
 
 
 def _padded(x: Any, padding: Pairs) -> Any:
-    """Return x with zeros around it. If a padding is negative, elements of x are cut off instead."""
+    """Return x with zeros around it. If `high` is negative, the last elements of x are left out instead."""
     kept = tuple(slice(None, min(0, high) or None) for _, high in padding)
     return np.pad(x[(..., *kept)], ((0, 0), (0, 0), *((low, max(0, high)) for low, high in padding)))
 

@@ -1,8 +1,8 @@
 """The activations of recurrent layers under their ONNX names, and the derivatives of these activations.
 
-A derivative (`slope`) gets both the input x and the output y, and uses the array from which it is easier to compute.
-Some activations have parameters alpha and beta; DEFAULTS has the default values. `maps` are a backend's elementwise
-functions. The kernels have the same formulas in minorm_ext/recurrent/activations.inc.h.
+`slope` computes a derivative from the input x or from the output y, whichever needs less computation. Some activations
+have parameters alpha and beta; DEFAULTS has the default values. `maps` are a backend's elementwise functions. The
+kernels have the same formulas in minorm_ext/recurrent/activations.inc.h.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    """Return y = x * m / (1 - p), and m. An element, counted in C order, has m = True if its 32-bit word is at least p
-    * 2^32.
+    """Return y = x * m / (1 - p), and m. An element has m = True if its 32-bit word is p * 2^32 or more. Elements are
+    counted in C order.
     """
     kept = _words(x.size, 32, blocks).reshape(x.shape) >= np.uint32(threshold(p)[0])
     return keep(x, kept, p), kept

@@ -208,8 +208,8 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and only with peepholes it has
-    p.
+    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and only one with peepholes
+    has p.
     """
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
