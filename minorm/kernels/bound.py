@@ -28,7 +28,7 @@ def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = N
 
 
 class BoundBackend:
-    """Calls a backend's functions with the nest, the equation and the type that it holds.
+    """Calls a backend's functions with the nest, the equation and the type that this object holds.
 
     Optional arguments (mask, running, activation with residual, y with dresidual) are passed by name, and only if the
     caller gives them. So a backend's functions need no parameters for options that no caller uses.

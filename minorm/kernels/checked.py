@@ -39,9 +39,7 @@ def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: st
 
 
 class CheckedBackend:
-    """Wraps a user's backend. A result of the wrong kind raises TypeError, and a result of the wrong shape raises
-    ValueError.
-    """
+    """Wraps a user's backend. A result of the wrong kind raises TypeError; a wrong shape raises ValueError."""
 
     def __init__(self, backend: Any) -> None:
         if isinstance(backend, type):
@@ -69,9 +67,7 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics. This method itself updates `running`, so a user's forward needs no such
-        parameter.
-        """
+        """Return y and the statistics. This method updates `running`, so a user's forward does not need `running`."""
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(
@@ -88,7 +84,7 @@ class CheckedBackend:
         return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
-        """Return dx, ds and db, each None if it is not needed."""
+        """Return dx, ds and db. A gradient that is not needed is None."""
         found = self.__getattr__("backward")(nest, dy, x, *others, **options)
         dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
         for name, value in (("ds", ds), ("db", db)):

@@ -122,8 +122,8 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return the filled x, and k, d and var of the elements that count. If no element of a row counts, k, d and var
-        are 0.
+        """Return the filled x, and k, d and var of the elements that count. All are 0 for a row without such
+        elements.
         """
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:
@@ -172,9 +172,7 @@ def _first_counted(nest: Nest, x: Array, mask: Array) -> Array:
 
 
 def _fill(nest: Nest, x: Array, mask: Array, value: Any) -> Array:
-    """Return x with `value` where the mask is False. `value` is the number 0, or a vector with one number for each
-    row.
-    """
+    """Return x with `value` where the mask is False. `value` is 0, or a vector with one number for each row."""
     if not isinstance(value, int):
         most = float(dtypes.largest(x.dtype))  # a running mean may be beyond float16's range
         value = kept(nest, value.clip(-most, most).astype(x.dtype))

@@ -21,9 +21,7 @@ def backend(array: Any) -> Any:
 
 
 def _backend_of(array: Any) -> Any:
-    """Return the backend for a type that is not in the table yet: a NumPy scalar, a subclass of ndarray, or CuPy's
-    array.
-    """
+    """Return the backend for a type that is not in the table yet: NumPy's scalars and subclasses, or CuPy's array."""
     found: Any = cpu
     if not is_host(array):
         from minorm.kernels.gpu import modules as gpu  # slow, and CuPy may not be installed
@@ -44,9 +42,7 @@ def as_array(value: Any) -> Any:
 
 
 def contiguous(array: Any) -> Any:
-    """Return the array itself if it is row-major, else a row-major copy. np.ascontiguousarray does not take CuPy's
-    arrays.
-    """
+    """Return the array itself if it is row-major, else a row-major copy. np.ascontiguousarray refuses CuPy's arrays."""
     return array if array.flags.c_contiguous else backend(array).copying.copy(array, "C")
 
 

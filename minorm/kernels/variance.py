@@ -68,9 +68,7 @@ class VarianceBackend(PartialBackend):
         self.name = name
 
     def by_formula(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-        """Return k = mean, d = 0 and var. d is 0 since the formula gives the mean as one number in the type of the
-        computation.
-        """
+        """Return k = mean, d = 0 and var. d is 0, since the mean is one number in the type of the computation."""
         if not centered:
             return norm.moments(nest, x, centered, dtype)
         rows = norm.four(nest, x).reshape(nest.rows, nest.columns)

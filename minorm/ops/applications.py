@@ -48,9 +48,7 @@ class Application:
         return function.forward(*arrays, **self.options)
 
     def run(self, registers: list[Any]) -> None:
-        """Compute the outputs from the input registers and store them. Then empty the registers that no later Function
-        reads.
-        """
+        """Fill the output registers from the input registers. Then empty the registers that no later Function reads."""
         result = self.compute(*[registers[i] for i in self.inputs])
         if type(result) is np.ndarray:
             registers[self.outputs[0]] = result
@@ -86,9 +84,7 @@ class Convolved(Application):
         return backend(x).conv.forward(x, w, b, o["stride"], o["padding"], o["dilation"], o["groups"], table)
 
     def _table(self, given: Sequence[Any]) -> Any:
-        """Return the epilogue for the arrays mean, var, scale and bias. The epilogue is kept until one of these arrays
-        changes.
-        """
+        """Return the epilogue for the arrays mean, var, scale and bias. It is kept until one of these changes."""
         key = tuple([None if x is None else x.tobytes() for x in given])
         before, table = self.known
         if key != before:

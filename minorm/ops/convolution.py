@@ -131,9 +131,7 @@ def _over_channels(dy: Any) -> Any:
 
 
 class CastLaidOut(Cast):
-    """Casts images or weights to the type of a convolution, and copies them to the memory order that the convolution
-    reads.
-    """
+    """Casts images or weights to the type of a convolution, in the memory order that the convolution reads."""
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype, self.rows = x.dtype, x.flags.c_contiguous

@@ -1,6 +1,4 @@
-"""Dropout sets each element to zero with probability p. It scales the other elements by 1 / (1 - p) to keep the
-mean.
-"""
+"""Dropout sets each element to zero with probability p, and scales the others by 1 / (1 - p) to keep the mean."""
 
 from __future__ import annotations
 

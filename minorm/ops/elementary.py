@@ -24,9 +24,7 @@ def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def in_wide_tensors(of: Function, dy: Any, *arrays: Any) -> tuple[Any, ...]:
-    """Return dy and the inputs of a Function as Tensors, from which a gradient is computed. 16-bit floats become
-    float32.
-    """
+    """Return dy and the inputs of a Function as Tensors, to compute its gradient. 16-bit floats become float32."""
     wide = dtypes.compute_type(dy.dtype)
     return dy.to(wide), *[of.input(i, array, dy).to(wide) for i, array in enumerate(arrays)]
 

@@ -256,9 +256,7 @@ class Where(Function):
 
 
 class Clip(Function):
-    """min(max(x, low), high). If low or high is None, this bound is absent. The gradient passes where low <= x <=
-    high.
-    """
+    """min(max(x, low), high), where a bound of None is absent. The gradient passes where low <= x <= high."""
 
     def forward(self, x: Any, *, low: float | None, high: float | None) -> Any:
         self.x, self.low, self.high = x, low, high

@@ -36,8 +36,8 @@ FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16-bit floats are rounded b
 
 
 class Values:
-    """Facts about the registers of a plan: their shapes and types, which of them change from run to run, and how often
-    each register is read.
+    """Facts about the registers of a plan: their shapes and types, which registers change from run to run, and how
+    often each register is read.
     """
 
     def __init__(
@@ -124,9 +124,7 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Prepare the constant arguments of Functions on bytes only once. An argument is constant if it belongs to the
-    graph.
-    """
+    """Prepare the constant arguments of Functions on bytes only once. Constant arguments belong to the graph."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:
@@ -270,9 +268,7 @@ def _is_broadcast_of_halves(application: Application, values: Values) -> bool:
 
 
 def _repeats(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
-    """Return True if an array of this shape is one number, or one row that repeats along all axes of `along` but the
-    last.
-    """
+    """Return True if an array of this shape is one number, or one row that repeats along all other axes of `along`."""
     return prod(shape) == 1 or (_is_row(shape, along) and along[-1] <= LONGEST)
 
 

@@ -84,9 +84,7 @@ class GridSample(Function):
         return np.moveaxis(a.astype(self.wide, copy=False), 1, -1).reshape(prod((len(a), *a.shape[2:])), a.shape[1])
 
     def _taps(self):
-        """Yield, for each combination of taps, the rows of x that it reads, and the weights and their slopes along each
-        axis.
-        """
+        """Yield, for each combination of taps, the rows of x, and the weights and their slopes along each axis."""
         positions = self._positions(self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False))
         axes = [_along(g, n, *self.options) for g, n in zip(positions, self.x.shape[2:], strict=True)]
         for places, combination in self._combined(axes):
@@ -97,9 +95,7 @@ class GridSample(Function):
             )
 
     def _positions(self, grid):
-        """Return, for each axis of x, the positions of all samples as one long vector, which is an array or a
-        Tensor.
-        """
+        """Return, for each axis of x, a vector of the positions of all samples, as an array or a Tensor."""
         axes = self.x.ndim - 2
         return [grid[..., axes - 1 - k].reshape(-1) for k in range(axes)]
 

@@ -26,9 +26,7 @@ from minorm.support.argument_errors import outside
 
 
 def is_basic(index: Any) -> bool:
-    """Return True if `index` contains only integers, slices, `...` and None. For such an index, NumPy returns a
-    view.
-    """
+    """Return True if `index` has only integers, slices, `...` and None. NumPy then returns a view."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(p is None or p is Ellipsis or isinstance(p, (int, np.integer, slice)) for p in parts)
 
@@ -207,9 +205,7 @@ class SetItem(Function):
         )
 
     def _like_x(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """Return a new array with x's memory order. If the steps turn x into a view, they turn this array into a view
-        too.
-        """
+        """Return a new array with x's memory order, so that the steps of a view of x also make a view of this array."""
         lengths = [shape[axis] for axis in self.order]
         made = np.empty_like(like, order="C", shape=(1, *lengths))[0, ...]
         return made.transpose([self.order.index(axis) for axis in range(len(shape))])
@@ -222,9 +218,7 @@ def _follow(array: Any, steps: tuple[Any, ...]) -> Any:
 
 
 def own(index: Any) -> Any:
-    """Return the index with copies of its arrays, since the caller or other threads may change the originals at any
-    time.
-    """
+    """Return the index with copies of its arrays, since the caller or other threads may change the originals."""
     if isinstance(index, tuple):
         return tuple(own(part) for part in index)
     if not is_array(index):
@@ -236,9 +230,7 @@ def own(index: Any) -> Any:
 
 
 class Gather(Function):
-    """y[i, j] = x[index[i, j], j] if axis is 0; other axes work in the same way. The second input is the integer
-    index.
-    """
+    """y[i, j] = x[index[i, j], j] if axis is 0; other axes work in the same way. The second input is the index."""
 
     def forward(self, x: Any, index: Any, *, axis: int) -> Any:
         self.shape, self.index, self.axis = x.shape, own(index), axis

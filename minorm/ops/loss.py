@@ -361,9 +361,7 @@ def softplus_of_minus(z):
 
 
 class LogOfProbabilities(Function):
-    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y. A logarithm below -100 counts as
-    -100.
-    """
+    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y. Logarithms are at least -100."""
 
     def forward(self, p, target):
         self.p, self.target = p, target

@@ -109,11 +109,10 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
 
 
 def others_turn(error: TypeError, other: Any, method: str) -> Any:
-    """Return NotImplemented if `other` is not an operand but has the reflected `method`, so that Python calls this
-    method. Otherwise raise the error.
+    """Return NotImplemented if Python should call the reflected `method` of `other`. Otherwise raise the error.
 
-    For == and !=, any object that is not an operand will do, since x is by default unequal to it. Methods of built-in
-    types, such as the `%` of a string, are not called.
+    This is so if `other` is not an operand and has the method. For == and !=, any object that is not an operand will
+    do, since x is by default unequal to it. Methods of built-in types, such as the `%` of a string, are not called.
     """
     if not _is_operand(other) and (
         method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))
@@ -132,9 +131,7 @@ def _has_own(value: Any, method: str) -> bool:
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Return a number as an array without axes. The array is made on the device of `like`, so that nothing is
-    copied.
-    """
+    """Return a number as an array without axes, made on the device of `like`, so that nothing is copied."""
     with devices.on_device_of(like):
         return select.backend(like).copying.full((), value, dtype)
 
@@ -151,9 +148,7 @@ def axis_of(operation: str, dim: int, x: Any) -> int:
 
 
 def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
-    """Return the axes that `dim` names, counted from the front. `dim` is one axis, a tuple of axes, or None for all
-    axes.
-    """
+    """Return the axes that `dim` names, counted from the front. `dim` is one axis, several, or None for all axes."""
     if dim is None:
         return tuple(range(x.ndim))
     axes = tuple([axis_of(operation, d, x) for d in ((dim,) if isinstance(dim, int) else dim)])

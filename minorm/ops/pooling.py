@@ -23,9 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class MaxPool(Function):
-    """The largest element of every window. With return_indices=True, also the int64 index of this element in its
-    plane.
-    """
+    """The largest element of every window. With return_indices=True, also its int64 index in the plane."""
 
     fresh = (0,)
 

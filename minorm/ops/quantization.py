@@ -162,8 +162,8 @@ def _is_plain(floats, scale, zero):
 
 
 class Dequantize(Function):
-    """(q - zero) * scale, in the type of the scale or in `dtype`. q holds integers, or the whole numbers in floats that
-    Quantize returns.
+    """(q - zero) * scale, in the type of the scale or in `dtype`. q holds integers, or the whole numbers that Quantize
+    returns as floats.
     """
 
     def forward(self, q, scale, zero, *, dtype, axis, block):
@@ -192,9 +192,7 @@ class Dequantize(Function):
         return dq, ds, None
 
     def gradient(self, dy):
-        """Differentiate as if Quantize did not round. In derivatives of every order, q - zero is then q minus a
-        constant.
-        """
+        """Differentiate as if Quantize did not round. In all derivatives, q - zero is then q minus a constant."""
         dy = dy.to(self.wide)
         dq = ds = None
         if self.needs[0]:
@@ -207,8 +205,7 @@ class Dequantize(Function):
 
 
 class FakeQuantize(Function):
-    """(clip(round(x / scale) + zero, low, high) - zero) * scale, which is Quantize and Dequantize in one step, with
-    floats.
+    """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one step, with floats.
 
     dx = dy where x was not clipped, else 0. The scale's gradient follows Esser et al. 2020, arXiv:1902.08153: dy/dscale
     is round(x / scale) - x / scale where x was not clipped, and (low or high) - zero where it was clipped.

@@ -222,9 +222,7 @@ def _started(state, like, shape):
 
 
 def _peephole_gradient(cell, memory, da):
-    """Return dp, in the order (i, o, f). The gates i and f read the state before the step, and o reads the state after
-    the step.
-    """
+    """Return dp, in the order (i, o, f). The gates i and f read the state before the step, and o the state after it."""
     hidden = memory.c.shape[2]
     part = {gate: slice(i * hidden, (i + 1) * hidden) for i, gate in enumerate(cell.gates)}
     v, before = memory.v, memory.c

@@ -141,9 +141,7 @@ class MinOfAll(MaxOfAll):
 
 
 class Prod(Function):
-    """The product over `axes`. The slope for an element is the product of all other elements, even if one of these is
-    0.
-    """
+    """The product over `axes`. The slope for an element is the product of all others, even if one of these is 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
@@ -178,9 +176,7 @@ def products_before(rows: Any) -> Any:
 
 
 def products_of_others(rows: Any) -> Any:
-    """Return, for each element along the last axis of a Tensor, the product of all other elements, without a
-    division.
-    """
+    """Return, for each element along the last axis of a Tensor, the product of all others, without a division."""
     if rows.shape[-1] == 0:
         return rows
     last = (rows.ndim - 1,)
@@ -213,9 +209,7 @@ class LogSumExp(Function):
 
 
 class ArgMax(Function):
-    """The int64 index of the first largest element along `axis`. If axis is None, the index is in the flattened
-    array.
-    """
+    """The int64 index of the first largest element along `axis`. If axis is None, x is flattened first."""
 
     differentiable = False
     search: Any = staticmethod(np.argmax)
@@ -228,9 +222,7 @@ class ArgMax(Function):
 
 
 class ArgMin(ArgMax):
-    """The int64 index of the first smallest element along `axis`. If axis is None, the index is in the flattened
-    array.
-    """
+    """The int64 index of the first smallest element along `axis`. If axis is None, x is flattened first."""
 
     search = staticmethod(np.argmin)
 

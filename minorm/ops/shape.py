@@ -16,9 +16,7 @@ from minorm.ops.elementwise import sum_to
 
 
 class Reshape(Function):
-    """The same elements, in row-major order, in another shape. The result is a view, or a copy if no strides give that
-    shape.
-    """
+    """The same elements, in row-major order, in another shape. The result is a copy if no strides give that shape."""
 
     view = True
 
@@ -189,9 +187,7 @@ class Diagonal(Function):
 
 
 class MatrixDiagonal(Function):
-    """y[..., i] = x[..., i, i + offset]. For a negative offset, y[..., i] = x[..., i - offset, i]. The result is a
-    view.
-    """
+    """y[..., i] = x[..., i, i + offset], or for a negative offset x[..., i - offset, i]. The result is a view."""
 
     view = True
 

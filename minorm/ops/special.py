@@ -1,6 +1,4 @@
-"""Special differentiable functions: erf and its inverse (which NumPy does not have), remainders, determinants and
-Fourier transforms.
-"""
+"""Special differentiable functions: erf and its inverse, remainders, determinants and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -159,9 +157,7 @@ class Determinant(Function):
 
 
 def cofactors(x: Any) -> Any:
-    """Return det(u v) u diag(products of the other s) v, for x = u diag(s) v. This is correct even if x has no
-    inverse.
-    """
+    """Return det(u v) u diag(products of the other s) v, for x = u diag(s) v. x need not have an inverse."""
     u, s, v, sign = _rotated(x)
     others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
     return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)

@@ -24,9 +24,7 @@ class Stepwise(Function):
 
 
 def expect_divisor(operation: str, b: Any) -> None:
-    """Raise ZeroDivisionError if b contains an integer 0, since integers have no infinity. On a GPU nothing is
-    checked.
-    """
+    """Raise ZeroDivisionError if an integer in b is 0, since integers have no infinity. On a GPU nothing is checked."""
     if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
         raise ZeroDivisionError(
             f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
@@ -85,9 +83,7 @@ class BinCount(Function):
 
 
 class Histogram(Function):
-    """The number of elements of x in each of `bins` equal parts of the range from low to high. high itself is in the
-    last part.
-    """
+    """The number of elements of x in each of `bins` equal parts from low to high. high itself is in the last part."""
 
     differentiable = False
 
@@ -117,9 +113,7 @@ class SearchSorted(Function):
 
     @staticmethod
     def by_rows(order: Any, x: Any, right: bool) -> Any:
-        """Search by bisection. The answer is between `low` and `high`, which move towards each other until they are
-        equal.
-        """
+        """Search by bisection. The answer is between `low` and `high`, which approach each other until they meet."""
         n = order.shape[-1]
         low, high = np.zeros_like(x, dtypes.int64), np.full_like(x, n, dtypes.int64)
         for _ in range(n.bit_length()):

@@ -111,9 +111,7 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and the algorithms of forward, grad_input and grad_weight. An itemsize of 2 means
-    bfloat16.
-    """
+    """Return the shape of y, and the algorithms of forward, grad_input and grad_weight. For bfloat16, itemsize is 2."""
     how = stride, padding, dilation, groups
     if itemsize == 2 and tuple(w_shape[:2]) != (groups, 1):
         return tiled.ways(x_shape, w_shape, *how)

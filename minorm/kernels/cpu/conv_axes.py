@@ -1,5 +1,4 @@
-"""Describes a convolution's sum along one axis. For each result and each tap it gives the element of the source to
-read.
+"""Describes a convolution's sum along one axis. For each result and each tap, the sum reads one element of the source.
 
 The forward pass, the gradient for the input, and the transposed convolution are all sums of this form. If the results
 are numbered m = 0, 1, ..., tap t of result m reads the padded source at
@@ -24,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Phase:
-    """The `count` results start, start + step, ..., and their taps as (number, shift)."""
+    """The `count` results start, start + step, ..., and their taps as (number of the weight, shift)."""
 
     start: int
     step: int
@@ -94,16 +93,12 @@ class Axis:
         return {shift % self.step for phase in self.phases for _, shift in phase.taps} or {0}
 
     def packed(self) -> int:
-        """Return the length of a packed phase (every step-th element of the source), up to the last element that is
-        read.
-        """
+        """Return the length of a packed phase (every step-th element of the source) up to the last read element."""
         ends = [p.count - 1 + shift // self.step for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def span(self, residue: int) -> tuple[int, int]:
-        """Return where the source's elements start and end in a packed phase. Before and after them the phase has
-        zeros.
-        """
+        """Return where the source's elements start and end in a packed phase. The rest of the phase is zeros."""
         end = -((residue - self.low - self.source) // self.step)
         return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
 
@@ -167,9 +162,7 @@ def _order(phases: tuple[Phase, ...]) -> list[int]:
 
 
 def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
-    """Return an array of bools (d, h, w, tap): True where a tap, counted in the order of `taps_of`, reads the
-    source.
-    """
+    """Return an array of bools (d, h, w, tap): True where a tap, in the order of `taps_of`, reads the source."""
     d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
     result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]
     return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])[..., _order(phases)]

@@ -75,9 +75,7 @@ class Tables:
     out: float = 0.0
 
     def add_vectors(self, position: Any, place: Any, taps: Rows, meets: Any) -> None:
-        """Group the vectors of one combination of phases into quads. A quad adds up all taps that any of its vectors
-        needs.
-        """
+        """Group the vectors of one combination of phases into quads. A quad adds up all taps that its vectors need."""
         count = len(position)
         order = np.minimum(np.arange(-(-count // QUAD) * QUAD), count - 1)
         known: dict[bytes, tuple[int, int]] = {}
@@ -97,9 +95,7 @@ class Tables:
         self.ranges = [(tap[0], min(a, b), b) for tap, a, b in found]
 
     def cost(self, channels: int, outputs: int, packed: int) -> float:
-        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the size in bytes of a packed
-        segment.
-        """
+        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the size of a packed segment."""
         work = self.work * channels * outputs * (OVERFLOW_COST if packed > 2 * CACHE else 1)
         return self.segments * (work + self.into * channels + self.out * outputs)
 

@@ -185,9 +185,7 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, dict[str, int] | Tables]]:
-    """Return the shape of y, and the algorithms of forward, grad_input and grad_weight. Only `minorm.explain` calls
-    this function.
-    """
+    """Return the shape of y, and the algorithms of forward, grad_input and grad_weight, for `minorm.explain`."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)

@@ -101,9 +101,7 @@ class _Tables:
         self.depths = self.most_rows = self.taken = 0  # depths: in whole blocks; taken: the taps of all results
 
     def add(self, along: int, inner: int, depth: int, **parts: Any) -> None:
-        """Add a phase with `along` results on the axis that is cut into strips, and `inner` results on the other
-        axes.
-        """
+        """Add a phase with `along` results on the axis that is cut, and `inner` results on the other axes."""
         rows, places, steps, runs, taps = (sum(map(len, self.parts[name])) for name in self.parts)
         count = len(parts["taps"])
         self.phases.append((along, inner, rows, places, steps, runs, depth, taps, count, self.depths))
@@ -195,9 +193,7 @@ def tables_of(
 
 
 def _depth(places: Any, cut: Cut, zeros: int) -> Any:
-    """Return (position in dy, position in the plane) for each term of a weight's sum. Zeros fill the last block of
-    terms.
-    """
+    """Return (position in dy, position in the plane) for each term of a weight's sum. Zeros fill the last block."""
     results = len(places) // cut.fit * cut.together
     pairs = np.stack([np.arange(len(places)), places], axis=1).reshape(-1, results, 2)
     missing = cut.padded - results if cut.strips == 1 else 0
@@ -243,9 +239,7 @@ def _columns(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> tuple[Ints, dict[str, Cut]]:
-    """Return the shape of y, and how forward, grad_input and grad_weight cut the images. Only `minorm.explain` calls
-    this.
-    """
+    """Return the shape of y, and how forward, grad_input and grad_weight cut the images, for `minorm.explain`."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)

@@ -67,8 +67,8 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: float | None) -> Any:
-    """Apply the operation `name` to 16-bit floats or arrays with different layouts. For other types, or two shapes,
-    call the fallback.
+    """Apply the operation `name` to 16-bit floats or to arrays with different layouts. If the type is another one, or
+    the shapes differ, call the fallback.
     """
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)
@@ -83,9 +83,7 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
 
 
 def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
-    """Call a NumPy function for operands that broadcast or have different types. A large result is allocated from the
-    pool.
-    """
+    """Call a NumPy function for operands that broadcast or have two types. The pool allocates a large result."""
     a, b = _whole_rows(a), _whole_rows(b)
     large = a if a.size >= b.size else b
     if large.size < LARGE or a.dtype != b.dtype or np.broadcast_shapes(a.shape, b.shape) != large.shape:
@@ -94,9 +92,7 @@ def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
 
 
 def _whole_rows(x: Any) -> Any:
-    """Return x, or a copy without gaps if x consists of many short rows with gaps, since NumPy is slow for such an
-    x.
-    """
+    """Return x, or a copy without gaps if x has many short rows with gaps. NumPy is slow for such rows."""
     if x.size < LARGE or x.shape[-1] > FEW or x.flags.c_contiguous or any(a < b for a, b in pairwise(x.strides)):
         return x
     return plain(x)

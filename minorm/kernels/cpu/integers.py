@@ -185,18 +185,14 @@ def _depthwise_conv(
 
 
 def _is_short(w_shape: Ints, groups: int) -> bool:
-    """Return True if float32 holds the sums of a group exactly, and the integer kernels would mostly multiply
-    padding.
-    """
+    """Return True if float32 holds the sums of a group exactly, while integer kernels would mostly multiply padding."""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
 
 def _short_conv(
     w: Any, x_zero: int, w_zero: Any, form: Form, bias: Any, how: Requantization | None, dtype: Any
 ) -> Callable[[Any], Any]:
-    """Return the convolution as a function of x, computed in float32, which holds the products and their sums
-    exactly.
-    """
+    """Return the convolution as a function of x. float32 holds the products and their sums exactly."""
     kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
     epilogue = _exact_epilogue(bias, how, len(w))
 
@@ -251,9 +247,7 @@ def dequantize(q: Any, scale: Any, zero: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, group: int) -> Any:
-    """Return the plan of a convolution from the tables of conv_products.py. These tables count `group` channels as
-    one.
-    """
+    """Return the plan of a convolution from the tables of conv_products.py, which count `group` channels as one."""
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // group)
     tables, sizes = conv_products.tables_of(
@@ -263,9 +257,7 @@ def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
 
 
 def _exact_epilogue(bias: Any, how: Requantization | None, count: int) -> Any:
-    """Return the numbers by which the kernels turn exact sums into results. The zero points are already part of the
-    sums.
-    """
+    """Return the numbers by which the kernels turn exact sums into results. The sums include the zero points."""
     offset = np.zeros(count, np.int32) if bias is None else np.ascontiguousarray(bias)
     return offset, None, _narrowed(how, count)
 

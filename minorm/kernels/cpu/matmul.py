@@ -98,9 +98,7 @@ def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
 
 
 def _product(a: Any, b: Any, bias: Any) -> Any:
-    """Return a @ b + bias for two matrices or two stacks with the same leading axes, in a type that the kernels
-    take.
-    """
+    """Return a @ b + bias for two matrices or two stacks with equal leading axes, in a type that the kernels take."""
     multiply = _tiled.multiply if a.dtype == _bfloat16 else _kernels.multiply
     c = multiply(a, b, bias, _empty, _get_num_threads())
     if c is None:

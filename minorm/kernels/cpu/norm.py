@@ -350,9 +350,7 @@ def _blend(running: Running, block: Array, nest: Nest) -> None:
 
 @functools.cache
 def _limit(dtype: Any) -> float:
-    """Return a limit for the sum of squares of k, d and var. Up to this limit the running values certainly stay
-    finite.
-    """
+    """Return a limit for the sum of squares of k, d and var up to which the running values certainly stay finite."""
     return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 

@@ -124,9 +124,7 @@ def _windows(
     divisor: int | None,
     dtype: Any,
 ) -> Any:
-    """Return the kernel's object Windows. It always has three axes: fewer axes are completed by leading axes of length
-    1.
-    """
+    """Return the kernel's object Windows, which always has three axes. Missing leading axes have length 1."""
     kernel = reached(size, kernel, padding, dilation)
     axes: list[Ints] = [(1, 1, 1, 1, 0, 1)] * (3 - len(size))
     axes += [

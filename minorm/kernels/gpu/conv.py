@@ -23,9 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads. If x has both already, return x
-    itself.
-    """
+    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
     return conv_cudnn.laid_out(x, dtype)
 
 
@@ -80,9 +78,7 @@ def grad_weight(
     bias: bool = True,
     like: Any = None,
 ) -> tuple[Any, Any]:
-    """Return (dW = dy * x, db), where dW has the memory order of `like`. With bias=False, db is None and is not
-    computed.
-    """
+    """Return (dW = dy * x, db), where dW has the memory order of `like`. With bias=False, db is None."""
     _, covered = _geometry("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if not covered or not _of_one_type(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)

@@ -11,8 +11,8 @@ into parts whose columns take at most LIMIT bytes. The results of the parts are 
 Forward does not keep the columns; backward makes them again for dW. For ResNet-20 in float32 with 128 images, the
 columns of a step take 780 MB, and the images 110 MB. If backward makes the columns again, 780 MB are written once more,
 which takes 0.3 ms at the 3.35 TB/s of an H100. If forward kept the columns, they would take seven times the memory of
-the images until backward, and a batch could not be split into parts. If each image had a separate product, the channels
-need not be swapped back, but the products would be small, and dW would be a sum over all products.
+the images until backward, and a batch could not be split into parts. If each image had a separate product, channels
+would not have to be swapped back, but the products would be small, and dW would be a sum over all products.
 
 Products read 16-bit floats directly. If something is added to a product later (a bias, the other windows, another part
 of the batch), the result of the product is float32. So the final result is rounded only once.
@@ -126,9 +126,7 @@ def _grad_weight(
 
 
 def _parts(x_shape: Ints, columns: int, dtype: Any) -> Iterator[slice]:
-    """Yield slices of the batch. A slice has at least one image, and its columns take at most LIMIT bytes if
-    possible.
-    """
+    """Yield slices of the batch. A slice has at least one image, and if possible at most LIMIT bytes of columns."""
     images = max(1, LIMIT // (x_shape[1] * columns * dtype.itemsize))
     for start in range(0, x_shape[0], images):
         yield slice(start, start + images)
@@ -140,9 +138,7 @@ def _by_groups(w: Any, groups: int) -> Any:
 
 
 def _product(a: Any, b: Any, out: Any, add: bool = False) -> None:
-    """Multiply the matrices of each group. TF32 is used if `backends.cudnn.allow_tf32` is set, as in cuDNN's
-    convolutions.
-    """
+    """Multiply the matrices of each group. As in cuDNN's convolutions, `backends.cudnn.allow_tf32` allows TF32."""
     if out.shape[0] == 1:
         a, b, out = a[0], b[0], out[0]
     product(a, b, out, add, switches.conv_tf32)

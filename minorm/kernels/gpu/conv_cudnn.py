@@ -119,9 +119,7 @@ def is_used(dtype: Any, padding: Pairs = ()) -> bool:
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads. If x has both already, return x
-    itself.
-    """
+    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
         return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
@@ -251,9 +249,7 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
 
 
 def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
-    """Return the number of the fastest plan, or None if no plan can be timed. A plan's time is the shortest of four
-    runs.
-    """
+    """Return the number of the fastest plan by its shortest run, or None if no plan can be timed."""
     shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
     arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
     addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)

@@ -56,9 +56,7 @@ def copy(x: Any, order: str = "K") -> Any:
 
 
 def _like(x: Any, dtype: Any, order: str) -> Any:
-    """Allocate an array of x's shape in C order. With order="K", keep x's memory order unless x has an axis of step
-    0.
-    """
+    """Allocate an array of x's shape in C order. With order="K", keep x's memory order unless x has a step of 0."""
     if order == "C" or x.flags.c_contiguous or 0 in x.strides:
         return memory.empty(x.shape, dtype)
     return memory.empty_like(x, dtype)
@@ -70,9 +68,7 @@ def in_rows(x: Any) -> Any:
 
 
 def in_order_of(x: Any, like: Any) -> Any:
-    """Return x itself if it has the memory layout of `like`, else a copy with this layout. Both arrays have the same
-    shape.
-    """
+    """Return x itself if it has the memory layout of `like`, else a copy with this layout. Both shapes are the same."""
     if lies_as(x, like):
         return x
     out = memory.empty_like(like, x.dtype)
@@ -111,9 +107,7 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """Add elements equal to `value` at both ends of each axis, in x's memory order. `widths` has (before, after) per
-    axis.
-    """
+    """Return x with (before, after) elements of `value` added at the ends of each axis, in x's memory order."""
     shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
     out = _empty(shape, x.dtype, x)
     fill(out, value)
@@ -174,9 +168,7 @@ def _move(to: Any, x: Any) -> None:
 
 
 def _launched(to: Any, x: Any, add: bool) -> bool:
-    """Copy x to `to`, or with add=True add x to `to`, in one launch. Return False if there is no kernel for these
-    arrays.
-    """
+    """Copy x to `to` in one launch, or add x to `to` if add=True. Return False if no kernel takes these arrays."""
     kinds = _kinds(x.dtype, to.dtype, add)
     if kinds is None:
         return False

@@ -33,9 +33,7 @@ _KINDS = {
 
 
 class Captured:
-    """Has gemmEx and gemmStridedBatchedEx with the arguments of cupy.cuda.cublas, for calls that a CUDA graph
-    records.
-    """
+    """Has gemmEx and gemmStridedBatchedEx as in cupy.cuda.cublas, for calls that a CUDA graph records."""
 
     def __init__(self, recording: Recording) -> None:
         self._scratch = recording.scratch(SCRATCH)

@@ -46,9 +46,7 @@ _SIGNATURES = {
 
 
 class Matrix(NamedTuple):
-    """A matrix as cuBLAS describes it: its type, whether it is transposed, and the number of elements from one line to
-    the next.
-    """
+    """A matrix as cuBLAS describes it: its type, whether it is transposed, and the step from one line to the next."""
 
     kind: int
     turned: int

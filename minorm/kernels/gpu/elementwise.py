@@ -1,9 +1,9 @@
 """The elementwise kernels on CuPy arrays of the four float types. The reference, which CuPy can run, computes
 everything else.
 
-Each function has the formula of the same function in kernels/reference/elementwise.py. Each is one launch of a kernel
-that goes through the memory of dense arrays in one layout. 16-bit floats are widened in registers, and results are
-rounded once.
+Each function has the formula of the same function in kernels/reference/elementwise.py. Each function is one launch of a
+kernel that goes through the memory of dense arrays in one layout. 16-bit floats are widened in registers, and results
+are rounded once.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ _program = Program("elementwise.cu")
 
 
 def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
-    """Apply the operation `name` to float arrays of the same shape and type; the result has the layout of the last
-    array.
-    """
+    """Apply the operation `name` to float arrays of one shape and type. The result has the layout of the last array."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
         if name.startswith(("erf", "gelu")):  # the reference's erf does not take CuPy's arrays
@@ -74,9 +72,7 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both arrays without gaps and in the same memory order. This is a's order, or b's order if only a has
-    gaps.
-    """
+    """Return both arrays without gaps in the same memory order: a's order, or b's order if only a has gaps."""
     if not is_dense(a) and is_dense(b):
         return arranged(a, b), b
     a = dense(a)

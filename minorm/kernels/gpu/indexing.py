@@ -44,9 +44,7 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
-    """Return (first, last) if integer arrays index the axes first .. last - 1 and `:` indexes all other axes, else
-    None.
-    """
+    """Return (first, last) if integer arrays index the axes first .. last - 1 and `:` all other axes, else None."""
     parts = index if isinstance(index, tuple) else (index,)
     read = [i for i, part in enumerate(parts) if getattr(part, "dtype", None) is not None and part.dtype.kind in "iu"]
     others = [part for i, part in enumerate(parts) if i not in read]
@@ -57,9 +55,7 @@ def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] if axis is 0; other axes are handled in the same
-    way.
-    """
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] if axis is 0; other axes work in the same way."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
     places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
     return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
@@ -106,9 +102,7 @@ def _may_repeat(index: Any) -> bool:
 
 
 def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
-    """Return the values for x[index], where `shape` is x's shape. Each value is replaced by the last value for its
-    position.
-    """
+    """Return the values for x[index], each replaced by the last value for its position. `shape` is x's shape."""
     axes = rows_of(index, len(shape))
     first, last = axes or (0, len(shape))
     places = _numbered(shape[first:last])[index[first:last] if axes and isinstance(index, tuple) else index]
@@ -122,9 +116,7 @@ def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """Count how often each of 0, 1, 2 ... occurs in x. With weights, add up the weights in float64, without CuPy's
-    atomics.
-    """
+    """Count how often each of 0, 1, 2 ... occurs in x, or add up its weights in float64, without CuPy's atomics."""
     if weights is None:
         return cupy.bincount(x, None, minlength)
     length = max(int(x.max()) + 1 if x.size else 0, minlength)
@@ -150,8 +142,7 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
 
 
 def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
-    """Sort the places and the values by place, and return both, with a mask that is True at the last value of each
-    place.
+    """Return the sorted places, the values in the same order, and a mask that is True at the last value of each place.
 
     The last value of a place is the combination of all values for this place. A value is an element or a row of
     elements.

@@ -32,9 +32,7 @@ def width(itemsize: int, *steps: int) -> int:
 
 
 def is_aligned(*arrays: Any) -> bool:
-    """Return True if every array that is not None starts at a multiple of 16 bytes. Memory from CuPy does, but a view
-    may not.
-    """
+    """Return True if every array that is not None starts at a multiple of 16 bytes, as memory from CuPy does."""
     return all(array is None or array.data.ptr % ACCESS == 0 for array in arrays)
 
 

@@ -65,9 +65,7 @@ def linear(x: Array, w: Array, b: Array = None) -> Array:
 
 
 def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
-    """Return dw = dy.T @ x, and db, the sum of dy's rows. One kernel computes dw and db if cuBLASLt has an
-    algorithm.
-    """
+    """Return dw = dy.T @ x, and db, the sum of dy's rows. If cuBLASLt has an algorithm, one kernel computes both."""
     if bias and _is_covered(dy, x):
         dw, db = memory.empty((dy.shape[1], x.shape[1]), x.dtype), memory.empty((dy.shape[1],), x.dtype)
         if _with_vector(dy.T, x, dw, db, cublas_lt.ADD_UP_ROWS):
@@ -143,9 +141,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
 
 @functools.cache
 def _types(kind: Any, tf32: bool) -> tuple[int, int, Any]:
-    """Return cuBLAS's constants for the type of the computation and the type of the elements, and the type of the
-    factors.
-    """
+    """Return cuBLAS's constants for the types of the computation and of the elements, and the type of the factors."""
     cublas, wide = _cublas(), np.float64 if kind == dtypes.float64 else np.float32
     compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
     if tf32 and kind == dtypes.float32:
@@ -164,9 +160,7 @@ def _cublas() -> Any:
 
 
 def _operand(x: Array) -> tuple[Array, int, int]:
-    """Return the array or a copy that cuBLAS can read, whether it is transposed, and the step from one line to the
-    next.
-    """
+    """Return x or a copy that cuBLAS can read, whether it is transposed, and the step from one line to the next."""
     rows, columns = x.shape[-2:]
     down, along = (step // x.itemsize for step in x.strides[-2:])
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):

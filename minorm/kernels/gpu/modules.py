@@ -1,6 +1,4 @@
-"""The modules of the gpu backend. Functions that have no kernels here come from the reference, which runs on CuPy
-too.
-"""
+"""The modules of the gpu backend. Functions without kernels here come from the reference, which runs on CuPy too."""
 
 from minorm.kernels.gpu import (
     conv,

@@ -201,9 +201,7 @@ def _fits_int(shape: Ints) -> bool:
 
 
 def _inner(shape: Ints, last: bool) -> int:
-    """Return how many neighbours in memory belong to the same pixel: the channels if they are last in memory, else
-    1.
-    """
+    """Return how many neighbours in memory belong to the same pixel: the channels if they are last, else 1."""
     return shape[1] if last else 1
 
 

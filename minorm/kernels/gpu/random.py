@@ -62,9 +62,7 @@ def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
 
 
 def _blocks_argument(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
-    """Return the struct Blocks by value. If a CUDA graph renews the blocks on the device, return their address
-    there.
-    """
+    """Return the struct Blocks by value, or its address on the device if a CUDA graph renews the blocks there."""
     if isinstance(blocks, capture.Slot):
         return _NONE, blocks.device
     return (_NONE if blocks is None else Struct(np.array(blocks, np.uint64))), None

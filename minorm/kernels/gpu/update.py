@@ -175,9 +175,7 @@ def _run(
 
 
 def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[str, list[float]]) -> None:
-    """Write the numbers for the next replay. The optimizer has already checked that the parameters' memory has not
-    moved.
-    """
+    """Write the numbers for the next replay. The optimizer has checked that the parameters are in the same memory."""
     for start in range(0, count, update_plan.MOST):
         kept = recording.next().host
         for name, values in of_steps.items():

@@ -17,9 +17,7 @@ MOST_LINKS = 16
 
 
 class Link(NamedTuple):
-    """One map. a and b are the numbers of its sources: the operands are counted first, then the results of earlier
-    links.
-    """
+    """One map. a and b are the numbers of its sources: first the operands have numbers, then the earlier links."""
 
     operation: str
     a: int

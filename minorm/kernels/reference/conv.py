@@ -31,9 +31,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return the spatial shape of the result, which is how many times the kernel fits into the padded input along each
-    axis.
-    """
+    """Return the spatial shape of the result: how often the kernel fits into the padded input along each axis."""
     return tuple(
         (x + low + high - d * (k - 1) - 1) // s + 1
         for x, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -93,9 +91,7 @@ def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads. If x has both already, return x
-    itself.
-    """
+    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 
@@ -181,10 +177,9 @@ def ways(
     groups: int,
     itemsize: int,  # noqa: ARG001
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and None for forward, grad_input and grad_weight, since the reference has no choice of
-    algorithm.
+    """Return the shape of y, and None for forward, grad_input and grad_weight, which have only one algorithm.
 
-    Other backends return their choices here, which `minorm.explain` shows.
+    Other backends return their choices of algorithms here, which `minorm.explain` shows.
     """
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     return y_shape, dict.fromkeys(("forward", "grad_input", "grad_weight"))
@@ -209,7 +204,7 @@ def backward_from_parts(grad_input: Any, grad_weight: Any, grad_bias: Any) -> An
         needs: tuple[bool, bool, bool] = (True, True, True),
         accumulate: Any = None,
     ) -> tuple[Any, Any, Any]:
-        """Return (dx plus `accumulate`, dw, db), with None for one that is not needed."""
+        """Return (dx plus `accumulate`, dw, db). A gradient that is not needed is None."""
         how = stride, padding, dilation, groups
         dx = dw = db = None
         if needs[1]:  # first, so that its scratch memory is free again before the large dx is made
@@ -227,9 +222,7 @@ backward = backward_from_parts(grad_input, grad_weight, grad_bias)
 
 
 def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:
-    """Yield, for each tap, the index of its weights, and the index of the view of the padded input that the tap
-    reads.
-    """
+    """Yield, for each tap, the index of its weights and the index of its view of the padded input."""
     for tap in itertools.product(*map(range, kernel)):
         view = tuple(
             slice(k * d, k * d + (o - 1) * s + 1 if o else k * d, s)

@@ -25,9 +25,7 @@ PARTIAL = 2 << 20  # the most numbers in all chunks
 
 
 def images_together(results: int, images: int) -> int:
-    """Return how many images form one depth of the weights' gradient. There are enough images to fill a block of
-    terms.
-    """
+    """Return how many images form one depth of the weights' gradient, so that they fill a block of terms."""
     return max(1, min(images, -(-BLOCK // max(1, results))))
 
 
@@ -100,17 +98,13 @@ def _starts(tap: Ints, dilation: Ints) -> Ints:
 
 
 def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
-    """Return a view with `size` elements along each axis. The first element is at `starts`, and the steps are
-    `stride`.
-    """
+    """Return a view of `size` elements along each axis, which begin at `starts` with a step of `stride`."""
     rows = zip(starts, size, stride, strict=True)
     return x[(..., *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in rows))]
 
 
 def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
-    """Return the sums over the taps and channels of these views, of shape (N, groups, results of a group,
-    positions).
-    """
+    """Return the sums over the taps and channels of these views as (N, groups, results of a group, positions)."""
     channels = views[0].shape[1] // groups
     flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
     left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)

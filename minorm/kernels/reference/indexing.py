@@ -12,23 +12,21 @@ COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum,
 
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy added at `index`. If a position occurs twice, both values are added"""
+    """Return zeros of `shape` with dy added at `index`. If a position occurs twice, both values are added."""
     dx = np.zeros(shape, dy.dtype)
     np.add.at(dx, index, dy)
     return dx
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] if axis is 0; other axes work in the same way"""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] if axis is 0; other axes work in the same way."""
     where = list(np.indices(index.shape, sparse=True))
     where[axis] = index
     return add_at(dy, tuple(where), shape)
 
 
 def put(x: Any, index: Any, values: Any) -> None:
-    """Set x[index] = values, in place. If several values go to one position, the last value in row-major order is
-    written
-    """
+    """Set x[index] = values, in place. The last of several values for one position, in row-major order, is written."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(part, np.ndarray) and part.ndim > 1 and part.dtype.kind in "iu" for part in parts):
         index, values = tuple(_by_rows(part) for part in parts), _by_rows(values)
@@ -41,7 +39,7 @@ def _by_rows(value: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """Count how often each of 0, 1, 2 ... occurs in x, or with weights add up the weights in float64"""
+    """Count how often each of 0, 1, 2 ... occurs in x, or add up its weights in float64."""
     return np.bincount(x, weights, minlength)
 
 

@@ -25,9 +25,7 @@ Form = tuple[Ints, Pairs, Ints, int]
 
 
 class Requantization(NamedTuple):
-    """The numbers that turn sums into bytes again. `scale` is float32, and has one number, or one number for each
-    output.
-    """
+    """The numbers that turn sums into bytes again. `scale` has one float32, or one float32 for each output."""
 
     scale: Any
     zero: int
@@ -137,9 +135,7 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 
 
 def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, Any]:
-    """Return the factors of `add` from the scales and zeros of a, b and the result. The rounding is that of
-    onnxruntime.
-    """
+    """Return the factors of `add` from the scales and zeros of a, b and the result, rounded as in onnxruntime."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         a, b, own = (np.float32(scale) for scale in scales)
         of_a, of_b = a / own, b / own

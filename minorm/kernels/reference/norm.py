@@ -25,9 +25,7 @@ REDUCED = (2, 3)
 
 
 def plan_of(*_: Any) -> dict[str, Any]:
-    """Return the plan that `mn.explain` shows if the reference runs instead of the kernels. There is nothing to
-    choose.
-    """
+    """Return the plan that `mn.explain` shows if the reference runs instead of the kernels. It contains no choices."""
     return {"strategy": "reference"}
 
 

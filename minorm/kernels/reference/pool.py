@@ -101,9 +101,7 @@ def avg_forward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Any:
-    """Return the mean over every window. With count_include_pad=True, the divisor also counts the zeros of the
-    padding.
-    """
+    """Return the mean over every window. With count_include_pad=True, the divisor also counts the padding."""
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     y = np.zeros_like(x, compute_type(x.dtype), shape=(*x.shape[:2], *out))
     for inside, _, view in _taps(x, kernel, out, stride, padding, dilation):
@@ -123,8 +121,9 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Return dx: each dy, divided by its window's divisor, is added to every element of the window. Only a GPU uses
-    `last`.
+    """Return dx: each dy, divided by its window's divisor, is added to every element of the window.
+
+    Only a GPU uses `last`.
     """
     dtype, out = compute_type(dy.dtype), dy.shape[2:]
     windows = kernel, stride, padding, dilation

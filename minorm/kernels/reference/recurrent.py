@@ -208,9 +208,7 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and only one with peepholes
-    has p.
-    """
+    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and p if it has peepholes."""
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
     if keep:
@@ -252,9 +250,7 @@ def backward(
 
 
 def _times(steps: int, lengths: Any, backwards: bool, like: Any) -> Any:
-    """Yield each step in order, with a mask of the sequences that have this step. If `lengths` is None, the mask is
-    None.
-    """
+    """Yield each step in order, with a mask of the sequences that have this step, or None if `lengths` is None."""
     for t in range(steps)[:: -1 if backwards else 1]:
         yield t, None if lengths is None else constant_of((t < lengths)[:, None], like)
 

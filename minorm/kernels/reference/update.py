@@ -61,7 +61,7 @@ def adam(
 
     m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step), because m and v start at 0 and are too small at first.
     `step` counts from 1. g = +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p is first
-    multiplied by 1 - lr * weight_decay. If `peaks` is not empty (amsgrad), it holds the largest v so far, and v' is
+    multiplied by 1 - lr * weight_decay. With amsgrad, `peaks` is not empty and holds the largest v so far, and v' is
     computed from this v.
     """
     for i, (p, gradient, step) in enumerate(zip(parameters, gradients, steps, strict=True)):
@@ -81,13 +81,13 @@ def adam(
 
 
 def scale(arrays: list[Any], factor: float) -> None:
-    """Set x *= factor for every array"""
+    """Set x *= factor for every array."""
     for x in arrays:
         x[...] = _wide(x) * factor
 
 
 def square_sum(array: Any) -> float:
-    """Return the sum of squares, in float64"""
+    """Return the sum of squares, in float64."""
     wide = array.astype(np.float64)
     return float((wide * wide).sum())
 

@@ -1,4 +1,4 @@
-"""Plans a normalization on a GPU: its kernels, blocks and loops. This needs neither a device nor an array.
+"""Plans a normalization on a GPU: its kernels, blocks and loops. This module needs neither a device nor an array.
 
     rows(of_statistics(nest), ...)    the grid for rows in registers, or None if rows are too long
     walk(of_statistics(nest), ...)    the grid that goes through rows in chunks
@@ -121,9 +121,7 @@ class Loops(NamedTuple):
         return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
-        """Return the struct Loops of loops.cuh, which is passed by value. With wanted=False, the struct has 0
-        results.
-        """
+        """Return the struct Loops of loops.cuh, which is passed by value. With wanted=False it has 0 results."""
         numbers = [(name, index) for name in ("results", "terms", "statistics")]
         fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), *numbers, ("part", np.float64)]
         struct = np.zeros((), np.dtype(fields, align=True))
@@ -136,9 +134,7 @@ class Loops(NamedTuple):
 
 
 def loops_of(nest: Nest) -> list[Loop]:
-    """Return the nest's loops of more than one turn, with their steps in the statistics. Kept loops are before reduced
-    loops.
-    """
+    """Return the nest's loops of more than one turn, with their steps in the statistics. Kept loops come first."""
     steps = (nest.two_by_two[1].count, 1, 0, 0)
     return [Loop(*loop, row) for loop, row in zip(nest.two_by_two, steps, strict=True) if loop.count > 1]
 
@@ -159,9 +155,7 @@ def size_of(nest: Nest) -> int:
 
 
 def registers_of_an_index(nest: Nest) -> int:
-    """Return 2 if the tensor is so large that indices need 64 bits, else 1. With 64 bits, kernels keep fewer
-    elements.
-    """
+    """Return 2 if the tensor is so large that indices need 64 bits, else 1. With 2, kernels keep fewer elements."""
     return index_type(size_of(nest)).itemsize // 4
 
 
@@ -203,9 +197,7 @@ class Walk(NamedTuple):
 def walk(
     loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
 ) -> Walk:
-    """Return the grid that goes through all terms of all results. elementwise=True is for a kernel that computes no
-    sums.
-    """
+    """Return the grid that goes through all terms of all results. elementwise=True is for kernels without sums."""
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
@@ -353,9 +345,7 @@ class Runs(NamedTuple):
     to_parameters: Loops
 
     def in_chunks(self, chunks: int) -> Runs:
-        """Return loops that read the sums of runs from an array (chunks, runs), since each run was added up in
-        chunks.
-        """
+        """Return loops for runs that were added up in chunks, so that the sums form an array (chunks, runs)."""
         if chunks == 1:
             return self
         chunk = Loop(chunks, self.runs.results, 0, 0)

@@ -1,4 +1,5 @@
-"""Distributes pooling over threads, and packs the struct Pool of pool.cu. This needs neither a device nor an array.
+"""Distributes pooling over threads, and packs the struct Pool of pool.cu. This module needs neither a device nor an
+array.
 
 A thread computes one access of neighbouring results. With channels last, the neighbours are channels. In C order they
 are columns, if the compiler knows the sizes of the windows (KNOWN) and whole accesses fit; otherwise a thread computes
@@ -91,8 +92,6 @@ def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool,
 
 
 def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return (taps, stride, padding before) if both axes of images have these values and KNOWN contains them, else
-    ANY.
-    """
+    """Return (taps, stride, padding before) if it is the same for both axes of images and in KNOWN, else ANY."""
     axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
     return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

@@ -1,4 +1,4 @@
-"""Distributes the rows of a softmax over teams of threads. This needs neither a device nor an array.
+"""Distributes the rows of a softmax over teams of threads. This module needs neither a device nor an array.
 
 A team is a warp if its registers hold a row, else a block. `packs` is the number of accesses that a thread keeps in
 registers, or 0 if the row is too long for any block. With four accesses for each thread, enough bytes are loaded at the

@@ -1,4 +1,4 @@
-"""Packs lists of arrays into the struct Parts of update.cu, and computes the grid for them. It needs no device."""
+"""Packs lists of arrays into the struct Parts of update.cu, and computes the grid. This module needs no device."""
 
 from __future__ import annotations
 

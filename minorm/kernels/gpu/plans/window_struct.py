@@ -1,4 +1,4 @@
-"""Packs the windows of a pooling or a convolution into the struct of windows.cuh. It needs no device."""
+"""Packs the windows of a pooling or a convolution into the struct of windows.cuh. This module needs no device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 2**31 - 2**24  # the most elements of a plane, whose places have type 
 
 @functools.lru_cache(maxsize=1024)
 def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """Return the struct Windows. It always has three axes: fewer axes are completed by leading axes of length 1."""
+    """Return the struct Windows, which always has three axes. Missing leading axes have length 1."""
     axes = [(1, 1, 1, 1, 0, 0, 1)] * (3 - len(size))
     axes += [
         (n, o, k, s, low, high, d)
