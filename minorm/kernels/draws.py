@@ -1,5 +1,5 @@
-"""Uniform random numbers, which are the same on every device: a kernel computes them on the device from blocks of a
-generator.
+"""Uniform random numbers that are the same on every device. A kernel on the device computes the numbers from blocks of
+a generator.
 
 A generator without a counter, such as all of NumPy's except Philox, draws on the CPU, and the numbers are copied to the
 device.

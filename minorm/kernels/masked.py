@@ -1,5 +1,5 @@
-"""Adds a mask to a backend that lacks it. Masked elements (where the mask is False) are replaced before the backend's
-function is called, and the results are corrected and set to 0 there.
+"""Adds a mask to a backend that lacks it. This module replaces masked elements (where the mask is False), calls the
+backend's function, corrects the results, and sets them to 0 at the masked elements.
 
 A row has N elements. The mask is True for n of these, which are the elements that count, and r = N / n. All other
 elements are replaced by f, which is the row's first element that counts, in x's type. The kernel computes the moments
@@ -122,8 +122,8 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return the filled x, and k, d and var of the elements that count. All are 0 for a row without such
-        elements.
+        """Return the filled x, and k, d and var of the elements that count. For a row without such elements all are
+        0.
         """
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:

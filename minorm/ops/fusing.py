@@ -69,7 +69,7 @@ def fused(
 
     known     the shape and type of each register
     ends      the registers that a run returns
-    inputs    the registers that the caller of a run fills; the others belong to the graph
+    inputs    the registers that the caller of a run fills; all other given registers belong to the graph
     """
     values = Values(applications, known, ends, inputs)
     for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):

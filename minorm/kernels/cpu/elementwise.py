@@ -67,8 +67,8 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: float | None) -> Any:
-    """Apply the operation `name` to 16-bit floats or to arrays with different layouts. If the type is another one, or
-    the shapes differ, call the fallback.
+    """Apply the operation `name` to 16-bit floats or to arrays with different layouts. If the types are not floats, or
+    the types or shapes differ, call the fallback.
     """
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)

@@ -1,5 +1,5 @@
-"""Convolutions of bfloat16. They add up in the order of tiles.py, so the bits are the same as those of the CPU's
-kernels (docs/maths-narrow-types.md).
+"""Convolutions of bfloat16. The terms are added in the order of tiles.py, so the bits are the same as those of the
+CPU's kernels (docs/maths-narrow-types.md).
 
 The depth of a matrix product is the axis over which the product sums. For y, the depth is (tap, input channel). For the
 gradient of the input, the depth is (tap, output channel), with the taps that read this element of the input. Both

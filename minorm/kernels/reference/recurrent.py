@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU: computes one direction of a layer over all steps, in NumPy; each gradient is below its function.
+"""RNN, LSTM and GRU in NumPy: one direction of a layer over all steps, with each gradient directly below its function.
 
     memory = forward(cell, a, r, br, p, h, c, y, lengths, reverse, keep)
     da, dq = backward(cell, memory, r, p, dy, dh, dc, lengths, reverse)

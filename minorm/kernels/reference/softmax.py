@@ -1,7 +1,7 @@
 """Softmax along one axis, its logarithm, and the cross entropy of rows, with each gradient directly below its function.
 
-The softmax functions also take `dtype`, which is the type of the result. Without it, the result has the type of the
-arguments (see `widened`).
+The softmax functions also take `dtype`, which is the type of the result. If `dtype` is missing, the result has the type
+of the arguments (see `widened`).
 """
 
 from __future__ import annotations
