@@ -48,12 +48,12 @@ class ActivatedBackend:
 
 
 def activated(y: Array, activation: str, residual: Array | None) -> Array:
-    """max(y + residual, 0)."""
+    """Return max(y + residual, 0)."""
     assert activation == "relu"
     maps = select.backend(y).elementwise
     return maps.relu(y if residual is None else maps.add(y, residual))
 
 
 def activation_grad(dy: Array, y: Array) -> Array:
-    """Return the gradient for y + residual: dy, but 0 where the activation's result y is 0 or less."""
+    """Return the gradient for the activation's input: dy where the activation's result y is above 0, else 0."""
     return select.backend(dy).elementwise.relu_grad(dy, y)

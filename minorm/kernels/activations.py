@@ -1,7 +1,8 @@
-"""The activations and their gradients, for the kernels of cpu/ and gpu/: each is a named map of one or two arrays.
+"""The activations and their gradients for the kernels of cpu/ and gpu/; an activation maps one array to another.
 
-`Activations(map)` has all of them. map(name, fallback, a, b, option) returns a new array. For arrays that its kernels
-do not take, `map` calls the fallback, which is the reference's function of the same name.
+`Activations(map)` has a method for each activation and each gradient. The method calls map(name, fallback, a, b,
+option), which returns a new array. If the kernels cannot take the arrays, `map` calls the fallback, which is the
+reference's function of the same name.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     first                                    2048 batches, 3136 rows, 1 column     -> 32 x 64
     then                                     1 batch, 32 rows, 64 columns          -> 64
 
-Each stage sums the middle axis of (batches, rows, columns). Such stages can sum over every set of axes of an array
-without gaps, in any order of memory. The kernels of cpu/ and gpu/ compute one stage; this module does the rest.
+Each stage views its array as (batches, rows, columns) and sums the middle axis. An array without gaps, in any memory
+order, can be summed over any set of its axes by a sequence of such stages. The kernels of cpu/ and gpu/ compute one
+stage; this module computes which stages are necessary.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Total = Callable[[Any, frozenset[int], bool], Any]
 class Sums:
     """The functions of reference/sums.py, computed by total(x, summed, mean), which adds or averages floats over axes.
 
-    `total` gets an array that is not empty. Its result has x's type and any shape; its elements are in the order of the
-    axes that are not in `summed`.
+    `total` never gets an empty array. The result of `total` has x's type, and its elements are in the order of the axes
+    that are not in `summed`. The shape of this result does not matter, since `Sums` reshapes the result.
     """
 
     def __init__(self, total: Total) -> None:
@@ -87,8 +88,8 @@ def in_memory_order(
 ) -> Any:
     """Call `total` for an x that is not in C order: transpose x to memory order, and transpose the result back.
 
-    `order` has the axes in memory order. An axis of step 0 repeats the same numbers, as in the gradient of a sum, and
-    they are read only once. plain(y) returns y in C order.
+    `order` lists the axes in memory order. Along an axis of step 0 the same numbers repeat, for example in the gradient
+    of a sum; the function reads these numbers only once. plain(y) returns y in C order.
     """
     repeated = [axis for axis in summed if x.strides[axis] == 0 and x.shape[axis] > 1]
     kept = [axis for axis in order if axis not in summed]

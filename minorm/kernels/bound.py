@@ -2,7 +2,8 @@
 
 A NormCall (minorm/normalization/call.py) binds them once, when it is made, since nest, equation and type are the same
 at every call. `BoundBackend` binds any object that has the functions of the protocol, and passes these arguments on.
-minorm's kernels bind in a faster way, by `bind` in kernels/cpu/norm.py and kernels/gpu/norm.py.
+minorm's kernels do not use `BoundBackend`: kernels/cpu/norm.py and kernels/gpu/norm.py each have a faster function
+`bind`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ Array = Any
 
 
 def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
-    """Return a backend's functions, bound to these loops, for x of type `stored`. They compute in `dtype`, or for None
-    in the usual type.
+    """Return a backend's functions, bound to these loops, for x of type `stored`. The functions compute in `dtype`. If
+    `dtype` is None, they compute in the usual type for x.
     """
     bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # a user's backend is no module
     return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
 
 
 class BoundBackend:
-    """Calls a backend's functions with the nest, the equation and the type that it holds.
+    """Calls a backend's functions with the nest, the equation and the type that this object holds.
 
-    Optional arguments (mask, running, activation with residual, y with dresidual) go by name, and only if the caller
-    passes them. So a backend need not have arguments that it never gets.
+    Optional arguments (mask, running, activation with residual, y with dresidual) are passed by name, and only if the
+    caller gives them. So a backend's functions need no parameters for options that no caller uses.
     """
 
     __slots__ = ("dtype", "equation", "nest", "norm", "stored")
@@ -79,6 +80,6 @@ class BoundBackend:
         return self.norm.grad_input(self.nest, dy, x, stats, s, sum_g, sum_gx, **self.dtype, **mask)
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Return a given mean and var as Statistics."""
+        """Return Statistics made from a given mean and var."""
         computed = self.dtype.get("dtype") or dtypes.compute_type(self.stored)
         return Statistics.given(mean, var, self.equation, computed)

@@ -1,7 +1,8 @@
 """Checks the results of a user's backend, as in `nn.BatchNorm2d(8, backend=mine)`, before they are used.
 
 minorm's kernels are not checked. If a student's forward forgets the statistics, or returns y in another type, the error
-says so. Without the check the error would come from deep inside the library, or not at all.
+message names this mistake. Without the check, an error would be raised from deep inside the library, or no error at
+all.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """Return the user's backend, or minorm's backend for this kind of array; add a mask and an activation to it if the
-    call needs them.
+    """Return the user's backend, or minorm's backend for this kind of array. If the call needs a mask or an activation
+    that the backend cannot compute, wrap the backend.
     """
     if backend is None:
         norm = select.backend(x).norm
@@ -38,9 +39,7 @@ def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: st
 
 
 class CheckedBackend:
-    """A backend with checks: raises TypeError for a result of the wrong kind, and ValueError for a result of the wrong
-    shape.
-    """
+    """Wraps a user's backend. A result of the wrong kind raises TypeError; a wrong shape raises ValueError."""
 
     def __init__(self, backend: Any) -> None:
         if isinstance(backend, type):
@@ -68,7 +67,7 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics. This method updates `running`, so a user's forward need not take it."""
+        """Return y and the statistics. This method updates `running`, so a user's forward does not need `running`."""
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(
@@ -85,7 +84,7 @@ class CheckedBackend:
         return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
-        """Return dx, ds and db, each None if it is not needed."""
+        """Return dx, ds and db. A gradient that is not needed is None."""
         found = self.__getattr__("backward")(nest, dy, x, *others, **options)
         dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
         for name, value in (("ds", ds), ("db", db)):

@@ -1,5 +1,5 @@
-"""Uniform random numbers, which are the same on every device: a kernel computes them on the device from blocks of a
-generator.
+"""Uniform random numbers that are the same on every device. A kernel on the device computes the numbers from blocks of
+a generator.
 
 A generator without a counter, such as all of NumPy's except Philox, draws on the CPU, and the numbers are copied to the
 device.
@@ -23,8 +23,8 @@ WORD = 32  # bits for an element of dropout
 def uniform(
     shape: tuple[int, ...], dtype: Any, device: Any = None, generator: Any = None, low: float = 0.0, high: float = 1.0
 ) -> Any:
-    """u * (high - low) + low with u on [0, 1), computed in `dtype`, which is float32 or float64; device=None is the
-    CPU.
+    """Return u * (high - low) + low with u on [0, 1), computed in `dtype`, which is float32 or float64. The CPU is the
+    device if `device` is None.
     """
     with devices.on(device) as xp:
         blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8, xp is np)
@@ -41,8 +41,8 @@ def uniform(
 def take_blocks(generator: Any, count: int, bits: int = WORD, on_host: bool = True) -> Any:
     """Take blocks for `count` elements of `bits` bits each from the generator, by `random.take_blocks`.
 
-    During the capture of a CUDA graph, nothing is drawn and a GPU gets a slot for the blocks; each replay draws new
-    ones.
+    During the capture of a CUDA graph, no blocks are drawn. The graph gets memory for the blocks instead, and each
+    replay draws new blocks into this memory.
     """
     count = -(-count * bits // BLOCK)
     recording = None if on_host else capture.recording()

@@ -3,8 +3,9 @@
     y = clamp(((sum - k) - d) * factor + offset)        factor = rstd * s, offset = b
 
 One table has COLUMNS numbers for each channel, so that a kernel needs only one pointer. `applied` computes the same
-formula on stored results. Both give the same bits as separate operations: BatchNorm in evaluation, then Relu or Clip.
-A part of the formula that is absent changes no number, not even NaN.
+formula on stored results. The kernels and `applied` give the same bits as separate operations: BatchNorm in evaluation,
+then Relu or Clip. If a step of the formula is not wanted, the table has numbers with which this step changes nothing,
+not even NaN.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def applied(y: Array, table: Array) -> Array:
 
 
 def check_epilogue(operation: str, table: Array | None, channels: int, dtype: Any) -> None:
-    """Raise ValueError unless the table is None or has a row for each channel and this type."""
+    """Raise ValueError unless the table is None, or has the type `dtype` and one row for each channel."""
     if table is not None and (table.shape != (channels, COLUMNS) or table.dtype != dtype):
         raise ValueError(
             f"{operation}: epilogue has shape {table.shape} and dtype {table.dtype}; expected ({channels}, {COLUMNS}) "

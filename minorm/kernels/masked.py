@@ -1,16 +1,16 @@
-"""Adds a mask to a backend that lacks it: fills the places where the mask is False, corrects the results, and sets
-results to 0 at these places.
+"""Adds a mask to a backend that lacks it. This module replaces masked elements (where the mask is False), calls the
+backend's function, corrects the results, and sets them to 0 at the masked elements.
 
-Of the N elements of a row, n count (the mask is True there), and r = N / n. The others are replaced by f, the first of
-the elements that count, in x's type. The kernel computes the moments k, d and v of the filled row. The elements that
-count have
+A row has N elements. The mask is True for n of these, which are the elements that count, and r = N / n. All other
+elements are replaced by f, which is the row's first element that counts, in x's type. The kernel computes the moments
+k, d and v of the filled row. Then the moments of the elements that count are
 
     delta = r * ((k - f) + d)        mean = f + delta        var = max(0, r * v - (1 - 1 / r) * delta^2)
 
 Since f is close to the data, no digits cancel, however far the data is from 0. If delta^2 > 4 * var, f was an outlier,
-and the row is filled again with f + delta. Without a mean (RMSNorm), f = 0 and var = r * v. In backward dy is set to 0
-where the mask is False, so these places add nothing to the sums. The kernel divides the sums by N, and the factor r
-turns that into a division by n.
+and the row is filled again with f + delta. If there is no mean (RMSNorm), f = 0 and var = r * v. In backward, dy is set
+to 0 where the mask is False, so masked elements add nothing to the sums. The kernel divides the sums by N, so the sums
+are multiplied by r first; the effect is a division by n.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MaskedBackend:
     def apply(
         self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, *, mask: Array, **dtype: Any
     ) -> Array:
-        """y = xhat * s + b."""
+        """Return y = xhat * s + b."""
         y = self.norm.apply(nest, _fill(nest, x, mask, stats.k), stats, s, b, **dtype)
         return _fill(nest, y, mask, 0)
 
@@ -72,7 +72,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> Array:
-        """dx = rstd * (g - sum_g / n - xhat * sum_gx / n)."""
+        """Return dx = rstd * (g - sum_g / n - xhat * sum_gx / n)."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self._grad_input(nest, dy, x, stats, s, sum_g, sum_gx, mask, dtype)
 
@@ -122,8 +122,8 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return the filled x, and k, d and var of the elements that count; these are 0 for a row in which no element
-        counts.
+        """Return the filled x, and k, d and var of the elements that count. For a row without such elements all are
+        0.
         """
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:
@@ -154,7 +154,7 @@ class MaskedBackend:
         mask: Array,
         dtype: dict[str, Any],
     ) -> Array:
-        """Return dx for filled x and dy. The sums are given before their division by the number of elements."""
+        """Return dx for filled x and dy. `sum_g` and `sum_gx` are not yet divided by the number of elements."""
         if sum_g is not None or sum_gx is not None:
             r = nest.columns / namespace(x).maximum(stats.count, 1)
             sum_g, sum_gx = (None if of is None else of * r for of in (sum_g, sum_gx))
@@ -162,7 +162,7 @@ class MaskedBackend:
 
 
 def _first_counted(nest: Nest, x: Array, mask: Array) -> Array:
-    """Return each row's first element that counts, or its first element if none counts, in float64."""
+    """Return each row's first element that counts, in float64. If no element counts, return the row's first element."""
     xp = namespace(x)
     x4, m4 = four(nest, x), four(nest, mask)
     outer, inner, _, columns = m4.shape
@@ -172,7 +172,7 @@ def _first_counted(nest: Nest, x: Array, mask: Array) -> Array:
 
 
 def _fill(nest: Nest, x: Array, mask: Array, value: Any) -> Array:
-    """Return x with `value` in the places where the mask is False; value is one number, or a number for each row."""
+    """Return x with `value` where the mask is False. `value` is 0, or a vector with one number for each row."""
     if not isinstance(value, int):
         most = float(dtypes.largest(x.dtype))  # a running mean may be beyond float16's range
         value = kept(nest, value.clip(-most, most).astype(x.dtype))

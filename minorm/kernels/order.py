@@ -1,4 +1,4 @@
-"""Keeps the memory order of arguments in results. NumPy's elementwise functions do this themselves; CuPy's do not."""
+"""Gives results the memory order of the arguments. NumPy's elementwise functions keep this order, but CuPy's do not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ Array = Any
 
 
 def in_order(formula: Callable[..., Array], *arrays: Array) -> Array:
-    """Return formula(*arrays), an elementwise formula, in the memory order of the first argument that is not in C
-    order.
+    """Return formula(*arrays), in the memory order of the first array that is not in C order. `formula` is elementwise.
 
-    CuPy returns results in C order, whatever the order of the arguments. So the formula gets views with the axes sorted
-    from the longest step to the shortest, and the result is transposed back.
+    CuPy returns results in C order, whatever the order of the arguments. So the formula gets views whose axes are
+    sorted from the longest step to the shortest, and the result is transposed back.
     """
     if type(arrays[0]) is np.ndarray:
         return formula(*arrays)
@@ -40,7 +39,7 @@ def in_order_along(axis: int, formula: Callable[..., Array], *arrays: Array) -> 
 
 
 def _order(arrays: Sequence[Array]) -> list[int] | None:
-    """Return the axes of the result from the longest step to the shortest, or None for C order."""
+    """Return the axes of the result, sorted from the longest step to the shortest, or None for C order."""
     if all(a.flags.c_contiguous for a in arrays):
         return None
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
@@ -53,12 +52,12 @@ def _order(arrays: Sequence[Array]) -> list[int] | None:
 
 
 def memory_order(x: Array) -> list[int]:
-    """Return the axes from the longest step to the shortest."""
+    """Return the axes, sorted from the longest step to the shortest."""
     return sorted(range(x.ndim), key=lambda axis: (-x.strides[axis], axis))
 
 
 def is_dense(x: Any) -> bool:
-    """Are the elements in memory without gaps, in any order of the axes, such as channels-last?"""
+    """Return True if the elements are in memory without gaps, in any order of the axes, such as channels-last."""
     return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
 
 

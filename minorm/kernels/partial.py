@@ -3,9 +3,9 @@
     nn.BatchNorm2d(8, backend=PartialBackend(moments=mine))
 
 The functions are those of minorm/kernels/protocol.py. The forward of PartialBackend calls moments and apply; its
-backward calls grad_sums, grad_input and grad_params. If you pass your own forward, training calls it instead of moments
-and apply; if you pass your own backward, training calls it instead of the three others. The functions get `dtype` only
-if the user gave a layer or a function a compute_dtype.
+backward calls grad_sums, grad_input and grad_params. If you pass your own forward, training calls your forward instead
+of moments and apply. If you pass your own backward, training calls your backward instead of grad_sums, grad_input and
+grad_params. The functions get `dtype` only if the user gave a layer or a function a compute_dtype.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward"
 
 
 class PartialBackend:
-    """A backend for normalization layers; raises TypeError for a function that the protocol does not have."""
+    """A backend for normalization layers. A name that is not a function of the protocol raises TypeError."""
 
     def __init__(self, **functions: Callable[..., Any]) -> None:
         for name, function in functions.items():

@@ -13,7 +13,7 @@ _backends: dict[type, Any] = {np.ndarray: cpu}  # by the type of array
 
 
 def backend(array: Any) -> Any:
-    """Return the array's backend: a package with modules norm, conv, pool, matmul, sums, random and others."""
+    """Return the array's backend: a package with the modules norm, conv, pool, matmul, sums, random and others."""
     try:
         return _backends[type(array)]
     except KeyError:
@@ -21,7 +21,7 @@ def backend(array: Any) -> Any:
 
 
 def _backend_of(array: Any) -> Any:
-    """Return the backend for a type that is not in the table yet: NumPy's scalars and subclasses, and CuPy's array."""
+    """Return the backend for a type that is not in the table yet: NumPy's scalars and subclasses, or CuPy's array."""
     found: Any = cpu
     if not is_host(array):
         from minorm.kernels.gpu import modules as gpu  # slow, and CuPy may not be installed
@@ -32,27 +32,27 @@ def _backend_of(array: Any) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Is the value a NumPy or CuPy array? Numbers, including NumPy's scalars, are not arrays."""
+    """Return True if the value is a NumPy or CuPy array. Numbers, including NumPy's scalars, are not arrays."""
     return isinstance(value, np.ndarray) or not is_host(value)
 
 
 def as_array(value: Any) -> Any:
-    """Return `value` as an array, since kernels return NumPy scalars for results without axes."""
+    """Return `value` as an array. Kernels return NumPy scalars for results without axes."""
     return value if is_array(value) else np.asarray(value)
 
 
 def contiguous(array: Any) -> Any:
-    """Return the array itself if it is row-major, else a row-major copy; np.ascontiguousarray refuses CuPy's arrays."""
+    """Return the array itself if it is row-major, else a row-major copy. np.ascontiguousarray refuses CuPy's arrays."""
     return array if array.flags.c_contiguous else backend(array).copying.copy(array, "C")
 
 
 def overlap(a: Any, b: Any) -> bool:
-    """Do two arrays share memory, as an array and a view of it do?"""
+    """Return True if two arrays share memory, for example an array and a view of it."""
     return bool(namespace(a).may_share_memory(a, b)) if type(a) is type(b) else False
 
 
 def same(a: Any, b: Any) -> bool:
-    """Are two arrays on one device the same memory, read in the same order?"""
+    """Return True if two arrays on one device have the same memory, shape and steps."""
     if a.shape != b.shape or a.strides != b.strides or type(a) is not type(b):
         return False
     return a.ctypes.data == b.ctypes.data if is_host(a) else a.data.ptr == b.data.ptr

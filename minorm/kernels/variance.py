@@ -1,6 +1,6 @@
-"""Computes the variance by other formulas, which deployments use, to reproduce and show their errors.
+"""Computes the variance by other formulas, which deployed models use, to reproduce and show their rounding errors.
 
-    None       minorm's formula: sums about a shift k near the mean, in float64 where necessary; shows no error
+    None       minorm's formula: sums of x - k with a shift k near the mean, in float64 where necessary; shows no error
     two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows the effect of rounding the mean to the type: if the
                data is a million standard deviations from 0, xhat has an error, and the variance's error is its square
     welford    one pass, element by element: d = x - mean, mean += d / i, M2 += d * (x - mean), var = M2 / m.
@@ -9,9 +9,9 @@
                kernels that read x once. Shows cancellation: for a mean of 1e4 and a standard deviation of 1, float32
                holds no digit of the variance, which may be 0 or negative; y is NaN where var + eps < 0
 
-All formulas compute in the type of the computation, which is float32 for float32 and the 16-bit types; NumPy adds up
-the sums, in pairs. The steps after the moments are the usual ones, so gradients are those of docs/maths.md with the
-mean and variance computed here. These are tools for study, written with arrays and not as kernels; welford takes one
+All formulas compute in the type of the computation, which is float32 for float32 and the 16-bit types. NumPy adds up
+the sums pairwise. The steps after the moments are the usual ones, so the gradients follow docs/maths.md with this mean
+and variance. The formulas are tools for study and are slow: they use NumPy instead of kernels, and welford takes one
 step of Python for each element of a row.
 
 Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; Welford 1962.
@@ -35,13 +35,13 @@ Array = Any
 
 
 def two_pass(rows: Array) -> tuple[Array, Array]:
-    """mean and mean((x - mean)^2) of each row, in the rows' type."""
+    """Return mean and mean((x - mean)^2) of each row, in the rows' type."""
     mean = rows.mean(1)
     return mean, np.square(rows - mean[:, None]).mean(1)
 
 
 def welford(rows: Array) -> tuple[Array, Array]:
-    """The mean and variance of each row by Welford's formula, which updates both with every element."""
+    """Return the mean and variance of each row by Welford's formula, which updates both with every element."""
     mean, m2 = np.zeros_like(rows[:, 0]), np.zeros_like(rows[:, 0])
     for i in range(rows.shape[1]):
         x = rows[:, i]
@@ -52,7 +52,7 @@ def welford(rows: Array) -> tuple[Array, Array]:
 
 
 def onnx(rows: Array) -> tuple[Array, Array]:
-    """mean and mean(x^2) - mean^2 of each row."""
+    """Return mean and mean(x^2) - mean^2 of each row."""
     mean = rows.mean(1)
     return mean, np.square(rows).mean(1) - np.square(mean)
 
@@ -61,14 +61,14 @@ FORMULAS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"two_pass": two_p
 
 
 class VarianceBackend(PartialBackend):
-    """The reference's functions with the moments of one of FORMULAS."""
+    """The reference's functions, but with moments computed by one of FORMULAS."""
 
     def __init__(self, name: str) -> None:
         super().__init__(moments=self.by_formula)
         self.name = name
 
     def by_formula(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-        """Return mean, 0 and var. d is 0 since the mean is one number in the type of the computation."""
+        """Return k = mean, d = 0 and var. d is 0, since the mean is one number in the type of the computation."""
         if not centered:
             return norm.moments(nest, x, centered, dtype)
         rows = norm.four(nest, x).reshape(nest.rows, nest.columns)
@@ -96,7 +96,7 @@ _BACKENDS = {name: VarianceBackend(name) for name in FORMULAS}
 def backend_of(operation: str, variance: Any, backend: Any) -> Any:
     """Return the backend for the formula named `variance`, or the user's `backend`.
 
-    Raises ValueError if both are given, and for an unknown name.
+    Raises ValueError if both `variance` and `backend` are given, or if the name is unknown.
     """
     if variance is None:
         return backend

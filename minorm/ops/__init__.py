@@ -1,1 +1,1 @@
-"""Differentiable operations. Each is one Function, with backward directly below forward."""
+"""Differentiable operations. Each operation is one Function, whose backward is directly below its forward."""

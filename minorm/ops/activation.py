@@ -1,8 +1,8 @@
 """Activations, element by element, and softmax along one axis.
 
-The formulas are in kernels/reference/elementwise.py, with each gradient directly below its function. For the gradient a
-Function keeps its output if the formula allows it, since the next operation keeps that array anyway; otherwise it keeps
-its input.
+The formulas are in kernels/reference/elementwise.py, with each gradient directly below its function. If the gradient
+can be computed from the output, a Function keeps its output, since the next operation keeps this array anyway.
+Otherwise the Function keeps its input.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def log1p_exp(x):
 
 
 class Softplus(Function):
-    """log(1 + exp(beta * x)) / beta, but x itself where beta * x > threshold."""
+    """log(1 + exp(beta * x)) / beta. Where beta * x > threshold, the result is x itself."""
 
     def forward(self, x, *, beta, threshold):
         self.x, self.beta, self.threshold = x, beta, threshold

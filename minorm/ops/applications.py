@@ -1,7 +1,7 @@
-"""Applications: Functions that run repeatedly on arrays. Some run one after the other, others several in one pass.
+"""Applications, which run Functions repeatedly on arrays. An Application runs one Function, or several in one pass.
 
-`fusing.py` finds Functions that can run in one pass: a convolution and its followers, chains of maps, views
-of views.
+`fusing.py` finds Functions that can run in one pass: a convolution and the Functions after it, chains of maps, views of
+views.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SMALL = 4096  # up to this size, arrays are compared as copied bytes
 
 
 class Application:
-    """One Function of a run: the registers that it reads, the ones that it fills, and the ones that it empties
-    afterwards, because no later Function reads them.
+    """One Function, with the numbers of the registers that it reads and fills. `dropped` are registers that no later
+    Function reads; these are emptied after the run.
     """
 
     __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")
@@ -48,7 +48,7 @@ class Application:
         return function.forward(*arrays, **self.options)
 
     def run(self, registers: list[Any]) -> None:
-        """Fill the output registers from the input registers, and empty registers that no later Function reads."""
+        """Fill the output registers from the input registers. Then empty the registers that no later Function reads."""
         result = self.compute(*[registers[i] for i in self.inputs])
         if type(result) is np.ndarray:
             registers[self.outputs[0]] = result
@@ -63,7 +63,7 @@ class Application:
 
 
 class Convolved(Application):
-    """A convolution with the following Functions as its epilogue."""
+    """A convolution, whose epilogue computes the Functions that follow the convolution."""
 
     __slots__ = ("bounds", "channels", "dtype", "equation", "known", "name")
 
@@ -84,7 +84,7 @@ class Convolved(Application):
         return backend(x).conv.forward(x, w, b, o["stride"], o["padding"], o["dilation"], o["groups"], table)
 
     def _table(self, given: Sequence[Any]) -> Any:
-        """Return the epilogue for the arrays mean, var, scale and bias. It is kept until one of them changes."""
+        """Return the epilogue for the arrays mean, var, scale and bias. It is kept until one of these changes."""
         key = tuple([None if x is None else x.tobytes() for x in given])
         before, table = self.known
         if key != before:
@@ -101,7 +101,7 @@ class Convolved(Application):
 
 
 class Affine(Application):
-    """A matrix product followed by a bias, and perhaps a relu."""
+    """A matrix product, then the addition of a bias, and then a relu if there is one."""
 
     __slots__ = ("name", "relu")
 
@@ -120,7 +120,9 @@ class Affine(Application):
 
 
 class Prepared(Application):
-    """A Function on bytes. All arguments but the first ones are prepared only once, and again when they change."""
+    """A Function on bytes. Its first `moving` arguments change in each run. All other arguments are prepared once, and
+    again if they change.
+    """
 
     __slots__ = ("known", "moving")
 
@@ -141,7 +143,7 @@ class Prepared(Application):
 
 
 def _are_equal(a: Any, b: Any) -> bool:
-    """Are two arrays equal, with the same type and shape, or both None?"""
+    """Return True if two arrays are equal and have the same type and shape, or if both are None."""
     if a is b:  # the arrays that are kept cannot change
         return True
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
@@ -150,7 +152,7 @@ def _are_equal(a: Any, b: Any) -> bool:
 
 
 class Chained(Application):
-    """A chain of maps, one after the other."""
+    """A chain of maps that run one after the other."""
 
     __slots__ = ("links", "name", "shape")
 
@@ -175,7 +177,7 @@ class Chained(Application):
 
 
 class Viewed(Application):
-    """A chain of views, each of which is a view of the one before."""
+    """A chain of views. Each view is a view of the one before."""
 
     __slots__ = ("name", "steps")
 
@@ -197,7 +199,7 @@ class Viewed(Application):
 
 
 def bounds_of(application: Application) -> tuple[float | None, float | None] | None:
-    """Return the lower and the upper bound of an activation that only clips, or None for other Functions."""
+    """Return the lower and the upper bound of an activation that only clips. For other Functions, return None."""
     if application.kind is activation.Relu:
         return 0.0, None
     if application.kind is activation.Relu6:
@@ -227,7 +229,7 @@ MAPS: dict[type[Function], Callable[[dict[str, Any]], tuple[str, float | None]]]
 
 
 def map_of(application: Application) -> tuple[str, float | None] | None:
-    """Return the map that a Function computes, and the option of the map, or None if the Function is not a map."""
+    """Return the map that a Function computes, and the map's option. If the Function is not a map, return None."""
     rule = MAPS.get(application.kind)
     return None if rule is None else rule(application.options)
 

@@ -4,11 +4,12 @@ weights.
     y  = W * x          forward(x, W)
     dx = W^T * dy       grad_input(dy, W)
     dW = dy * x         grad_weight(dy, x)
-    dx, dW, db          backward(dy, x, W): all at once, so that their common work is done only once
+    dx, dW, db          backward(dy, x, W), which does the work that the gradients share only once
 
-All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward is grad_input. The
-gradient for its input is forward, and the gradient for its weights is grad_weight with the two arguments exchanged.
-The transposed convolution needs a convolution that maps y's size to x's size: see `_back_to`.
+All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward pass calls
+grad_input. The gradient of its input comes from forward, and the gradient of its weights from grad_weight with the two
+arguments exchanged. The transposed convolution needs a convolution that maps y's size to x's size; `_back_to` finds the
+padding of this convolution.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Convolution(Function):
 class ConvolutionTranspose(Function):
     """The transposed convolution of x (N, groups * O, *spatial) with w (groups * O, I, *kernel), plus b (groups * I).
 
-    b may be None, and the result is (N, groups * I, *size). `size` must be given, since results of several sizes belong
-    to the same size of x if the stride is above 1, and even more of them if the dilation is above the stride.
+    b may be None, and the result is (N, groups * I, *size). `size` must be given, since a convolution with a stride
+    above 1 maps several sizes to the same size of x. If the dilation is above the stride, even more sizes are possible.
     """
 
     def forward(
@@ -95,7 +96,7 @@ class ConvolutionTranspose(Function):
 
 
 class ConvolutionWeight(Function):
-    """dW = dy * x, the gradient of a convolution's weights, which is linear in both."""
+    """dW = dy * x, the gradient of a convolution's weights. It is linear in dy and linear in x."""
 
     def forward(
         self, dy: Any, x: Any, *, shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
@@ -125,12 +126,12 @@ def _named(how: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _over_channels(dy: Any) -> Any:
-    """Return the gradient of a bias: a sum for each channel."""
+    """Return the gradient of a bias, which is the sum of dy for each channel."""
     return dy.sum((0, *range(2, dy.ndim)))
 
 
 class CastLaidOut(Cast):
-    """Casts images or weights to the type of a convolution, and to the order in memory that the convolution reads."""
+    """Casts images or weights to the type of a convolution, in the memory order that the convolution reads."""
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype, self.rows = x.dtype, x.flags.c_contiguous
@@ -144,8 +145,8 @@ def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pa
     """Return the padding with which a convolution maps y_size to x_size.
 
     If output_padding is a stride or more, y is so long that the convolution would have more results than x has
-    elements. The extra results read places that no element of x reached. So the padding at the end shrinks by a stride
-    for each of them; a negative padding cuts off elements of y.
+    elements. The extra results would read elements of y that depend on no element of x. So the padding at the end is
+    reduced by one stride for each extra result. A negative padding cuts off elements of y.
     """
     results = output_shape(y_size, kernel, stride, padding, dilation)
     return tuple(

@@ -1,9 +1,9 @@
 """CTC: the probability of a text, summed over all ways to spread its letters over the steps of a sequence.
 
-A way is a path through the extended text, blank l1 blank l2 ... blank, from one of its first two places to one of its
-last two. Each step stays, moves one place, or moves two places if that skips a blank between different letters.
-alpha[t, s] is the log-probability of all ways to be at place s after step t, and beta[t, s] that of all ways to
-continue from there. Graves et al. 2006.
+A way is a path through the extended text, blank l1 blank l2 ... blank. The path starts at one of the first two symbols
+and ends at one of the last two. In each step it stays, moves on by one symbol, or moves on by two symbols if this skips
+a blank between different letters. alpha[t, s] is the log-probability of all paths up to step t that are at symbol s.
+beta[t, s] is the log-probability of all paths from there to the end. Graves et al. 2006.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from minorm.ops.shape import Cat, Unbind, stacked
 
 
 class CTC(Function):
-    """-log P(text) for each example, for log-probabilities x (steps, batch, classes) and texts (batch, longest) of
+    """-log P(text) for each example. x (steps, batch, classes) holds log-probabilities, and texts (batch, longest)
     classes.
 
-    Texts and lengths are NumPy arrays. The Function computes on the CPU, in float64 or float32, all examples of a batch
-    together.
+    Texts and lengths are NumPy arrays. The Function computes all examples of a batch together, on the CPU, in float64
+    or float32.
     """
 
     def forward(self, x, *, texts, steps, lengths, blank, zero_infinity):
@@ -46,8 +46,9 @@ class CTC(Function):
         return to_device(np.where(self.zeroed, 0, -self.log).astype(x.dtype), self.device)
 
     def backward(self, dy):
-        """dx = exp(x) - (share of the ways that take a class at a step), as in PyTorch; this holds if the probabilities
-        exp(x) sum to one.
+        """Return dx = exp(x) - (share of the paths that have the class at the step), as in PyTorch.
+
+        This is the gradient if the probabilities exp(x) sum to one.
         """
         log = to_device(self.x, "cpu").astype(self.alpha.dtype, copy=False)
         exp = backend(log).elementwise.exp  # not np.exp, whose last bits depend on the processor
@@ -73,10 +74,11 @@ class CTC(Function):
         return to_device(dx.astype(self.dtype), self.device)
 
     def gradient(self, dy):
-        """Differentiate the forward pass: the shares are the derivative of log P, so they have derivatives of every
+        """Differentiate the forward pass. The shares are the derivative of log P, so they have derivatives of every
         order.
 
-        An impossible example has P = 0, and log 0 has no derivative: its dx is the constant of `backward`.
+        An impossible example has P = 0, and log 0 has no derivative. For such an example, dx is the constant that
+        `backward` returns.
         """
         wide, lost = self.alpha.dtype, np.isinf(self.log) & ~self.zeroed
         x, weights = (a.to("cpu").to(wide) for a in (self.input(0, self.x, dy), dy))
@@ -89,7 +91,7 @@ class CTC(Function):
         return dx.to(self.dtype).to(self.device)
 
     def loss(self, x):
-        """Compute the forward pass with Tensors; an impossible example has loss 0 here."""
+        """Compute the forward pass with Tensors. The loss of an impossible example is 0 here."""
         rows, width = np.arange(len(self.places)), self.places.shape[1]
 
         def nothing(count):
@@ -110,7 +112,7 @@ class CTC(Function):
 
     @staticmethod
     def _walk(seen, skips):
-        """Yield alpha, step by step, for all examples."""
+        """Return alpha of all steps and all examples."""
         alpha = np.full(seen.shape, -np.inf, seen.dtype)
         if not len(seen):
             return alpha

@@ -1,4 +1,4 @@
-"""Dropout: sets each element to zero with probability p, and scales the others by 1 / (1 - p), which keeps the mean."""
+"""Dropout sets each element to zero with probability p, and scales the others by 1 / (1 - p) to keep the mean."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minorm.kernels import select
 
 
 class Dropout(Function):
-    """x * m / (1 - p), where m is 0 with probability p, else 1. `blocks` (draws.take_blocks) give m.
+    """x * m / (1 - p), where m is 0 with probability p, else 1. m is drawn from `blocks` (draws.take_blocks).
 
-    If blocks is None, `generator` draws m on the CPU.
+    If `blocks` is None, `generator` draws m on the CPU.
     """
 
     def forward(self, x, *, p, blocks, generator):

@@ -1,4 +1,4 @@
-"""Functions of one number or two, with their gradients."""
+"""Elementary functions of one or two numbers, with their gradients."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def in_wide_tensors(of: Function, dy: Any, *arrays: Any) -> tuple[Any, ...]:
-    """Return dy and the inputs of a Function as Tensors, for the formula of its gradient. 16-bit floats
-    become float32.
-    """
+    """Return dy and the inputs of a Function as Tensors, to compute its gradient. 16-bit floats become float32."""
     wide = dtypes.compute_type(dy.dtype)
     return dy.to(wide), *[of.input(i, array, dy).to(wide) for i, array in enumerate(arrays)]
 
@@ -47,7 +45,7 @@ class Atan(Function):
 
 
 class Log1p(Function):
-    """log(1 + x), which keeps its digits for small x too."""
+    """log(1 + x), which loses no digits for small x."""
 
     def forward(self, x: Any) -> Any:
         self.x = x
@@ -61,7 +59,7 @@ class Log1p(Function):
 
 
 class Expm1(Function):
-    """e^x - 1, which keeps its digits for small x too."""
+    """e^x - 1, which loses no digits for small x."""
 
     def forward(self, x: Any) -> Any:
         self.y = backend(x).elementwise.expm1(x)
@@ -178,9 +176,9 @@ class Atanh(Function):
 
 
 class Logit(Function):
-    """log(x / (1 - x)). x is first clipped to eps ... 1 - eps, with slope 0 outside.
+    """log(x / (1 - x)). x is first clipped to the range eps to 1 - eps, and the slope outside this range is 0.
 
-    With eps=None both value and slope are NaN outside of 0 to 1.
+    With eps=None nothing is clipped, and both value and slope are NaN outside the range 0 to 1.
     """
 
     def forward(self, x: Any, *, eps: float | None) -> Any:
@@ -215,9 +213,9 @@ class Logit(Function):
 
 
 class Atan2(Function):
-    """The angle in radians, -pi to pi, of the point with the coordinates b to the right and a upwards.
+    """The angle in radians, from -pi to pi, of the point with x-coordinate b and y-coordinate a.
 
-    At the origin, which has no direction, the gradients are 0.
+    The origin has no direction. There, the gradients are 0.
     """
 
     def forward(self, a: Any, b: Any) -> Any:

@@ -27,8 +27,8 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
-    """Return `rule(*arrays)` summed to `shape`. A large result is computed and summed in blocks along its longest axis,
-    in a fixed order.
+    """Return `rule(*arrays)`, summed to `shape`. If the result is large, it is computed and summed in blocks along its
+    longest axis, in a fixed order.
     """
     if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
         return sum_to(in_order(rule, *arrays).astype(arrays[0].dtype, copy=False), shape)
@@ -87,11 +87,10 @@ class Sub(Function):
 
 
 class Deviation(Sub):
-    """a - b, where b is the mean of a over the axes in which b has length 1, and the gradient dy sums to 0 over these
-    axes.
+    """a - b, where b is the mean of a. Axes over which the mean was taken have length 1 in b.
 
-    Therefore the part of the gradient that flows through the mean is 0, and backward leaves it out; the second
-    derivative includes it.
+    The gradient dy sums to 0 over these axes, so no gradient flows through the mean, and backward leaves this part out.
+    The second derivative includes it.
     """
 
     def gradient(self, dy: Any) -> Any:
@@ -148,8 +147,8 @@ class Div(Function):
 
 
 def power(a: Any, b: Any) -> Any:
-    """a ** b. For a single exponent of 1/2 or -1/2 it uses the square root, as in PyTorch; so the result for -inf is
-    NaN, not infinity or 0.
+    """Return a ** b. If b is the single number 1/2 or -1/2, the square root is used, as in PyTorch. Then the result for
+    -inf is NaN, not infinity or 0.
     """
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
         return in_order(np.sqrt, a) if b > 0 else in_order(lambda a: 1 / np.sqrt(a), a)
@@ -194,8 +193,8 @@ class Pow(Function):
 
 
 class Maximum(Function):
-    """max(a, b), NaN if either is NaN. Of two equal elements each gets half the gradient; if one is NaN, both get all
-    of it.
+    """max(a, b), or NaN if a or b is NaN. If two elements are equal, each gets half the gradient. If one element is
+    NaN, both elements get the whole gradient.
     """
 
     ufunc: Any = np.maximum
@@ -225,14 +224,14 @@ class Maximum(Function):
 
 
 class Minimum(Maximum):
-    """min(a, b), NaN if either is NaN; the gradient follows the rule of Maximum."""
+    """min(a, b), or NaN if a or b is NaN. The gradient follows the rule of Maximum."""
 
     ufunc = np.minimum
     loses = np.greater
 
 
 class Where(Function):
-    """a where the condition is True, b elsewhere. The condition is the first input and gets no gradient."""
+    """a where the condition is True, else b. The condition is the first input, and it gets no gradient."""
 
     def forward(self, condition: Any, a: Any, b: Any) -> Any:
         self.condition, self.shapes = condition, (a.shape, b.shape)
@@ -257,7 +256,7 @@ class Where(Function):
 
 
 class Clip(Function):
-    """min(max(x, low), high); the gradient passes where low <= x <= high. A bound of None is absent."""
+    """min(max(x, low), high), where a bound of None is absent. The gradient passes where low <= x <= high."""
 
     def forward(self, x: Any, *, low: float | None, high: float | None) -> Any:
         self.x, self.low, self.high = x, low, high
@@ -299,7 +298,7 @@ class Neg(Function):
 
 
 def sign(x: Any) -> Any:
-    """1 where x > 0, -1 where x < 0, and 0 where x is 0 or, unlike in NumPy, NaN."""
+    """Return 1 where x > 0, -1 where x < 0, and 0 where x is 0 or NaN. NumPy's sign of NaN is NaN instead."""
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
@@ -435,7 +434,7 @@ class Move(Function):
 
 
 class Copy(Function):
-    """Copies the values to new memory, in the same order ("K") or row-major ("C")."""
+    """Copies the values to new memory, in the same memory order ("K") or in row-major order ("C")."""
 
     def forward(self, x: Any, *, order: str) -> Any:
         return backend(x).copying.copy(x, order)
@@ -448,7 +447,7 @@ class Copy(Function):
 
 
 class Compare(Function):
-    """A comparison by the NumPy ufunc with the name `relation`, which gives bools; it is not differentiable."""
+    """Compares a and b by the NumPy ufunc named `relation`. The result has bools and is not differentiable."""
 
     differentiable = False
 

@@ -1,18 +1,18 @@
 """Fuses Functions that run repeatedly on arrays into fewer passes, with bit-identical results.
 
 An `Application` is a Function with its options and the numbers of the registers that it reads and fills. `fused` takes
-a list of Applications, in order, and combines
+a list of Applications, in the order in which they run, and combines
 
 - a convolution, a BatchNorm of its result, and a Relu or Clip of the BatchNorm's result, if nothing else reads these
   results. BatchNorm and Relu are applied to the sums before these are stored (kernels/epilogue.py), or, for 16-bit
   floats, in one pass after the convolution. The weights do not change.
-- a product with a matrix, a row that is added to its result, and a Relu of the sum; not for 16-bit floats.
+- a product with a matrix, the addition of a row to its result, and a Relu of the sum, but not for 16-bit floats.
 - maps that follow each other on one shape, such as the Add, Div, Erf, Add, Mul, Mul of a GELU after a bias
   (kernels/cpu/chain.py).
-- the preparation of weights and scales for a product or sum of bytes: it runs once, and again when they change.
+- the preparation of weights and scales for a product or sum of bytes, which runs once, and again if these change.
 - views of views: Reshape, Permute, Expand and slices, which move no data.
 
-It works on arrays on the CPU.
+This module works on arrays on the CPU.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16-bit floats are rounded b
 
 
 class Values:
-    """Facts about the registers of a plan: shapes and types, which registers change from run to run, and how often each
-    is read.
+    """Facts about the registers of a plan: their shapes and types, which registers change from run to run, and how
+    often each register is read.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ def fused(
     ends: Collection[int],
     inputs: Collection[int] = (),
 ) -> list[Application]:
-    """Return the same applications in fewer passes.
+    """Return applications that compute the same results in fewer passes.
 
     known     the shape and type of each register
     ends      the registers that a run returns
-    inputs    the registers that the caller of a run fills; the others belong to the graph
+    inputs    the registers that the caller of a run fills; all other given registers belong to the graph
     """
     values = Values(applications, known, ends, inputs)
     for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
@@ -89,10 +89,10 @@ def _with_followers(
     follow: Sequence[Fits],
     make: Callable[[Sequence[Application]], Application | None],
 ) -> list[Application]:
-    """Combine each application that fits `begins` with the applications that follow it and fit `follow`, in this order.
-    Nothing else may read the results in between.
+    """Combine each application that fits `begins` with the applications after it that fit `follow`, in this order. No
+    other application may read the results in between.
 
-    make    returns the application that replaces them, in the place of the last one, or None to leave them separate
+    make    returns the combined application, which runs in the position of the last part, or None to combine nothing
     """
     reader = {register: application for application in applications for register in application.inputs}
     found: dict[int, Application] = {}  # by the id of the last part, which it replaces
@@ -114,8 +114,8 @@ def _with_followers(
 
 
 def _read(application: Application) -> tuple[int, ...]:
-    """Return the registers whose Functions this application may follow: that of its first argument, or for a sum those
-    of both arguments.
+    """Return the registers through which this application may follow another. For a sum these are the registers of both
+    arguments, otherwise only the register of the first argument.
     """
     return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 
@@ -124,7 +124,7 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Prepare the arguments of Functions on bytes, except the first ones, only once, if they belong to the graph."""
+    """Prepare the constant arguments of Functions on bytes only once. Constant arguments belong to the graph."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:
@@ -137,7 +137,7 @@ def _with_prepared_weights(applications: Sequence[Application], values: Values) 
 
 
 def _held(application: Application) -> tuple[int, ...]:
-    """Return the registers of a Function on bytes that stay the same from run to run."""
+    """Return the registers of the arguments that a Function on bytes can prepare, which are all but the first ones."""
     return application.inputs[application.kind.moving :]  # type: ignore[attr-defined]
 
 
@@ -158,7 +158,7 @@ def _is_convolution(application: Application, values: Values) -> bool:
 
 
 def _is_norm(application: Application, values: Values) -> bool:
-    """Is the application a BatchNorm with one number per channel?"""
+    """Return True if the application is a BatchNorm with one number per channel."""
     if application.kind is not NormalizeWith or any(application.inputs[5:]):
         return False
     call, shape = application.options["call"], values.shape(application.inputs[0])
@@ -187,7 +187,7 @@ def _with_biases(applications: Sequence[Application], values: Values) -> list[Ap
 
 
 def _is_product(application: Application, values: Values) -> bool:
-    """Is the application a product of rows with one matrix?"""
+    """Return True if the application multiplies rows by one matrix."""
     if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FUSED_PRODUCTS:
         return False
     a, b = (values.shape(register) for register in application.inputs)
@@ -195,7 +195,7 @@ def _is_product(application: Application, values: Values) -> bool:
 
 
 def _is_bias(application: Application, values: Values) -> bool:
-    """Does the application add the same row to all rows?"""
+    """Return True if the application adds the same row to all rows."""
     shape, dtype = values.known[application.outputs[0]]
     others = [register for register in application.inputs if values.shape(register) != shape]
     return (
@@ -227,8 +227,8 @@ def _with_chains(applications: Sequence[Application], values: Values) -> list[Ap
 
 
 def _chain_from(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Return the longest chain that begins with the first application. Each link reads an earlier one, and only the
-    result of the last has other readers.
+    """Return the longest chain that begins with the first application. Each link reads the result of an earlier link.
+    Only the result of the last link may be read outside the chain.
     """
     parts: list[Application] = []
     longest = 0
@@ -245,8 +245,8 @@ def _chain_from(applications: Sequence[Application], values: Values) -> list[App
 
 
 def _is_link(application: Application, values: Values, parts: Sequence[Application]) -> bool:
-    """Is the application a map that keeps the shape and type of `parts`, and whose other operands have full shape or
-    are numbers or repeated rows?
+    """Return True if the application is a map that keeps the shape and type of `parts`. Each operand must have this
+    shape, or be one number, or be a row that repeats.
     """
     if map_of(application) is None:
         return False
@@ -260,15 +260,15 @@ def _is_link(application: Application, values: Values, parts: Sequence[Applicati
 
 
 def _is_broadcast_of_halves(application: Application, values: Values) -> bool:
-    """Is the application a map of 16-bit floats that NumPy would have to broadcast? One pass of a chain is then many
-    times as fast.
+    """Return True if the application is a map of 16-bit floats for which NumPy would have to broadcast an operand. In
+    one pass of a chain, such a map is many times as fast.
     """
     shape, dtype = values.known[application.outputs[0]]
     return dtype in dtypes.HALVES and any(values.shape(register) != shape for register in application.inputs)
 
 
 def _repeats(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
-    """Is an array of this shape one number, or one row that repeats along all axes of `along` but the last?"""
+    """Return True if an array of this shape is one number, or one row that repeats along all other axes of `along`."""
     return prod(shape) == 1 or (_is_row(shape, along) and along[-1] <= LONGEST)
 
 
@@ -280,7 +280,7 @@ def _is_row(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
 
 
 def _with_views(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Join each view with the views before it, if nothing else reads these."""
+    """Join each view with the views before it, if nothing else reads the views in between."""
     parts: dict[int, list[Application]] = {}  # by the register of the last result
     absorbed: set[int] = set()
     for application in applications:

@@ -1,9 +1,10 @@
 """GridSample: reads images or volumes at positions between their elements.
 
-Along each axis a position p reads a few elements (taps), each with a weight. These are the nearest element; or the two
-neighbours of p, with weights 1 - t and t, where t = p - floor(p); or four elements with the weights of a cubic. An
-element of the result is a sum over all combinations of taps: the product of their weights, times x at their place. The
-slopes of the weights give the gradient of p.
+Along each axis, a position p reads a few elements (taps), each with a weight. With "nearest" there is one tap, the
+nearest element. With "bilinear" the taps are the two neighbours of p, with weights 1 - t and t, where t = p - floor(p).
+With "bicubic" there are four taps, with the weights of a cubic. A result is a sum over all combinations of one tap for
+each axis: the product of the taps' weights, times the element of x there. The gradient of p is computed from the slopes
+of the weights.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ A = -0.75  # the parameter of the cubic, as in PyTorch and ONNX
 
 
 class GridSample(Function):
-    """y[n, c, q] = x[n, c] at grid[n, q], where -1 and 1 are the ends of x. The last number of grid[n, q] belongs to
-    x's first axis.
+    """y[n, c, q] = x[n, c] at the position grid[n, q], where -1 and 1 are the ends of x. The last number of grid[n, q]
+    is the position along x's first spatial axis.
 
-    mode is "bilinear", "nearest" or "bicubic", for volumes too. Outside its ends x continues with 0 ("zeros"), with the
-    nearest element ("border"), or mirrored ("reflection"). With align_corners=True, -1 and 1 are the centres of the
-    elements at the ends, not their outer edges.
+    mode is "bilinear", "nearest" or "bicubic", for images and for volumes. Beyond its ends, x continues with 0
+    ("zeros"), with the nearest element ("border"), or mirrored ("reflection"). With align_corners=True, -1 and 1 are
+    the centres of the elements at the ends; otherwise they are the outer edges of these elements.
     """
 
     def forward(self, x, grid, *, mode, padding_mode, align_corners):
@@ -83,7 +84,7 @@ class GridSample(Function):
         return np.moveaxis(a.astype(self.wide, copy=False), 1, -1).reshape(prod((len(a), *a.shape[2:])), a.shape[1])
 
     def _taps(self):
-        """Yield, for each combination of taps, the rows of x, and the weight and its slope along each axis."""
+        """Yield, for each combination of taps, the rows of x, and the weights and their slopes along each axis."""
         positions = self._positions(self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False))
         axes = [_along(g, n, *self.options) for g, n in zip(positions, self.x.shape[2:], strict=True)]
         for places, combination in self._combined(axes):
@@ -94,7 +95,7 @@ class GridSample(Function):
             )
 
     def _positions(self, grid):
-        """Return, for each axis of x, the positions of all samples one after the other, as an array or a Tensor."""
+        """Return, for each axis of x, a vector of the positions of all samples, as an array or a Tensor."""
         axes = self.x.ndim - 2
         return [grid[..., axes - 1 - k].reshape(-1) for k in range(axes)]
 
@@ -109,8 +110,8 @@ class GridSample(Function):
             yield places, combination
 
     def _weight(self, tap, moved):
-        """Return the weight of a tap as a Tensor: its finite Taylor series in `moved`, which is 0, but through which
-        the gradient flows.
+        """Return the weight of a tap as a Tensor. The weight is a finite Taylor series in `moved`, which is 0 but
+        passes the gradient to the position.
         """
         _, weight, *slopes = tap
         total = 0
@@ -120,9 +121,9 @@ class GridSample(Function):
 
 
 def _along(g, n, mode, padding_mode, align_corners, bends=False):
-    """Return the taps along an axis of n elements: the element, its weight, and the weight's slope.
+    """Return the taps along an axis of n elements. A tap is (index of the element, weight, slope of the weight).
 
-    bends=True appends the higher derivatives of a cubic's weight.
+    With bends=True, the higher derivatives of a cubic's weight are appended to each tap.
     """
     position = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
     slope = np.full_like(g, (n - 1) / 2 if align_corners else n / 2)
@@ -150,7 +151,7 @@ def _along(g, n, mode, padding_mode, align_corners, bends=False):
 
 
 def _inside(tap, n, padding_mode, align_corners):
-    """Return the tap with its element moved among the n elements, or with weight 0 if it is outside."""
+    """Return the tap with an index inside the n elements. With "zeros", a tap that was outside gets weight 0."""
     place, *weights = tap
     if padding_mode == "reflection":
         place, _ = reflected(place, n, align_corners)
@@ -161,7 +162,7 @@ def _inside(tap, n, padding_mode, align_corners):
 
 
 def _cubic(i, t, slope):
-    """Return the weight of element i, at distance d = |t - i|, and the weight's slope: Keys 1981, with a = A."""
+    """Return the weight of element i at distance d = |t - i|, and the slope of this weight (Keys 1981, with a = A)."""
     d = abs(t - i)
     sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
     if i in (0, 1):
@@ -179,10 +180,11 @@ def _cubic_bends(i, t, slope):
 
 
 def reflected(position, n, align_corners):
-    """Return a position mirrored at the ends of n elements until it is inside, and the slope of this map: -1 if
-    mirrored an odd number of times, else 1.
+    """Return the position, mirrored at the ends of n elements until it is inside, and the slope of this map. The slope
+    is -1 if the position was mirrored an odd number of times, else 1.
 
-    The ends are the centres of the outer elements, or their outer edges.
+    With align_corners=True, the ends are the centres of the outer elements, otherwise the outer edges of these
+    elements.
     """
     low, span = (0, n - 1) if align_corners else (-0.5, n)
     if span == 0:

@@ -1,11 +1,11 @@
 """Reading and writing elements by position.
 
-The gradient of reading is zero except at the positions that were read, where gradients add up. Writing splits the
-gradient: the part at the written positions goes to the value, the rest to the old elements.
+The gradient of reading is zero except at the positions that were read, where gradients add up. The gradient of writing
+has two parts: at the written positions it goes to the value, and elsewhere to the old elements.
 
-An array of positions is copied first, and only the copy is read, in backward too. The reason is that NumPy checks
-positions before it uses them, and lets other threads run in between; a thread that writes to the caller's array could
-make NumPy read out of bounds.
+An array of positions is copied first, and forward and backward read only the copy. NumPy checks positions before it
+uses them, and other threads can run in between. If a thread then wrote to the caller's array, NumPy could read out of
+bounds.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from minorm.support.argument_errors import outside
 
 
 def is_basic(index: Any) -> bool:
-    """Return True if `index` holds only integers, slices, `...` and None, so that NumPy returns a view."""
+    """Return True if `index` has only integers, slices, `...` and None. NumPy then returns a view."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(p is None or p is Ellipsis or isinstance(p, (int, np.integer, slice)) for p in parts)
 
 
 def viewing(index: Any) -> tuple[Any, ...]:
-    """Return the same basic index with `...` in it, so that NumPy returns an array without axes instead of a number."""
+    """Return the same basic index with `...` added, so that NumPy returns an array without axes instead of a number."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if any(part is Ellipsis for part in parts) else (*parts, ...)
 
 
 def as_masks(index: Any) -> Any:
-    """Replace arrays of uint8 in the index by masks of bools, since they are masks in PyTorch too."""
+    """Replace uint8 arrays in the index by masks of bools. In PyTorch, uint8 arrays are masks too."""
     if isinstance(index, tuple):
         return tuple([as_masks(part) for part in index])
     if not is_array(index) or index.dtype != dtypes.uint8:
@@ -53,8 +53,9 @@ def as_masks(index: Any) -> Any:
 def in_two_steps(index: Any) -> tuple[Any, Any] | None:
     """Return (basic, rest) such that x[index] = x[basic][rest], or None if one step is enough.
 
-    Two steps are necessary if other parts separate integers and arrays in the index. As in PyTorch, integers apply
-    first. NumPy treats them as arrays, so in x[0, :, i] the axis of i is first in NumPy and last here.
+    Two steps are necessary if the index contains both integers and arrays, with other parts between them. In PyTorch,
+    integers are applied first. NumPy treats integers as arrays, so in x[0, :, i] the axis of i is first in NumPy and
+    last here.
     """
     if not isinstance(index, tuple):
         return None
@@ -78,7 +79,7 @@ def in_two_steps(index: Any) -> tuple[Any, Any] | None:
 
 
 def _is_single(part: Any) -> bool:
-    """Is this part of an index one integer, as a number or as an array without axes?"""
+    """Return True if this part of an index is one integer: a number, or an array without axes."""
     if is_array(part):
         return part.ndim == 0 and part.dtype.kind in "iu"
     return isinstance(part, (int, np.integer)) and not isinstance(part, bool)
@@ -89,7 +90,7 @@ def _is_several(part: Any) -> bool:
 
 
 class GetItem(Function):
-    """x[index] by NumPy's rules, for a basic index: a view."""
+    """x[index] by NumPy's rules, for a basic index. The result is a view."""
 
     view = True
 
@@ -110,8 +111,8 @@ class GetItem(Function):
 
 
 class Take(Function):
-    """x[index] with arrays of integers or bools in the index. The result is a copy; the gradient of a position that is
-    read twice counts twice.
+    """x[index], where the index contains arrays of integers or bools. The result is a copy. If a position is read
+    twice, its gradients add up.
     """
 
     def forward(self, x: Any, *, index: Any) -> Any:
@@ -139,7 +140,9 @@ class Take(Function):
 
 
 def _only_axis(index: Any) -> int | None:
-    """Return the axis of `places` for an index like [:, :, places], which keeps all axes of x; for others, None."""
+    """Return the axis of `places` for an index like [:, :, places], which has one array of positions at its end. For
+    any other index, return None.
+    """
     if not isinstance(index, tuple) or not index or not is_array(index[-1]):
         return None
     places, before = index[-1], index[:-1]
@@ -152,10 +155,10 @@ def _along(axis: int, places: Any) -> Any:
 
 
 class SetItem(Function):
-    """x[index] = value, in x's own memory; or v[index] = value, if `steps` lead from x to its view v.
+    """x[index] = value, written to x's memory. If `steps` is not empty, the steps make a view v of x, and v[index] =
+    value.
 
-    steps are pairs (function, options), one for each view; each forward is applied to the result of the one
-    before.
+    Each step is a pair (function, options) that makes one view. The function gets the result of the step before.
     """
 
     def forward(self, x: Any, value: Any, *, steps: tuple[Any, ...], index: Any) -> Any:
@@ -168,7 +171,7 @@ class SetItem(Function):
         return self._parts(dy, self.needs[0], self.needs[1])
 
     def _parts(self, dy: Any, kept: bool, written: bool) -> tuple[Any, Any]:
-        """Split dy into the part of x and the part of the value."""
+        """Split dy into the gradient of x and the gradient of the value."""
         dx = self._like_x(dy, dy.shape)
         dx[...] = dy
         window = _follow(dx, self.steps)
@@ -202,7 +205,7 @@ class SetItem(Function):
         )
 
     def _like_x(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array with the memory order of x, so that the steps of a view of x make a view of the array too."""
+        """Return a new array with x's memory order, so that the steps of a view of x also make a view of this array."""
         lengths = [shape[axis] for axis in self.order]
         made = np.empty_like(like, order="C", shape=(1, *lengths))[0, ...]
         return made.transpose([self.order.index(axis) for axis in range(len(shape))])
@@ -215,9 +218,7 @@ def _follow(array: Any, steps: tuple[Any, ...]) -> Any:
 
 
 def own(index: Any) -> Any:
-    """Return the index with copies of its arrays, since the caller and other threads may change the originals at any
-    time.
-    """
+    """Return the index with copies of its arrays, since the caller or other threads may change the originals."""
     if isinstance(index, tuple):
         return tuple(own(part) for part in index)
     if not is_array(index):
@@ -229,7 +230,7 @@ def own(index: Any) -> Any:
 
 
 class Gather(Function):
-    """y[i, j] = x[index[i, j], j] for axis=0; similarly for other axes. The second input, the index, holds integers."""
+    """y[i, j] = x[index[i, j], j] if axis is 0; other axes work in the same way. The second input is the index."""
 
     def forward(self, x: Any, index: Any, *, axis: int) -> Any:
         self.shape, self.index, self.axis = x.shape, own(index), axis
@@ -250,7 +251,7 @@ class Gather(Function):
 
 @trace.operation
 def rolled(x: Any, step: int, axis: int) -> Any:
-    """y[(i + step) mod n] = x[i] along one axis, as a new Tensor."""
+    """Return y with y[(i + step) mod n] = x[i] along one axis, as a new Tensor."""
     n = x.shape[axis]
     places = (np.arange(n) - step % max(1, n)) % max(1, n)
     return x[(*(slice(None),) * axis, constant_of(places, x.array))]

@@ -1,8 +1,4 @@
-"""Losses: a number for each example, and then their mean, their sum, or no reduction.
-
-16-bit inputs compute in float32, and the result is rounded once, after the reduction. Sums are computed in float64.
-Integer targets are inputs without a gradient. The functions in minorm/functional have checked all arguments.
-"""
+"""Losses: a number for each example, and then the mean or the sum of these numbers, or no reduction."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ def wide(x):
 
 
 def reduced(losses, reduction, count, dtype):
-    """Return the losses, their sum, or their sum / count, where 0 / 0 is NaN, as in PyTorch."""
+    """Return the losses, their sum, or their sum / count. If the count is 0, sum / count is NaN, as in PyTorch."""
     if reduction == "none":
         return losses.astype(dtype, copy=False)
     total = losses.sum(dtype=np.float64)
@@ -37,8 +33,8 @@ def reduced(losses, reduction, count, dtype):
 
 
 def over(total, count):
-    """Return total / count; 0 / 0 gives NaN without a warning. On a GPU count may be an array, so that the host need
-    not wait.
+    """Return total / count. 0 / 0 gives NaN without a warning. On a GPU, count may be an array, so the host does not
+    have to wait for its value.
     """
     if backend(total) is not cpu:
         return total / (count.astype(total.dtype) if hasattr(count, "dtype") else total.dtype.type(count))
@@ -49,9 +45,9 @@ def over(total, count):
 
 
 def share(dy, reduction, count):
-    """Return the share of each loss in the gradient `dy` of the reduced loss, in the compute type.
+    """Return the gradient of each loss, from the gradient `dy` of the reduced loss, in the compute type.
 
-    The gradient of a mean over no losses is 0: the loss is NaN, but no parameter becomes NaN.
+    If no loss counts, the mean is NaN, but its gradient is 0, so that no parameter becomes NaN.
     """
     if reduction != "mean":
         return wide(dy)
@@ -61,7 +57,7 @@ def share(dy, reduction, count):
 
 
 def shared(dy, reduction, count):
-    """Return the same as `share`, for a Tensor."""
+    """Do the same as `share` for a Tensor."""
     if reduction != "mean":
         return dy
     parts: Any = functools.partial(share, reduction="mean", count=count)
@@ -74,8 +70,8 @@ def shared(dy, reduction, count):
 class CrossEntropy(Function):
     """loss = log sum exp(x) - (1 - s) * x[target] - s * mean(x) along axis 1, where s is label_smoothing.
 
-    x is (N, C, d1, ...), and target (N, d1, ...) holds classes. Where target == ignore_index, the loss is 0 and does
-    not count.
+    x is (N, C, d1, ...), and target (N, d1, ...) holds classes. Where target == ignore_index, the loss is 0 and is not
+    counted in the mean.
     """
 
     def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
@@ -108,7 +104,7 @@ class CrossEntropy(Function):
         return passing(dlosses * p, counted).to(self.x.dtype), None
 
     def expected(self, classes, axis, dtype):
-        """Return the probability that each class should have."""
+        """Return the target probability of each class."""
         smoothing, places = self.options["label_smoothing"], np.arange(self.x.shape[axis])
         shape = [-1 if i == axis else 1 for i in range(self.x.ndim)]
         hits = np.expand_dims(classes, axis) == constant_of(places, self.x).reshape(shape)
@@ -116,24 +112,24 @@ class CrossEntropy(Function):
 
 
 def class_rows(x):
-    """Return x (N, C, d1, ...) as (N * d1 * ..., C); a vector (C) is one row."""
+    """Return x (N, C, d1, ...) as (N * d1 * ..., C). A vector (C) becomes one row."""
     if x.ndim <= 2:
         return contiguous(x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x)
     return contiguous(np.moveaxis(x, 1, -1)).reshape(x.size // max(1, x.shape[1]), x.shape[1])
 
 
 def class_axis(rows, shape):
-    """Undo `class_rows`: return the rows in the original `shape`."""
+    """Reverse `class_rows`: return the rows in the original `shape`."""
     if len(shape) <= 2:
         return rows.reshape(shape)
     return np.moveaxis(rows.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
 
 
 class SoftCrossEntropy(Function):
-    """loss = - sum over axis 1 of q * log softmax(x), with a weight q for each class of each example; 0 * -inf is 0.
+    """loss = - sum over axis 1 of q * log softmax(x), where q has a weight for each class of each example.
 
-    The mean divides by `count`. Examples where `counted` is False have loss 0 and no gradient, whatever their logits
-    are.
+    A term 0 * -inf counts as 0. The mean divides by `count`. Where `counted` is False, an example has loss 0 and no
+    gradient, whatever its logits are.
     """
 
     def forward(self, x, q, *, reduction, count, counted=None):
@@ -179,15 +175,15 @@ class SoftCrossEntropy(Function):
 
 
 def weighted(q, values):
-    """q * values, with 0 * inf = 0, so a masked class (-inf) with weight 0 adds no loss. NaN stays NaN."""
+    """Return q * values, where 0 * inf is 0. So a masked class (-inf) with weight 0 adds no loss. NaN stays NaN."""
     return q * np.where((q == 0) & np.isinf(values), q, values)
 
 
 class NLL(Function):
-    """loss = -weight[target] * x[target] along axis 1; the mean divides by the sum of weight[target].
+    """loss = -weight[target] * x[target] along axis 1. The mean divides by the sum of weight[target].
 
-    x (N, C, d1, ...) holds log-probabilities, target is (N, d1, ...), and weight is (C) or None. Ignored targets have
-    weight 0; on a GPU, targets that are not a class have weight NaN.
+    x (N, C, d1, ...) holds log-probabilities, target is (N, d1, ...), and weight is None or (C). Ignored targets have
+    weight 0. On a GPU, a target that is not a class has weight NaN.
     """
 
     def forward(self, x, target, weight, *, reduction, ignore_index):
@@ -219,8 +215,8 @@ class NLL(Function):
         return LinearMap.apply(dy, of=self, there=lambda dy: self.backward(dy)[0], back=self.gathered), None, None
 
     def gathered(self, dx):
-        """Apply the transposed map of backward: collect the part of dx that belongs to each loss, and reduce the parts
-        like the losses.
+        """Apply the transpose of the linear map `backward`: take the element of dx that belongs to each loss, and
+        reduce these elements as the losses were reduced.
         """
         seen = np.take_along_axis(wide(dx), self.index, self.axis).squeeze(self.axis)
         terms = np.where(self.counted, -self.weights * seen, 0)
@@ -233,7 +229,7 @@ class NLL(Function):
 
 
 class Difference(Function):
-    """Base of losses of x - target. The target's gradient is minus the input's gradient."""
+    """Base class of losses of x - target. The target's gradient is minus the gradient of x."""
 
     loss: Any  # a function of the difference d
     slope: Any  # its derivative
@@ -365,7 +361,7 @@ def softplus_of_minus(z):
 
 
 class LogOfProbabilities(Function):
-    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y; logarithms are at least -100."""
+    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y. Logarithms are at least -100."""
 
     def forward(self, p, target):
         self.p, self.target = p, target
@@ -391,7 +387,7 @@ class LogOfProbabilities(Function):
 
     @staticmethod
     def bounded(p):
-        """Return max(log p, -100) for a Tensor p, constant below the bound."""
+        """Return max(log p, -100) for a Tensor p. Where the bound applies, the result is constant."""
         low = p.array < math.exp(-100)
         return p.masked_fill(p.from_array(low), 1.0).log().masked_fill(p.from_array(low), -100.0)
 

@@ -1,4 +1,4 @@
-"""Matrix products of any rank."""
+"""Matrix products of arrays with any number of axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.ops.elementwise import sum_to
 
 
 class MatMul(Function):
-    """y = a @ b: vectors, matrices, and stacks of matrices whose leading axes broadcast."""
+    """y = a @ b for vectors, matrices, and stacks of matrices whose leading axes broadcast."""
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
@@ -61,5 +61,5 @@ class MatMul(Function):
 
 
 def as_rows(x):
-    """Return x (..., n) as (rows, n), also if there are 0 rows."""
+    """Return x (..., n) as (rows, n). The number of rows may be 0."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -1,9 +1,9 @@
 """Interprets the arguments of an operation: finds axes, sizes, and the common element type of operands.
 
-Scalars take the tensors' float type, since a constant in a program must not change a model's precision. Integers are
-promoted to the float type. Two different float types raise an error that names both.
+Scalars are cast to the tensors' float type, since a constant in a program must not change a model's precision. Integers
+are also cast to the float type. Two different float types raise an error that names both types.
 
-This module recognizes a Tensor by its `from_array`, without importing the class.
+This module recognizes a Tensor by its method `from_array`, so it need not import the class.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MOST_ELEMENTS = 1 << 60  # with 8 bytes each they fill addresses of 63 bits
 
 
 def operands(operation: str, *values: Any, real: bool = False, broadcast: bool = True) -> tuple[Any, ...]:
-    """Return Tensors, arrays and scalars as Tensors of the same element type whose shapes broadcast. One of them must
-    be a Tensor.
+    """Return Tensors, arrays and scalars as Tensors of the same element type whose shapes broadcast. At least one
+    argument must be a Tensor.
 
-    With real=True the result is a float type: if all are integers, they become float32.
+    With real=True, the common type is a float type. If all arguments are integers, they get the default float type.
     """
     first, last = values[0], values[-1]
     if type(first) is type(last) and len(values) == 2:  # two Tensors, since one must be a Tensor; usually they agree
@@ -56,7 +56,7 @@ def operands(operation: str, *values: Any, real: bool = False, broadcast: bool =
 
 
 def _agrees(value: Any, dtype: Any) -> bool:
-    """Return True if `value` does not change the operation's type: it has that type, or is a scalar."""
+    """Return True if `value` does not change the operation's type, because it has this type or is a scalar."""
     return getattr(value, "dtype", dtype) == dtype or (isinstance(value, np.generic) and value.dtype.kind != "c")
 
 
@@ -77,10 +77,10 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def full_type(x: Any) -> Any:
-    """Return the type of the result of an operation that always computes in float32: the type of the array x.
+    """Return the type of the result of an operation that always computes in float32. This is the type of the array x.
 
-    Inside autocast it is float32 for 16-bit floats. Other operations that return float32 inside autocast get inputs
-    that were cast before.
+    Inside autocast, the result is float32 for 16-bit floats. Other operations that return float32 inside autocast need
+    no such rule, since their inputs are cast before.
     """
     state = trace.state
     if state.cast is None or x.dtype not in dtypes.HALVES:
@@ -109,11 +109,10 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
 
 
 def others_turn(error: TypeError, other: Any, method: str) -> Any:
-    """Return NotImplemented if `other` is not an operand and has the reflected `method`, so that Python calls this;
-    else raise the error.
+    """Return NotImplemented if Python should call the reflected `method` of `other`. Otherwise raise the error.
 
-    For == and != every object counts, since by default x is unequal to it. Methods of built-in types, such as the `%`
-    of a string, do not count.
+    This is so if `other` is not an operand and has the method. For == and !=, any object that is not an operand will
+    do, since x is by default unequal to it. Methods of built-in types, such as the `%` of a string, are not called.
     """
     if not _is_operand(other) and (
         method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))
@@ -123,7 +122,7 @@ def others_turn(error: TypeError, other: Any, method: str) -> Any:
 
 
 def _is_operand(value: Any) -> bool:
-    """Does an operator take the value, or refuse it with advice, as it does with another library's array?"""
+    """Return True if an operator takes the value, or refuses it with advice, as for another library's array."""
     return hasattr(value, "from_array") or isinstance(value, _VALUES) or select.is_array(value) or is_foreign(value)
 
 
@@ -132,13 +131,13 @@ def _has_own(value: Any, method: str) -> bool:
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Make an array without axes from a number, directly on the device of `like`, so that nothing is copied."""
+    """Return a number as an array without axes, made on the device of `like`, so that nothing is copied."""
     with devices.on_device_of(like):
         return select.backend(like).copying.full((), value, dtype)
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:
-    """Return `dim` counted from the front; IndexError if x has no such axis."""
+    """Return `dim` counted from the front. Raise IndexError if x has no such axis."""
     if not hasattr(dim, "__index__"):
         raise TypeError(f"{operation}: dim={dim!r}; expected an int")
     if not -x.ndim <= dim < x.ndim:
@@ -149,7 +148,7 @@ def axis_of(operation: str, dim: int, x: Any) -> int:
 
 
 def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
-    """Return the axes that `dim` names, counted from the front: one axis, several, or all for None."""
+    """Return the axes that `dim` names, counted from the front. `dim` is one axis, several, or None for all axes."""
     if dim is None:
         return tuple(range(x.ndim))
     axes = tuple([axis_of(operation, d, x) for d in ((dim,) if isinstance(dim, int) else dim)])
@@ -159,7 +158,7 @@ def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[
 
 
 def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the sizes as a tuple of ints, whether the call was f(2, 3) or f((2, 3))."""
+    """Return the sizes as a tuple of ints. The call may be f(2, 3) or f((2, 3))."""
     if len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer)):
         sizes = tuple(sizes[0])
     try:
@@ -169,20 +168,20 @@ def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def check_room(operation: str, shape: Sequence[int]) -> None:
-    """Raise ValueError for a result that is too large for any memory, before its size overflows."""
+    """Raise ValueError if a result is too large for any memory. The check comes before the size overflows."""
     if max(shape, default=0) >= MOST_ELEMENTS or math.prod(shape) >= MOST_ELEMENTS:
         raise ValueError(f"{operation}: the result would have shape {tuple(shape)}; expected fewer than 2^60 elements")
 
 
 def shape_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return `sizes_of(sizes)` as the shape of a result; raise ValueError if it is too large."""
+    """Return the shape that `sizes` names. Raise ValueError if a result of this shape is too large."""
     shape = sizes_of(operation, sizes)
     check_room(operation, shape)
     return shape
 
 
 def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
-    """Return the axes that `dim` names: all axes for None, () and []; no axis if x is 0-d and dim is 0 or -1."""
+    """Return the axes that `dim` names. None, () and [] name all axes. If x is 0-d, 0 and -1 name no axis."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(x.ndim))
     if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):
@@ -191,7 +190,7 @@ def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Replace the Tensors of an index or a value by their arrays."""
+    """Return an index or a value with arrays in place of its Tensors."""
     if hasattr(value, "from_array"):
         return value.array
     return tuple(plain(v) for v in value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Pooling: every window of the input becomes one number, its maximum or its average."""
+"""Pooling: every window of the input becomes one number, the window's maximum or average."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class MaxPool(Function):
-    """The largest element of every window; with return_indices=True also the element's place in the plane, as int64."""
+    """The largest element of every window. With return_indices=True, also its int64 index in the plane."""
 
     fresh = (0,)
 
@@ -49,13 +49,13 @@ class MaxPool(Function):
         return LinearMap.apply(dy, of=self, there=self.backward, back=self.read)
 
     def read(self, dx: Any) -> Any:
-        """Return the elements of dx at the places of the maxima."""
+        """Return the elements of dx at the indices of the maxima."""
         places = self.indices.astype(np.int64).reshape(*self.shape[:2], -1)
         return np.take_along_axis(dx.reshape(*self.shape[:2], -1), places, -1).reshape(self.indices.shape)
 
 
 class AvgPool(Function):
-    """The mean of every window, or its sum divided by `divisor`."""
+    """The mean of every window. If `divisor` is given, the sum of every window divided by `divisor`."""
 
     def forward(
         self,
@@ -87,8 +87,9 @@ class AvgPool(Function):
 class AdaptiveAvgPool(Function):
     """Along every axis, y[i] is the mean of x from floor(i * n / o) to ceil((i + 1) * n / o) - 1.
 
-    This could be y = A_0 x A_1^T with matrices of averages, but a product multiplies elements outside a part by 0, and
-    0 * NaN is NaN. So elements are added: first the first elements of all parts, then the second elements, and so on.
+    y could also be the product A_0 x A_1^T with matrices of averages, but a product multiplies elements outside a part
+    by 0, and 0 * NaN is NaN. So elements are added up: the first elements of all parts, then the second elements, and
+    so on.
     """
 
     def forward(self, x: Any, *, output: Ints) -> Any:
@@ -106,7 +107,7 @@ class AdaptiveAvgPool(Function):
 
 
 def _averaged(x: Any, sizes: Ints, output: Ints, step: Any) -> Any:
-    """Apply `step` along one axis after the other."""
+    """Apply `step` along each axis, one after the other."""
     y = x.astype(dtypes.compute_type(x.dtype), copy=False)
     for axis, (n, o) in enumerate(zip(sizes, output, strict=True), start=2):
         y = step(y, n, o, axis)
@@ -118,14 +119,14 @@ def _forward(x: Any, n: int, o: int, axis: int) -> Any:
 
 
 def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
-    """Return dx. Place j lies in the parts from floor(j * o / n) to ceil((j + 1) * o / n) - 1, so this is again a sum
-    over parts: n parts of o elements.
+    """Return dx. Element j of x is in the parts from floor(j * o / n) to ceil((j + 1) * o / n) - 1. So dx is also a sum
+    over parts: the o elements of dy are divided into n parts.
     """
     return _sums_of_parts(dy / _lengths(n, o, dy, axis), n, axis)
 
 
 def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
-    """Return the sums of the o parts of an axis, added from the first element of every part to the last."""
+    """Return the sums of the o parts of an axis. Each part is added up from its first element to its last."""
     y: Any = None
     for parts, places in _steps(x.shape[axis], o):
         step = x.take(constant_of(places, x), axis)
@@ -144,15 +145,15 @@ def _lengths(n: int, o: int, like: Any, axis: int) -> Any:
 
 
 def _bounds(n: int, o: int) -> tuple[Any, Any]:
-    """Return the first element of each part, and the element after its last."""
+    """Return, for each part, the index of its first element and the index after its last element."""
     i = np.arange(o)
     return i * n // o, -(-(i + 1) * n // o)
 
 
 @functools.lru_cache(maxsize=64)
 def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
-    """Return, for k = 0, 1, ..., the parts that have an element number k (as a slice if all have it), and the places of
-    these elements.
+    """Return, for k = 0, 1, ..., the parts that have an element number k, and the indices of these elements. If all
+    parts have one, the parts are a slice.
     """
     first, end = _bounds(n, o)
     steps = []

@@ -1,18 +1,19 @@
-"""Quantization: converts floats to small integers q with a scale and a zero point, and back: x ~ (q - zero) * scale.
+"""Quantization converts floats x to small integers q and back. With a scale and a zero point, x ~ (q - zero) * scale.
 
-Rounding has slope 0. Quantize passes the gradient as if it did not round (straight-through: Bengio et al. 2013,
+Rounding has slope 0. Quantize passes the gradient as if nothing were rounded (straight-through: Bengio et al. 2013,
 arXiv:1308.3432), except where q is clipped to the range of its type. If Dequantize follows, the scale gets the gradient
 of Esser et al. 2020, arXiv:1902.08153.
 
-A scale is one number, or a number for each place along an axis, or a number for each `block` places along an axis.
+A scale has one number, or one number for each index along an axis, or one number for each `block` indices along an
+axis.
 
-Products of bytes are int32 sums, or bytes again if the scale of the result is given:
+Products of bytes are int32 sums. If the scale of the result is given, the sums become bytes again:
 
-    q = round(sums * (x_scale * w_scale / y_scale)) + y_zero, cut off at the ends of the type
+    q = round(sums * (x_scale * w_scale / y_scale)) + y_zero, clipped to the range of the type
 
-in float32, with ties to even, which gives the same integers as onnxruntime. relu=True also clips below the zero point.
-No gradient passes these products. Scales and zero points are arrays of the run. Kernels compute the common forms, and
-this file computes the others.
+This formula is computed in float32 and rounds ties to even, so the integers are the same as in onnxruntime. relu=True
+also clips q below the zero point. These products pass no gradient. Scales and zero points are given as arrays in each
+run. Kernels compute the common cases, and this file computes the others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NARROW = frozenset(np.dtype(getattr(dtypes.ml_dtypes, name)) for name in _NAMES 
 
 
 def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any:
-    """Return a scale or zero point in a form that broadcasts to x of this shape."""
+    """Return a scale or zero point in a shape that broadcasts to an x of this `shape`."""
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())
     if not block:
@@ -52,7 +53,7 @@ def _length(block, n):
 
 
 def gathered(gradient, parameter, axis, block):
-    """Sum a gradient of x's shape to the shape of the scale."""
+    """Sum a gradient of x's shape, so that it has the shape of the scale."""
     if parameter.size == 1 and parameter.ndim <= 1:
         return gradient.sum().reshape(parameter.shape)
     if not block:
@@ -66,7 +67,7 @@ def gathered(gradient, parameter, axis, block):
 
 
 def spread_tensor(scale, shape, axis, block):
-    """Return the same as `spread` for a Tensor, in the full shape of x."""
+    """Do the same as `spread` for a Tensor, but return the full shape of x."""
     array = scale.array
     return LinearMap.apply(
         scale,
@@ -76,7 +77,7 @@ def spread_tensor(scale, shape, axis, block):
 
 
 def gathered_tensor(gradient, parameter, axis, block):
-    """Return the same as `gathered` for a Tensor; `parameter`, the scale, is an array."""
+    """Do the same as `gathered` for a Tensor. `parameter` is the scale as an array."""
     shape = gradient.shape
     return LinearMap.apply(
         gradient,
@@ -86,7 +87,7 @@ def gathered_tensor(gradient, parameter, axis, block):
 
 
 class IntegerFunction(Function):
-    """Base of Functions that return integers: no gradient passes, even if a scale requires grad."""
+    """Base class of Functions that return integers. They pass no gradient, even if a scale requires grad."""
 
     differentiable = False
 
@@ -132,7 +133,7 @@ class Quantize(Function):
 
 
 class ToIntegers(IntegerFunction):
-    """Quantize to integers, without a gradient."""
+    """Quantizes to integers. It passes no gradient."""
 
     moving = 0
 
@@ -143,16 +144,14 @@ class ToIntegers(IntegerFunction):
 
     @staticmethod
     def prepared(x, scale, zero, **options):
-        """Return a function without arguments that returns the quantized weights; it returns the same array
-        every time.
-        """
+        """Quantize the weights once. Return a function without arguments that returns the same array at every call."""
         q = ToIntegers().forward(x, scale, zero, **options)
         q.flags.writeable = False
         return lambda: q
 
 
 def _is_plain(floats, scale, zero):
-    """Are x and scale float32 on the CPU, with one scale for the whole array?"""
+    """Return True if x and scale are float32 on the CPU and the whole array has one scale."""
     return (
         is_host(floats)
         and floats.dtype == scale.dtype == float32
@@ -164,7 +163,7 @@ def _is_plain(floats, scale, zero):
 
 class Dequantize(Function):
     """(q - zero) * scale, in the type of the scale or in `dtype`. q holds integers, or the whole numbers that Quantize
-    returns.
+    returns as floats.
     """
 
     def forward(self, q, scale, zero, *, dtype, axis, block):
@@ -193,9 +192,7 @@ class Dequantize(Function):
         return dq, ds, None
 
     def gradient(self, dy):
-        """Differentiate as if Quantize did not round, so in derivatives of every order q - zero counts as q minus a
-        constant.
-        """
+        """Differentiate as if Quantize did not round. In all derivatives, q - zero is then q minus a constant."""
         dy = dy.to(self.wide)
         dq = ds = None
         if self.needs[0]:
@@ -247,7 +244,7 @@ class FakeQuantize(Function):
 
 class IntegerConvolution(IntegerFunction):
     """Sums of (x - x_zero) (w - w_zero) over taps and channels, plus a bias. w_zero and w_scale may have a number for
-    each channel.
+    each output channel.
 
     form    stride, padding, dilation and groups
     """
@@ -266,15 +263,17 @@ class IntegerConvolution(IntegerFunction):
         x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, form: Form, relu: bool = False,
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """Prepare `forward` as a function of arrays like x."""
+        """Prepare the constant arguments once, and return a function of arrays like x that computes `forward`."""
         how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
         zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
         return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)
 
 
 class IntegerMatMul(IntegerFunction):
-    """The same for matrices. a_zero and a_scale may have a number for each row; b_zero and b_scale may have a number
-    for each column. With turned=True, b is transposed first.
+    """Sums of (a - a_zero) (b - b_zero) for a matrix product a @ b, plus a bias. With turned=True, b is transposed
+    first.
+
+    a_zero and a_scale may have a number for each row, and b_zero and b_scale may have a number for each column.
     """
 
     moving = 1
@@ -291,7 +290,7 @@ class IntegerMatMul(IntegerFunction):
         a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """Prepare `forward` as a function of arrays like a."""
+        """Prepare the constant arguments once, and return a function of arrays like a that computes `forward`."""
         b = b.swapaxes(-1, -2) if turned else b
         if not all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) or not all(
             p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
@@ -306,8 +305,8 @@ def _matmul(
     a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any, a_scale: Any, b_scale: Any, y_scale: Any, y_zero: Any,
     relu: bool,
 ) -> Any:  # fmt: skip
-    """Compute rare forms: with parameters for each row, or for each column of a stack. Sums are computed in float64, so
-    they are exact up to 2^53.
+    """Compute a product with rare parameters, which have a number for each row of a, or for each column of a stack.
+    Sums are computed in float64, so they are exact up to 2^53.
     """
     left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
     right = b.astype(np.float64) - (0 if b_zero is None else one(b_zero))
@@ -323,7 +322,7 @@ def _matmul(
 
 
 class QuantizedAdd(IntegerFunction):
-    """Adds the numbers that two arrays of bytes represent, and returns bytes, rounded as in onnxruntime."""
+    """Adds the numbers that two arrays of bytes represent. The result is bytes, rounded as in onnxruntime."""
 
     moving = 2
 
@@ -335,7 +334,7 @@ class QuantizedAdd(IntegerFunction):
         a: Any, _: Any, a_scale: Any, a_zero: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
         *, relu: bool = False,
     ) -> Callable[[Any, Any], Any]:  # fmt: skip
-        """Prepare `forward` as a function of arrays like a and b."""
+        """Prepare the constant arguments once, and return a function of arrays like a and b that computes `forward`."""
         zeros = [0 if zero is None else int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
         how = Requantization.of(1.0, host(y_zero), zeros[2] if relu else None)
         factors = add_factors([host(scale) for scale in (a_scale, b_scale, y_scale)], zeros)
@@ -344,7 +343,7 @@ class QuantizedAdd(IntegerFunction):
 
 
 def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: bool) -> Requantization | None:
-    """Return the rule by which sums become bytes, or None if the result is the sums."""
+    """Return the numbers that turn sums into bytes, or None if the sums themselves are the result."""
     if y_scale is None:
         return None
     x, w, y = (host(scale).astype(float32, copy=False) for scale in (x_scale, w_scale, y_scale))
@@ -354,7 +353,7 @@ def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: 
 
 
 def host(array: Any) -> Any:
-    """Return a scale or zero point as a NumPy array, which has no axes if it is one number."""
+    """Return a scale or zero point as a NumPy array. If it is one number, the array has no axes."""
     found = to_device(array, "cpu")
     return found.reshape(()) if found.size == 1 else found
 
@@ -365,8 +364,8 @@ def on_host(array: Any) -> Any:
 
 
 def along_rows(parameter: Any, a: Any) -> Any:
-    """Return a scale or zero point of the left factor in a shape that broadcasts to it: one number, (M, 1) for a number
-    per row, or (..., M, 1).
+    """Return a scale or zero point of the left factor in a shape that broadcasts to this factor. If there is a number
+    for each row, this shape is (M, 1) or (..., M, 1).
     """
     return parameter[:, None] if parameter.shape == a.shape[-2:-1] and parameter.size > 1 else one(parameter)
 

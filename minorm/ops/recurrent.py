@@ -1,10 +1,10 @@
 """Recurrent layers: RNN, LSTM and GRU, each as one Function with its backward pass through time.
 
-One product multiplies x (steps, batch, in) by W for all steps; then the loop in kernels/reference/recurrent.py runs the
-steps. In backward the loop computes the gradients of all pre-activations; then single products over all steps give the
-gradients of W, R and x. One tensor holds the weights of all directions: w (directions, gates * hidden, in).
+One product multiplies x (steps, batch, in) by W for all steps. Then the loop in kernels/reference/recurrent.py runs the
+steps. In backward, the loop computes the gradients of all pre-activations. Then one product over all steps gives each
+of the gradients of W, R and x. One tensor holds the weights of all directions: w (directions, gates * hidden, in).
 
-The last state of a sequence without steps is 0, as in onnxruntime.
+If a sequence has no steps, its last state is 0, as in onnxruntime.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ cell_of = functools.lru_cache(maxsize=64)(Cell)
 
 
 class Recurrent(Function):
-    """Base of the recurrent layers; a subclass sets the kind."""
+    """Base class of the recurrent layers. A subclass sets `kind`."""
 
     kind = ""
     states = 1  # an LSTM has two
 
     def forward(self, x, w, r, b, h, c=None, p=None, *, gates, activations, clip, direction, lengths, variant):
-        """Return y (steps, directions, batch, hidden) and the last states. b, p, clip and lengths may be None; h and c
-        may be None for zeros.
+        """Return y (steps, directions, batch, hidden) and the last states. b, p, clip and lengths may be None. If h or
+        c is None, this state starts with zeros.
         """
         self.dtype = x.dtype
         wide = dtypes.compute_type(x.dtype)
@@ -56,7 +56,7 @@ class Recurrent(Function):
         return results if self.dtype == wide else tuple([a.astype(self.dtype) for a in results])
 
     def backward(self, dy, dh=None, dc=None):
-        """Return the gradients of x, w, r, b, h, and of c and p if they were given."""
+        """Return the gradients of x, w, r, b and h. If c and p were given, return their gradients too."""
         wide = self.w.dtype
         dy, dh, dc = (None if g is None else g.astype(wide, copy=False) for g in (dy, dh, dc))
         shape = (len(self.w), self.x.shape[1], self.r.shape[2])
@@ -69,7 +69,7 @@ class Recurrent(Function):
         return tuple([None if g is None else g.astype(self.dtype, copy=False) for g in gradients[: len(self.needs)]])
 
     def gradient(self, *gradients):
-        """Run the steps again with Tensors, record them all, and differentiate them."""
+        """Run all steps again with Tensors, so that the graph records the steps, and differentiate this graph."""
         like = next(g for g in gradients if g is not None)
         kept = self.x, self.w, self.r, self.b, self.h, self.c, self.p
         inputs = [
@@ -114,7 +114,7 @@ class Recurrent(Function):
         return [y, *[state if alive is None else passing(state, alive) for state in (h, c)[: self.states]]]
 
     def step_expression(self, cell, a, h, c, r, br, p):
-        """Return the next h and c as Tensors; a is W x of the step, with its bias."""
+        """Return the next h and c as Tensors. a is W x of this step, with its bias."""
         raise NotImplementedError
 
     def _walk(self, d, b, y, h, c=None):
@@ -131,8 +131,8 @@ class Recurrent(Function):
         return kernels.recurrent.forward(self.cells[d], a, self.r[d], between, p, h, c, y, *how)
 
     def _walk_back(self, d, dy, dh, dc=None):
-        """Run one direction backward: return the gradients of x, w, r, b and p; change dh and dc to the gradients of h
-        and c, in place.
+        """Run one direction backward, and return the gradients of x, w, r, b and p. dh and dc are overwritten by the
+        gradients of h and c.
         """
         kernels, memory = backend(self.x), self.memories[d]
         p = None if self.p is None else self.p[d]
@@ -150,7 +150,7 @@ class Recurrent(Function):
         return dx, dw, dr, db, dp
 
     def _recurrent_gradients(self, linear_grads, cell, memory, dq):
-        """Return dR, and the gradient of the bias that is added to R h."""
+        """Return the gradient of R, and the gradient of the bias that is added to R h."""
         flat = as_rows(dq)
         if self.kind != "GRU" or cell.variant:
             return linear_grads(flat, as_rows(memory.h), self.needs[3])
@@ -160,7 +160,7 @@ class Recurrent(Function):
         return [None if g is None else np.concatenate([g, n]) for g, n in zip(found, late, strict=True)]
 
     def _alive(self, state):
-        """Return the state, but 0 for sequences without steps."""
+        """Return the state, with 0 for sequences that have no steps."""
         if self.lengths is None or self.lengths.all():
             return state
         return np.where(constant_of((self.lengths > 0)[:, None], state), state, state.dtype.type(0))
@@ -217,14 +217,12 @@ class GRU(Recurrent):
 
 
 def _started(state, like, shape):
-    """Return a copy of a state, which the loop may change, or zeros for None."""
+    """Return a copy of a state, since the loop overwrites it. If the state is None, return zeros."""
     return np.zeros_like(like, order="C", shape=shape) if state is None else state.copy("C")
 
 
 def _peephole_gradient(cell, memory, da):
-    """Return dp, in the order (i, o, f). The gates i and f read the state before the step, o reads the
-    state after it.
-    """
+    """Return dp, in the order (i, o, f). The gates i and f read the state before the step, and o the state after it."""
     hidden = memory.c.shape[2]
     part = {gate: slice(i * hidden, (i + 1) * hidden) for i, gate in enumerate(cell.gates)}
     v, before = memory.v, memory.c
@@ -237,7 +235,10 @@ def _peephole_gradient(cell, memory, da):
 
 
 def _turn(like, backwards, lengths):
-    """Return a function that puts the steps of a Tensor (steps, batch, ...) into the order of a direction, or back."""
+    """Return a function that reverses the steps of a Tensor (steps, batch, ...) if the direction is backwards.
+
+    The same function brings the steps back into their order.
+    """
     if not backwards:
         return lambda a: a
     if lengths is None:
@@ -256,12 +257,12 @@ def _part(cell, a, gate, hidden):
 
 
 def _active(cell, kind, a):
-    """Clip a Tensor, if there is a clip, and apply activation number `kind`."""
+    """Clip the Tensor a if the cell has a clip, and apply the activation with number `kind`."""
     return activated(cell.activations[kind], a if cell.clip is None else a.clip(-cell.clip, cell.clip))
 
 
 def activated(gate, x):
-    """Apply an activation to a Tensor x, recorded in the graph."""
+    """Apply an activation to a Tensor x, so that the graph records it."""
     name, alpha, beta = gate
     if name in ("Sigmoid", "Tanh", "Relu"):
         return getattr(activation, name).apply(x)

@@ -1,4 +1,4 @@
-"""Sums, means, products and extremes over axes: the result loses the reduced axes, or keeps them with length 1.
+"""Sums, means, products and extremes over axes. The result loses the reduced axes, or with keepdims has length 1 there.
 
 Floats are summed in float64, and the sum is rounded once. NumPy would sum 10,000 ones of bfloat16 to 256.
 """
@@ -20,13 +20,13 @@ from minorm.ops.shape import Cat, Flip
 
 
 def spread(reduced: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """Return a view of a reduced array in the full `shape`, which repeats its values along `axes`."""
+    """Return a view of a reduced array in the full `shape`. Along `axes` the view repeats the values."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return np.broadcast_to(reduced.reshape(kept), shape)
 
 
 def maximum_of(x: Any, axes: tuple[int, ...], nothing: float) -> Any:
-    """Return the largest element over `axes`, which keep length 1, or `nothing` if they have no elements."""
+    """Return the largest element over `axes`, which keep length 1. If there are no elements, return `nothing`."""
     if all(x.shape[axis] for axis in axes):
         return np.max(x, axis=axes, keepdims=True)
     return np.full_like(x, nothing, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
@@ -36,7 +36,7 @@ SHORT = 16  # NumPy needs as much time for such short rows as for long ones
 
 
 def of_short_rows(larger: Any, x: Any) -> Any:
-    """Apply np.maximum or np.minimum (`larger`) to the few elements of each row, column by column."""
+    """Reduce the few elements of each row, column by column. `larger` is np.maximum or np.minimum."""
     y = x[..., :1].copy()
     for i in range(1, x.shape[-1]):
         larger(y, x[..., i : i + 1], out=y)
@@ -75,8 +75,8 @@ class Mean(Function):
 
 
 class Max(Function):
-    """The largest element over `axes`, or NaN if an element is NaN. Equal extremes share the gradient, as in PyTorch's
-    amax.
+    """The largest element over `axes`, or NaN if an element is NaN. Equal largest elements share the gradient, as in
+    PyTorch's amax.
 
     If the result is NaN, all gradients are NaN, since the largest element is unknown.
     """
@@ -99,7 +99,7 @@ class Max(Function):
         ).copy()  # a change of a view would not be noticed
 
     def hits(self) -> Any:
-        """Return True where an element equals the extreme."""
+        """Return True for each element that equals the extreme."""
         return self.x == self.y
 
     def backward(self, dy: Any) -> Any:
@@ -118,15 +118,15 @@ class Max(Function):
 
 
 class Min(Max):
-    """The smallest element over `axes`; equal extremes share the gradient."""
+    """The smallest element over `axes`. Equal smallest elements share the gradient."""
 
     extreme = staticmethod(np.min)
     larger = np.minimum
 
 
 class MaxOfAll(Max):
-    """The largest of all elements, or NaN if an element is NaN. The NaNs then share the gradient, as in PyTorch's max
-    of a whole tensor.
+    """The largest of all elements, or NaN if an element is NaN. In this case the NaN elements share the gradient, as in
+    PyTorch's max of a whole tensor.
     """
 
     def hits(self) -> Any:
@@ -134,14 +134,14 @@ class MaxOfAll(Max):
 
 
 class MinOfAll(MaxOfAll):
-    """The smallest of all elements, or NaN."""
+    """The smallest of all elements, or NaN if an element is NaN."""
 
     extreme = staticmethod(np.min)
     larger = np.minimum
 
 
 class Prod(Function):
-    """The product over `axes`. The slope for an element is the product of the others, also if one of these is 0."""
+    """The product over `axes`. The slope for an element is the product of all others, even if one of these is 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
@@ -176,7 +176,7 @@ def products_before(rows: Any) -> Any:
 
 
 def products_of_others(rows: Any) -> Any:
-    """Return, for each element along the last axis of a Tensor, the product of the others, without a division."""
+    """Return, for each element along the last axis of a Tensor, the product of all others, without a division."""
     if rows.shape[-1] == 0:
         return rows
     last = (rows.ndim - 1,)
@@ -185,7 +185,7 @@ def products_of_others(rows: Any) -> Any:
 
 
 class LogSumExp(Function):
-    """log of the sum of e^x over `axes`, computed from x - max(x), so that nothing overflows."""
+    """The logarithm of the sum of e^x over `axes`. It is computed from x - max(x), so that nothing overflows."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
@@ -209,7 +209,7 @@ class LogSumExp(Function):
 
 
 class ArgMax(Function):
-    """The index of the first largest element along `axis`, or in the flattened array if axis is None, as int64."""
+    """The int64 index of the first largest element along `axis`. If axis is None, x is flattened first."""
 
     differentiable = False
     search: Any = staticmethod(np.argmax)
@@ -222,13 +222,13 @@ class ArgMax(Function):
 
 
 class ArgMin(ArgMax):
-    """The index of the first smallest element along `axis`, or in the flattened array if axis is None, as int64."""
+    """The int64 index of the first smallest element along `axis`. If axis is None, x is flattened first."""
 
     search = staticmethod(np.argmin)
 
 
 class TopPlaces(Function):
-    """The places (int64) of the `count` largest or smallest elements along `axis`, the most extreme first; equal
+    """The int64 indices of the `count` largest or smallest elements along `axis`, the most extreme first. Equal
     elements keep their order.
     """
 
@@ -244,7 +244,7 @@ class TopPlaces(Function):
 
 
 class CumSum(Function):
-    """Running sums along `axis`. exclusive=True leaves out the element itself, reverse=True starts at the end."""
+    """Running sums along `axis`. exclusive=True leaves out the element itself, and reverse=True starts at the end."""
 
     def forward(self, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
         self.how = axis, exclusive, reverse
@@ -260,7 +260,7 @@ class CumSum(Function):
 
 
 def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Return running sums in x's memory order; 16-bit floats are summed in float32."""
+    """Return running sums in x's memory order. 16-bit floats are summed in float32."""
     return in_order_along(axis, lambda x, axis: _running_sum(x, axis, exclusive, reverse), x)
 
 
@@ -278,8 +278,8 @@ def _running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
 class CumProd(Function):
     """Running products along `axis`.
 
-    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]. This needs no division, so x may
-    hold zeros.
+    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]. There is no division, so x may contain
+    zeros.
     """
 
     def forward(self, x: Any, *, axis: int) -> Any:

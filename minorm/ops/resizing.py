@@ -1,8 +1,9 @@
-"""Resizing along one axis: computes the coordinate of each element of the result, and the weights of the inputs near
-it.
+"""Resizing along one axis. Each element of the result has a coordinate in the input, and the inputs near this
+coordinate have weights.
 
-Element i of the result reads the input at a coordinate x (`coordinates`). It is a weighted sum of the elements j near
-x, with weights kernel(j - x) that add up to one. So resizing multiplies by a matrix (resized, length).
+`coordinates` computes the coordinate x of element i of the result. This element is a weighted sum of the input's
+elements j near x, with weights kernel(j - x) that are scaled to add up to one. So resizing multiplies by a matrix
+(resized, length).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ REACH = {"linear": 1, "cubic": 2}  # the radius of the kernel
 
 
 def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float, dtype: Any = np.float64) -> Any:
-    """Return, for each of the m elements of the result, its coordinate in an axis of n elements. start and end, from 0
-    to 1, bound the region that is read.
+    """Return the coordinates of the m elements of the result in an axis of n elements. With "tf_crop_and_resize", only
+    the region from `start` to `end` is read, where 0 and 1 are the ends of the axis.
     """
     i = np.arange(m, dtype=dtype)
     if kind == "asymmetric":
@@ -46,8 +47,8 @@ ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 
 
 def kernel(mode: str, distance: Any, a: float) -> Any:
-    """Return the weight at a distance: a triangle, or a cubic with slope `a` at 1 (Keys 1981,
-    10.1109/TASSP.1981.1163711).
+    """Return the weight at a distance from the coordinate. The kernel is a triangle, or a cubic with slope `a` at 1
+    (Keys 1981, 10.1109/TASSP.1981.1163711).
     """
     d = abs(distance)
     if mode == "linear":
@@ -57,8 +58,8 @@ def kernel(mode: str, distance: Any, a: float) -> Any:
 
 
 def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, exclude_outside: bool) -> Any:
-    """Return a matrix whose row i has the weights of the n elements for the coordinate x[i]. antialias=True widens the
-    kernel if the axis shrinks.
+    """Return a matrix whose row i has the weights of the n elements for the coordinate x[i]. If the axis shrinks and
+    antialias is True, the kernel is wider.
     """
     shrink = min(scale, 1.0) if antialias else 1.0
     span = reach(mode, scale, antialias)
@@ -73,5 +74,5 @@ def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, e
 
 
 def reach(mode: str, scale: float, antialias: bool) -> int:
-    """Return how many elements on either side of a coordinate may have a weight."""
+    """Return how many elements on each side of a coordinate may have a weight."""
     return math.ceil(REACH[mode] / (min(scale, 1.0) if antialias else 1.0)) + 1

@@ -1,7 +1,7 @@
 """Two normalizations without a mean: one divides by the energy of neighbouring channels, the other by an Lp norm.
 
-Both divide x by a norm n of some of its elements, so backward has two terms: dy / n, and the effect of each element on
-n. 16-bit floats compute in float32, and only the result is rounded.
+Both normalizations divide x by a norm n of some of x's elements. So backward has two terms: dy / n, and the effect of
+each element on n. 16-bit floats compute in float32, and only the result is rounded.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LARGE = 1e15  # up to this size, squares, their sums and the powers of these sum
 
 
 def power(a: Any, exponent: float) -> Any:
-    """a ** exponent, for a Python number"""
+    """Return a ** exponent for a Python number."""
     return backend(a).elementwise.power(a, a.dtype.type(exponent))
 
 
 def window_sum(a: Any, before: int, after: int) -> Any:
-    """Return the sum of channels c - before ... c + after, for every channel c; axis 1 is the channel axis."""
+    """Return, for every channel c, the sum of the channels c - before ... c + after. Axis 1 is the channel axis."""
 
     def total_along(a: Any, axis: int) -> Any:
         total, channels = np.zeros_like(a), a.shape[axis]
@@ -44,8 +44,8 @@ def window_sum(a: Any, before: int, after: int) -> Any:
 class LocalResponse(Function):
     """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2).
 
-    If a square could leave the range of float32, the Function computes in float64, so that y for x = 1e30 is small, not
-    0. On a GPU it always computes in float64, because the host would have to wait for the check.
+    If a square could leave the range of float32, the Function computes in float64. For x = 1e30, for example, y is then
+    small instead of zero. On a GPU the Function always computes in float64, because a check would make the host wait.
     """
 
     def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
@@ -86,10 +86,10 @@ class LocalResponse(Function):
 
 
 class LpNormalize(Function):
-    """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; computed from x / max |x|, so that no power
-                             overflows.
+    """y = x / max(n, eps), where n = (sum |x|^p)^(1/p) along one axis.
 
-    With eps=0 a vector of zeros stays zero, and its gradient is 0.
+    n is computed from x / max |x|, so that no power overflows. With eps=0 a vector of zeros stays zero, and its
+    gradient is 0.
     """
 
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
@@ -125,7 +125,7 @@ class LpNormalize(Function):
         return expressed(self.expression, [x], [dy])[0]
 
     def expression(self, x: Any) -> Any:
-        """Compute the forward pass with Tensors; a norm of at least eps is computed from x / max |x|."""
+        """Compute the forward pass with Tensors. A norm of at least eps is computed from x / max |x|."""
         x = x.to(self.n.dtype)
         size = maximum_of(abs(x.array), (self.axis,), 0)
         scale = x.from_array(np.where((size > 0) & np.isfinite(size), size, 1).astype(x.dtype))

@@ -1,5 +1,5 @@
-"""Writes elements to positions of a copy of x, or combines them with x's elements there. The second input holds the
-positions.
+"""Writes updates to some positions of a copy of x, or combines the updates with x's elements there. The second input
+holds the positions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from minorm.ops.shape import Cat
 
 
 class Scatter(Function):
-    """y = x, and then y[places] = updates, or y[places] += updates, *=, min or max; a subclass computes the places.
+    """Starts with y = x, and then sets y[places] = updates, or combines them by +=, *=, min or max.
 
-    If several elements, which may include x's, are the largest (or smallest) at a place, they share the gradient. If
-    several are written to one place ("none"), which ONNX forbids, each gets the gradient of that place.
+    A subclass computes the places. If several elements of x and of the updates are the largest (or smallest) at a
+    place, they share the gradient. With "none", ONNX forbids several updates at one place; here, each such update gets
+    the gradient of the place.
     """
 
     def forward(self, x, index, updates, *, reduction, axis=None):
@@ -59,10 +60,10 @@ class Scatter(Function):
         return dy * ours, None, there * theirs
 
     def product(self, x, _, updates):
-        """Compute the forward pass of "mul" with Tensors: multiply the factors of a place in pairs until one is left.
+        """Compute the forward pass of "mul" with Tensors: multiply the factors of each place in pairs, until one factor
+        is left.
 
-        Products of pairs have a derivative even if a factor is 0, and need log2(largest number of factors)
-        rounds.
+        Such products have a derivative even if a factor is 0. They take log2(largest number of factors) rounds.
         """
         targets = self.targets(x)
         touched = np.unique(targets)
@@ -86,7 +87,7 @@ class Scatter(Function):
         return LinearMap.apply(x, there=self.outside, back=self.outside) + put.reshape(x.shape)
 
     def targets(self, x):
-        """Return the flat index in x of each update, in the order of the updates' elements."""
+        """Return, for each element of the updates, its index in the flattened x."""
         places = np.broadcast_arrays(*[to_device(a, "cpu") for a in self.places])
         n = len(places)
         index = np.ravel_multi_index(places, x.shape[:n], mode="wrap")
@@ -94,14 +95,14 @@ class Scatter(Function):
         return (index[..., None] * rest + np.arange(rest)).reshape(-1)
 
     def outside(self, dy):
-        """Return dy, with 0 where elements were written."""
+        """Return dy, but 0 at the places that were written."""
         dx = dy.copy()
         dx[self.places] = 0
         return dx
 
     def of_extreme(self):
-        """Return, for each element of x and of the updates, 1 / (the number of equal extremes at its place) if it is
-        the extreme, else 0.
+        """Return two arrays of shares, for the elements of x and of the updates. The share of an extreme is 1 / (the
+        number of equal extremes at its place), and other elements have the share 0.
         """
         ours, theirs = self.x == self.y, self.updates == self.y[self.places]
         wide = dtypes.compute_type(self.x.dtype)
@@ -110,7 +111,7 @@ class Scatter(Function):
         return share * ours, share[self.places] * theirs
 
     def of_product(self):
-        """Return, for each factor, the product of the other factors at its place; any factor may be 0."""
+        """Return, for each factor, the product of all other factors at its place. Any factor may be 0."""
         wide = dtypes.compute_type(self.x.dtype)
         x, updates = self.x.astype(wide), self.updates.astype(wide)
         zeros = self._combined((x == 0).astype(wide), (updates == 0).astype(wide), "add")
@@ -125,12 +126,12 @@ class Scatter(Function):
         return backend(x).indexing.scatter(x, self.places, updates, reduction)
 
     def places_of(self, index: Any, x: Any, axis: int) -> Any:
-        """Return the index with which x[index] selects the places."""
+        """Return the index of the places, as it is used in x[index]."""
         raise NotImplementedError
 
 
 class ScatterElements(Scatter):
-    """y[index[i, j], j] = updates[i, j] for axis=0; similarly for other axes."""
+    """y[index[i, j], j] = updates[i, j] if axis is 0; other axes work in the same way."""
 
     def places_of(self, index, x, axis):
         where = [constant_of(a, x) for a in np.indices(index.shape, sparse=True)]
@@ -139,7 +140,7 @@ class ScatterElements(Scatter):
 
 
 class ScatterND(Scatter):
-    """y[index[i, 0], index[i, 1], ...] = updates[i]: the last axis of index holds the first coordinates."""
+    """y[index[i, 0], index[i, 1], ...] = updates[i]. The last axis of the index holds the first coordinates in y."""
 
     def places_of(self, index, x, axis):  # noqa: ARG002
         return tuple(index[..., i] for i in range(index.shape[-1]))

@@ -1,4 +1,4 @@
-"""Operations that move elements without changing them; the gradient moves back the same way."""
+"""Operations that move elements without changing them. The gradient moves in the opposite direction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.ops.elementwise import sum_to
 
 
 class Reshape(Function):
-    """The same elements, in row-major order, in another shape: a view, or a copy if no strides give that shape."""
+    """The same elements, in row-major order, in another shape. The result is a copy if no strides give that shape."""
 
     view = True
 
@@ -102,8 +102,8 @@ def stacked(tensors: Sequence[Any], axis: int) -> Any:
 
 
 class Unbind(Function):
-    """The slices of a copy of x along `axis`. Their gradients share one array, whereas the gradient of each x[i] needs
-    a separate array.
+    """The slices of a copy of x along `axis`. The gradients of all slices share one array, while x[i] needs a separate
+    array for the gradient of each i.
     """
 
     def forward(self, x: Any, *, axis: int) -> Any:
@@ -166,7 +166,9 @@ class Repeat(Function):
 
 
 class Diagonal(Function):
-    """y[i, j] = x[i, j, i] for the letters "iji": one axis for each letter, in the order of first occurrence."""
+    """y[i, j] = x[i, j, i] for the letters "iji". The result has one axis for each letter, in the order in which the
+    letters first occur.
+    """
 
     def forward(self, x, *, letters):
         lengths = dict(zip(letters, x.shape, strict=True))
@@ -185,7 +187,7 @@ class Diagonal(Function):
 
 
 class MatrixDiagonal(Function):
-    """y[..., i] = x[..., i, i + offset], or x[..., i - offset, i] for a negative offset. The result is a view."""
+    """y[..., i] = x[..., i, i + offset], or for a negative offset x[..., i - offset, i]. The result is a view."""
 
     view = True
 

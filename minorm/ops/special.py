@@ -1,6 +1,4 @@
-"""Special differentiable functions: erf and its inverse, which NumPy lacks, remainders, determinants and Fourier
-transforms.
-"""
+"""Special differentiable functions: erf and its inverse, remainders, determinants and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -61,8 +59,8 @@ FAR = (
 
 
 class ErfInv(Function):
-    """The number y whose erf is x; infinite where x is -1 or 1, and NaN beyond. y sqrt(2) is a quantile of the normal
-    distribution.
+    """The number y whose erf is x. y is infinite where x is -1 or 1, and NaN where |x| > 1. y sqrt(2) is a quantile of
+    the normal distribution.
     """
 
     def forward(self, x: Any) -> Any:
@@ -90,14 +88,14 @@ class ErfInv(Function):
 
 
 def quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    """Return the first polynomial at x divided by the second."""
+    """Return the value of the first polynomial at x, divided by the value of the second."""
     above, below = (functools.reduce(lambda y, c: y * x + x.dtype.type(c), p[::-1]) for p in polynomials)
     return above / below
 
 
 class Remainder(Function):
-    """a - q * b, with q = a / b rounded down, so the result has b's sign. With truncated=True q is rounded towards 0,
-    so the result has a's sign.
+    """a - q * b, where q is a / b rounded down. So the result has b's sign. With truncated=True, q is rounded towards
+    0, and the result has a's sign.
     """
 
     def forward(self, a: Any, b: Any, *, truncated: bool) -> Any:
@@ -123,7 +121,7 @@ class Remainder(Function):
 
 
 def _quotient_to_zero(a: Any, b: Any) -> Any:
-    """a / b rounded towards 0. It is exact even where the float a / b is rounded up to a whole number."""
+    """Return a / b rounded towards 0. This is exact even if the float a / b would be rounded up to a whole number."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(b == 0, np.trunc(a / b), np.rint((a - np.fmod(a, b)) / b)).astype(a.dtype, copy=False)
 
@@ -139,7 +137,7 @@ def moved(y: Any, x: Any) -> Any:
 
 
 def _rotated(x: Any) -> tuple[Any, Any, Any, Any]:
-    """Return, on the host, u, s and v with x = u diag(s) v, and det(u) det(v), which is 1 or -1."""
+    """Return u, s, v and det(u) det(v) on the host, where x = u diag(s) v. The last is 1 or -1."""
     u, s, v = np.linalg.svd(on_host(x))
     return u, s, v, np.linalg.det(u) * np.linalg.det(v)
 
@@ -159,7 +157,7 @@ class Determinant(Function):
 
 
 def cofactors(x: Any) -> Any:
-    """det(u v) u diag(products of the other s) v, for x = u diag(s) v. This also holds if x has no inverse."""
+    """Return det(u v) u diag(products of the other s) v, for x = u diag(s) v. x need not have an inverse."""
     u, s, v, sign = _rotated(x)
     others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
     return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)
@@ -190,10 +188,10 @@ class Cofactors(Function):
 
 
 class Fourier(Function):
-    """y[k] = sum over j of x[j] e^(-2 pi i j k / n), with complex numbers as pairs on the last axis. inverse=True has
-    e^(+...), and divides by n.
+    """y[k] = sum over j of x[j] e^(-2 pi i j k / n), with complex numbers as pairs on the last axis. With inverse=True,
+    the exponent is positive, and the sum is divided by n.
 
-    As a map of pairs, the transform's transpose is the transform in the other direction, up to the factor
+    As a linear map of pairs, the transpose of the transform is the transform in the other direction, up to the factor
     n.
     """
 
@@ -210,7 +208,7 @@ class Fourier(Function):
 
 
 def fourier(x: Any, axis: int, inverse: bool) -> Any:
-    """Return the transform of pairs along the axis, in x's type; 16-bit floats compute in float32."""
+    """Return the Fourier transform of pairs along the axis, in x's type. 16-bit floats compute in float32."""
     wide = on_host(x)
     z = wide[..., 0] + 1j * wide[..., 1]
     z = np.fft.ifft(z, axis=axis) if inverse else np.fft.fft(z, axis=axis)
@@ -218,6 +216,6 @@ def fourier(x: Any, axis: int, inverse: bool) -> Any:
 
 
 def transposed_fourier(dy: Any, axis: int, inverse: bool) -> Any:
-    """Apply the transpose of `fourier` as a map of pairs, which is its gradient."""
+    """Apply the transpose of `fourier`, as a linear map of pairs. This transpose computes the gradient of `fourier`."""
     n, dx = dy.shape[axis], fourier(dy, axis, not inverse)
     return (dx / n if inverse else dx * n).astype(dy.dtype)

@@ -1,4 +1,4 @@
-"""Step functions: wherever their slope exists it is 0, so no gradient flows through them."""
+"""Step functions. Their slope is 0 wherever it exists, so no gradient flows through them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minorm.ops.indexing import own
 
 
 class Stepwise(Function):
-    """A NumPy function of one operand, whose name is `step`: floor, ceil, rint, sign, isnan, isinf or logical_not."""
+    """The NumPy function named `step` of one operand: floor, ceil, rint, sign, isnan, isinf or logical_not."""
 
     differentiable = False
 
@@ -24,7 +24,7 @@ class Stepwise(Function):
 
 
 def expect_divisor(operation: str, b: Any) -> None:
-    """Raise ZeroDivisionError if an integer in b is 0, as integers have no infinity. On a GPU nothing is checked."""
+    """Raise ZeroDivisionError if an integer in b is 0, since integers have no infinity. On a GPU nothing is checked."""
     if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
         raise ZeroDivisionError(
             f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
@@ -43,7 +43,7 @@ class FloorDivide(Function):
 
 
 class Bitwise(Function):
-    """bitwise_and, bitwise_or or bitwise_xor of integers, bit by bit, or of bools."""
+    """The NumPy function bitwise_and, bitwise_or or bitwise_xor of integers or bools."""
 
     differentiable = False
 
@@ -70,8 +70,8 @@ class Quotient(Function):
 
 
 class BinCount(Function):
-    """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights; the result has at least `minlength`
-    numbers.
+    """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights if weights are given. The result has at
+    least `minlength` numbers.
     """
 
     differentiable = False
@@ -83,7 +83,7 @@ class BinCount(Function):
 
 
 class Histogram(Function):
-    """The number of elements of x in each of `bins` equal parts from low to high, high included."""
+    """The number of elements of x in each of `bins` equal parts from low to high. high itself is in the last part."""
 
     differentiable = False
 
@@ -92,12 +92,13 @@ class Histogram(Function):
 
 
 def _sorted_type(x: Any) -> Any:
-    """Convert x to a type that CuPy can sort and search too."""
+    """Convert x to a type that NumPy and CuPy can sort and search."""
     return x.astype(dtypes.compute_type(x.dtype), copy=False)
 
 
 class SearchSorted(Function):
-    """For each number of x, how many sorted numbers along the last axis are below it, or with right=True not above it.
+    """For each number of x, how many of the sorted numbers are below it. With right=True, numbers that are equal count
+    too.
 
     The sorted numbers are one row for all of x, or one row for each row of x.
     """
@@ -112,7 +113,7 @@ class SearchSorted(Function):
 
     @staticmethod
     def by_rows(order: Any, x: Any, right: bool) -> Any:
-        """Search by halves: the answer is between `low` and `high`, which approach each other until they meet."""
+        """Search by bisection. The answer is between `low` and `high`, which approach each other until they meet."""
         n = order.shape[-1]
         low, high = np.zeros_like(x, dtypes.int64), np.full_like(x, n, dtypes.int64)
         for _ in range(n.bit_length()):
@@ -124,7 +125,7 @@ class SearchSorted(Function):
 
 
 class IsIn(Function):
-    """True where an element of x occurs among `others`."""
+    """True for each element of x that occurs in `others`."""
 
     differentiable = False
 
@@ -137,7 +138,7 @@ class IsIn(Function):
 
 
 class Rounded(Stepwise):
-    """floor, ceil, rint, trunc or sign of floats; the result stays in the graph, with gradient 0."""
+    """floor, ceil, rint, trunc or sign of floats. The result stays in the graph, with gradient 0."""
 
     differentiable = True
 

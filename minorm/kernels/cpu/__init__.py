@@ -1,4 +1,4 @@
-"""The cpu backend: the compiled kernels, or the reference in a wheel that was built without them."""
+"""The cpu backend: the compiled kernels, or the reference if the wheel was built without compiled kernels."""
 
 from typing import TYPE_CHECKING
 

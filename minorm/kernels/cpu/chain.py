@@ -1,7 +1,7 @@
 """Computes a chain of maps in one pass: a block of elements goes through all maps while it is in the first-level cache.
 
-Operands have the result's shape, or are one number, or are a row along the last axis that repeats. With other operands,
-or another memory order, each map takes a separate pass, which gives the same bits.
+An operand may have the result's shape, be a single number, or be one row that repeats for every row of the result. For
+other operands or memory orders, each map runs in a separate pass, and the result has the same bits.
 """
 
 from __future__ import annotations
@@ -53,17 +53,19 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
 
 
 def _is_in_rows(x: Any) -> bool:
-    """Are the elements in memory row by row, perhaps with gaps? NumPy's results are then row by row too."""
+    """Return True if the elements are in memory row by row, perhaps with gaps. For such arrays NumPy's results are also
+    row by row.
+    """
     strides = x.strides
     return all(a >= b > 0 for a, b in itertools.pairwise(strides))
 
 
 @functools.lru_cache(maxsize=256)
 def _steps(links: tuple[Link, ...], operands: int) -> tuple[tuple[Any, ...], int]:
-    """Return the links in the kernel's form, and the number of scratch arrays, which are used again after their last
-    read.
+    """Return the links in the kernel's form, and the number of scratch arrays. A scratch array that no later link reads
+    is used again for another result.
 
-    A link never writes its result into an array that it reads.
+    A link never writes its result into an array that the same link reads.
     """
     last = {source: i for i, link in enumerate(links) for source in (link.a, link.b)}
     place = {source: source for source in range(operands)}

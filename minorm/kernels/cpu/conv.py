@@ -1,8 +1,8 @@
 """Convolution on the CPU: by minorm_ext/conv/conv.pyx for float32 and float64, and by the reference for empty arrays.
 
-minorm_ext/products adds up bfloat16 numbers in the order of a processor's tiles (docs/maths-narrow-types.md). Depthwise
-convolutions of bfloat16, and all convolutions of float16, compute in float32. All of them round the result once; an
-epilogue rounds it once more.
+minorm_ext/products adds up bfloat16 numbers in the same order as a processor's matrix tiles
+(docs/maths-narrow-types.md). Depthwise convolutions of bfloat16, and all convolutions of float16, compute in float32.
+The result of every convolution is rounded once, and an epilogue rounds the result once more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_PHASES = 4096  # phases of a gradient, whose plan takes 1 or 2 seconds; wit
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """y = W * x + b, followed by the epilogue of minorm/kernels/epilogue.py before y is stored."""
+    """Return y = W * x + b. The epilogue of minorm/kernels/epilogue.py is applied before y is stored."""
     if x.dtype in HALVES:
         tiles = by_tiles(x, w, w.shape, groups)
         if tiles and b is not None and b.dtype != x.dtype:
@@ -66,7 +66,7 @@ def grad_input(
     b: Any = None,
     accumulate: Any = None,
 ) -> Any:
-    """dx = W^T * dy + b + accumulate; only the forward pass of a transposed convolution has a bias b."""
+    """Return dx = W^T * dy + b + accumulate. Only the forward pass of a transposed convolution passes a bias b."""
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
     phases = math.prod(min(s, n) for s, n in zip(stride, x_shape[2:], strict=True))
     tiles = by_tiles(dy, w, w.shape, groups)
@@ -89,7 +89,7 @@ def grad_input(
 def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db), with the same bits for any number of threads. With bias=False db is None."""
+    """Return (dW = dy * x, db), with the same bits for any number of threads. With bias=False, db is None."""
     if by_tiles(dy, x, w_shape, groups):
         how = tiled.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups)
         dw = empty(w_shape, x.dtype)
@@ -111,9 +111,7 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and the choice of algorithm for each of the three sums. An itemsize of 2 means
-    bfloat16.
-    """
+    """Return the shape of y, and the algorithms of forward, grad_input and grad_weight. For bfloat16, itemsize is 2."""
     how = stride, padding, dilation, groups
     if itemsize == 2 and tuple(w_shape[:2]) != (groups, 1):
         return tiled.ways(x_shape, w_shape, *how)
@@ -148,7 +146,9 @@ def _correlate_tiled(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: 
 
 
 def _finished(y: Any, dtype: Any, table: Any) -> Any:
-    """Apply the epilogue to sums of the 16-bit type `dtype`, or of float32; these are rounded to `dtype` first."""
+    """Apply the epilogue to the sums y, which have the 16-bit type `dtype` or float32. Sums in float32 are rounded to
+    `dtype` before the epilogue.
+    """
     out = y if y.dtype == dtype else empty(y.shape, dtype)
     planes = y.shape[0] * y.shape[1]
     size = math.prod(y.shape[2:])
@@ -157,7 +157,7 @@ def _finished(y: Any, dtype: Any, table: Any) -> Any:
 
 
 def _covers(a: Any, b: Any) -> bool:
-    """Are both arrays not empty, and of the same type, float32 or float64?"""
+    """Return True if neither array is empty and both arrays have the same type, float32 or float64."""
     return a.dtype in (float32, float64) and a.dtype == b.dtype and a.size > 0 and b.size > 0
 
 

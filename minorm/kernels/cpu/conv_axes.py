@@ -1,12 +1,12 @@
-"""Describes a convolution's sum along one axis: which place of the source each tap of each result reads.
+"""Describes a convolution's sum along one axis. For each result and each tap, the sum reads one element of the source.
 
-Forward, backward for the input, and transposed convolutions are the same sum. If the results are numbered m = 0, 1,
-..., tap t of result m reads the padded source at
+The forward pass, the gradient for the input, and the transposed convolution are all sums of this form. If the results
+are numbered m = 0, 1, ..., tap t of result m reads the padded source at
 
     m * step + shift[t]          padded index = source index + low
 
-In forward, step is the stride and shift = t * dilation. In the gradient, step is 1, and the results form `stride`
-phases, each with the taps that reach it. The results of a phase are at start, start + stride, ...
+In the forward pass, step is the stride and shift = t * dilation. In the gradient, step is 1, and the results are
+divided into `stride` phases. A phase consists of the results start, start + stride, ..., which all use the same taps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Phase:
-    """The `count` results start, start + step, ..., and their taps as (number, shift)."""
+    """The `count` results start, start + step, ..., and their taps as (number of the weight, shift)."""
 
     start: int
     step: int
@@ -64,12 +64,12 @@ class Axis:
         return cls(y, x, low, 1, moved)
 
     def trivial(self) -> bool:
-        """Is result m equal to source m times a weight?"""
+        """Return True if result m is source m times a weight."""
         alone = len(self.phases) == self.step == 1 and self.low == 0
         return alone and self.source == self.result and self.phases[0].taps == ((0, 0),)
 
     def whole(self) -> bool:
-        """Do all taps of all results read the source, without padding and with step 1?"""
+        """Return True if every tap of every result reads the source itself, without padding and with step 1."""
         return self.low == 0 and self.step == 1 and self.reach() <= self.source
 
     def strip(self, count: int) -> Axis:
@@ -84,21 +84,21 @@ class Axis:
         return (at >= 0) & (at < self.source)
 
     def reach(self) -> int:
-        """Return the length of the padded source up to the last place that is read."""
+        """Return the length of the padded source up to the last element that is read."""
         ends = [(p.count - 1) * self.step + shift for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def residues(self) -> set[int]:
-        """Return the phases of the source (places modulo step) that some tap reads."""
+        """Return the residues (index in the source modulo step) of the elements that some tap reads."""
         return {shift % self.step for phase in self.phases for _, shift in phase.taps} or {0}
 
     def packed(self) -> int:
-        """Return the length of a packed phase of the source, up to the last place that is read."""
+        """Return the length of a packed phase (every step-th element of the source) up to the last read element."""
         ends = [p.count - 1 + shift // self.step for p in self.phases for _, shift in p.taps if p.count]
         return max(ends, default=0) + 1
 
     def span(self, residue: int) -> tuple[int, int]:
-        """Return the start and end of the source's numbers in a packed phase; zeros are before and after them."""
+        """Return where the source's elements start and end in a packed phase. The rest of the phase is zeros."""
         end = -((residue - self.low - self.source) // self.step)
         return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
 
@@ -127,7 +127,7 @@ def gradient(dy_shape: Ints, w_shape: Ints, x_shape: Ints, stride: Ints, padding
 
 
 def _three(axes: list[Axis]) -> Axes:
-    """Return three axes for any rank. If all axes are trivial, the plane becomes one line of pixels."""
+    """Return three axes for a convolution of any rank. If all axes are trivial, the pixels form one long axis."""
     one = Axis.forward(1, 1, 1, (0, 0), 1)
     if all(axis.trivial() for axis in axes):
         pixels = int(np.prod([axis.source for axis in axes]))
@@ -145,8 +145,8 @@ def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
 def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
     """Return (number of the weight, shift along every axis) for every tap of these phases, in the order of the sum.
 
-    The order is down the columns, since one kernel computes results that are below each other. All layouts use this
-    order; otherwise the bits of a sum would depend on the layout that an instruction set prefers.
+    Taps are added column by column, because one of the kernels computes several results of the same column together.
+    All layouts use this order. Otherwise a sum would have different bits on processors that prefer different layouts.
     """
     result = []
     for taps in itertools.product(*(phase.taps for phase in phases)):
@@ -162,7 +162,7 @@ def _order(phases: tuple[Phase, ...]) -> list[int]:
 
 
 def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
-    """Return an array of bools (d, h, w, tap): True if the tap, in the order of `taps_of`, reads the source."""
+    """Return an array of bools (d, h, w, tap): True where a tap, in the order of `taps_of`, reads the source."""
     d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
     result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]
     return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])[..., _order(phases)]

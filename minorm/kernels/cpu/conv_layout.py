@@ -1,21 +1,22 @@
-"""Lays out a convolution in vectors. There are three ways to fill the lanes, and tables describe them.
+"""Lays out a convolution for vector instructions. There are three layouts, and a table describes each.
 
 The kernel (minorm_ext/conv/conv.pyx) only adds up taps; each tap is a shifted read of the source. This module decides
-how the source is packed, and the shift of each tap. conv_axes.py has the sum along one axis; conv_plan.py chooses the
-layout.
+how the source is packed and computes the shift of each tap. conv_axes.py describes the sum along one axis, and
+conv_plan.py chooses the layout.
 
 Lines. The rows of the source are packed one after the other, each followed by the zeros of its padding, so that a plane
-is one long line. A tap has the same shift everywhere. Vectors continue across the ends of rows, and the results between
-two rows are discarded. With a step above 1 the lanes would not be neighbours; then the source is packed in phases of
-every step-th row and column, and each tap reads one phase.
+is one long line. A tap has the same shift everywhere. A vector may contain the end of one row and the beginning of the
+next, and the results between the rows are discarded. With a step above 1, neighbouring results do not read neighbouring
+elements of the source. The source is then packed in phases of every step-th row and column, so that each tap reads
+neighbours in one phase.
 
-Rows. The same, but vectors start at the beginning of each row of the result and are stored in place, without unpacking.
-The last vector of a row overlaps the one before. This layout is for results at least as wide as a vector. Without
-padding, the source is read in place too.
+Rows. The source is packed in the same way, but the vectors start at the beginning of each row of the result, and are
+written directly to the result. The last vector of a row overlaps the vector before. This layout needs results that are
+at least as wide as a vector. If there is no padding and the step is 1, the source is not packed at all.
 
 Images. A vector is the same pixel of several images, one image in each lane. No results are discarded, taps that read
-only padding are left out, and any step costs no more than a step of 1. But source and results must be transposed. This
-layout is for small planes.
+only padding are left out, and a step above 1 costs nothing extra. But the source and the results must be transposed.
+This layout is used for small planes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Rows = list[tuple[int, ...]]
 
 @dataclass
 class Tables:
-    """One layout. Places are counted in numbers, not bytes."""
+    """The tables of one layout. All positions and distances are counted in elements, not in bytes."""
 
     segments: int  # pieces that are packed separately: images, strips of images, or groups of images
     by_image: bool = False
@@ -74,9 +75,7 @@ class Tables:
     out: float = 0.0
 
     def add_vectors(self, position: Any, place: Any, taps: Rows, meets: Any) -> None:
-        """Group the vectors of one combination of phases into quads; each quad has the taps that any of its vectors
-        reads.
-        """
+        """Group the vectors of one combination of phases into quads. A quad adds up all taps that its vectors need."""
         count = len(position)
         order = np.minimum(np.arange(-(-count // QUAD) * QUAD), count - 1)
         known: dict[bytes, tuple[int, int]] = {}
@@ -96,9 +95,7 @@ class Tables:
         self.ranges = [(tap[0], min(a, b), b) for tap, a, b in found]
 
     def cost(self, channels: int, outputs: int, packed: int) -> float:
-        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the number of packed bytes of a
-        segment.
-        """
+        """Estimate the time of the sum in multiply-adds of vectors. `packed` is the size of a packed segment."""
         work = self.work * channels * outputs * (OVERFLOW_COST if packed > 2 * CACHE else 1)
         return self.segments * (work + self.into * channels + self.out * outputs)
 
@@ -115,11 +112,11 @@ class Plane:
         self.phases: dict[Ints, int] = {}  # phases that some tap reads, in the order of packing
 
     def line(self, d: Any, h: Any, w: Any) -> Any:
-        """Return the place of a pixel in a phase."""
+        """Return the position of a pixel within its phase."""
         return (d * self.height + h) * self.pitch + w
 
     def taps(self, phases: tuple[Phase, ...], kernel: Ints) -> Rows:
-        """Return (shift, number of the weight) for every tap."""
+        """Return (shift, index of the weight) for every tap."""
         result: Rows = []
         for number, shift in taps_of(phases, kernel):
             steps, residues = zip(
@@ -130,7 +127,7 @@ class Plane:
         return result
 
     def describe(self, tables: Tables, lanes: int) -> None:
-        """Add the rows that fill the plane to the tables. Call it after all taps are known."""
+        """Add the rows of the source that fill this plane to the tables. Call this method after all taps are known."""
         d, h, w = self.axes
         for residues, phase in self.phases.items():
             begin, end = (0, self.pitch) if self.cut else w.span(residues[2])
@@ -158,10 +155,10 @@ def _round_up(count: int, multiple: int) -> int:
 
 
 def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axes, Tables]:
-    """Return the axes of a strip that fits into the cache. `numbers` is the number of bytes of a pixel in all channels.
-    evenly=True makes equal strips.
+    """Return the axes and tables of a strip that fits into the cache. `numbers` is the size of a pixel in bytes, summed
+    over all channels. With evenly=True, all strips have the same length.
 
-    A plane is cut along the first axis with more than one result, but equal strips are not cut along w.
+    An image is cut along its first axis with more than one result. With evenly=True, an image is never cut along w.
     """
     along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
     if evenly:
@@ -183,7 +180,7 @@ def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axe
 
 
 def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) -> Tables:
-    """Return the tables of the layout lines: lanes are neighbouring pixels, also across the ends of rows."""
+    """Return the tables of the layout lines. The lanes are neighbouring pixels, also across the ends of rows."""
     axes, tables = _in_strips(axes, images, numbers, False)
     plane = Plane(axes, lanes, tables.along == 2)
     for phases in combinations(axes):
@@ -205,10 +202,10 @@ def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) ->
 
 
 def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int, alone: bool = False) -> Tables:
-    """Return the tables of the layout rows: lanes are neighbouring pixels of one row of results, which is at least as
-    long as a vector.
+    """Return the tables of the layout rows. The lanes are neighbouring pixels of one row of results, and a row must
+    have at least as many pixels as a vector has lanes.
 
-    alone=True means that each group has one channel and one result.
+    alone=True means that each group has one input channel and one output channel.
     """
     whole = all(axis.whole() for axis in axes)
     if whole:
@@ -246,13 +243,13 @@ def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int, alo
 
 
 def _is_grid(taps: Rows, kernel: Ints, pitch: int) -> bool:
-    """Do the taps, in the order of their shifts, form rows that are one pitch apart?"""
+    """Return True if the taps, sorted by their shifts, form rows that are one pitch apart."""
     shifts = np.sort([shift for shift, _ in taps]).reshape(kernel[1], kernel[2])
     return bool((np.diff(shifts, axis=0) == pitch).all() and (np.diff(shifts, n=2, axis=1) == 0).all())
 
 
 def by_images(axes: Axes, kernel: Ints, lanes: int, images: int) -> Tables:
-    """Return the tables of the layout images: lanes are images, and a segment is a group of images."""
+    """Return the tables of the layout images. The lanes are images, and a segment is a group of images."""
     depth, height, width = (axis.reach() for axis in axes)
 
     def at(d: Any, h: Any, w: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Chooses the algorithm of a convolution and divides its work into jobs, once for each set of shapes; keeps the plan
-for the next call.
+"""Chooses the algorithm of a convolution and divides its work into jobs. A plan is kept for further calls with the same
+shapes.
 
-It takes Winograd's tiles if they are faster (conv_tiles.py), else shifted reads in the layout that should be the
-fastest. It also checks the shapes, so that a plan that is kept needs no second check.
+The plan uses Winograd's tiles where these are faster (conv_tiles.py). Otherwise it uses shifted reads, in the layout
+with the lowest estimated time. This module also checks the shapes, so later calls with the same plan need no check.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ LONG = 64  # the number of vectors that a weight's sum should take together
 def best(
     axes: Axes, kernel: Ints, images: int, channels: int, outputs: int, itemsize: int, weights: bool = False
 ) -> Tables:
-    """Return the layout with the least estimated time. channels and outputs are those of one group. weights=True means
-    that results are read, not written.
+    """Return the layout with the least estimated time. `channels` and `outputs` are the channels of one group. With
+    weights=True, the sum is the gradient of the weights, which reads dy in the positions of the results.
     """
     lanes = kernels.lanes(itemsize, weights)
     numbers = itemsize * (channels + outputs if weights else channels)
@@ -70,9 +70,7 @@ def chosen(
     itemsize: int,
     weights: bool = False,
 ) -> dict[str, int] | Tables:
-    """Return the sizes of Winograd's tiles if they are faster, else the layout of shifted reads. This function makes
-    all choices.
-    """
+    """Return the sizes of Winograd's tiles if these are faster, else the layout of shifted reads."""
     found = conv_tiles.sizes(axes, kernel, images, groups, channels, outputs, itemsize, weights)
     return best(axes, kernel, images, channels, outputs, itemsize, weights) if found is None else found
 
@@ -87,8 +85,8 @@ def _planned(
     itemsize: int,
     weights: bool = False,
 ) -> Any:
-    """Return the kernel's Winograd or Layout, with the work divided into jobs. For weight gradients only the shapes
-    decide the jobs.
+    """Return the kernel's object Winograd or Layout, with the work divided into jobs. For weight gradients the jobs
+    depend only on the shapes, not on the number of threads.
     """
     tables = chosen(axes, kernel, images, groups, channels, outputs, itemsize, weights)
     if isinstance(tables, dict):
@@ -187,9 +185,7 @@ def grad_weight(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> tuple[Ints, dict[str, dict[str, int] | Tables]]:
-    """Return the shape of y, and the choice of algorithm for each of the three sums. `minorm.explain` uses it; kernels
-    do not.
-    """
+    """Return the shape of y, and the algorithms of forward, grad_input and grad_weight, for `minorm.explain`."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)

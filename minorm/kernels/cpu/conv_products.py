@@ -1,9 +1,10 @@
-"""Builds the tables with which convolutions of bfloat16 and integers become products, for minorm_ext/products/plan.pxd.
+"""Builds the tables by which minorm_ext/products/plan.pxd computes convolutions of bfloat16 and integers as products.
 
-A *plane* has the channels of each place of the padded source side by side. Each result has a first place in the plane
-(`rows`). The taps and channels of its sum are at fixed distances from this place, which are the same for all results of
-a phase (`steps`). For weight gradients these distances are the columns, and the depth runs over the results. Only the
-shapes decide the choices that affect bits: the order of taps, the number of images in a depth, and the chunks.
+A *plane* is the padded source with the channels of each pixel next to each other. Each result starts to read at a
+certain position of the plane (`rows`). From there, the taps and channels of the result are at fixed distances
+(`steps`), which are the same for all results of a phase. For weight gradients, these distances are the columns of the
+product, and the product sums over the results. Some choices affect the bits of a sum: the order of the taps, the number
+of images that are summed together, and the chunks. These choices depend only on the shapes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Phases = tuple[Phase, Phase, Phase]
 
 
 def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool) -> Any:
-    """Return the places of the results of these phases in y, or their first places in the plane, in memory order."""
+    """Return a position for each result of these phases, in memory order. With results=True this is where the result is
+    in y, otherwise where the result starts to read the plane.
+    """
     at: Any = np.zeros((1, 1, 1), np.intp)
     for i, (axis, phase, count) in enumerate(zip(axes, phases, counts, strict=True)):
         start, step = (phase.start, phase.step) if results else (0, axis.step)
@@ -43,15 +46,15 @@ def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool
 
 
 def _taps(phases: Phases, kernel: Ints, plane: Ints) -> Iterator[tuple[int, int]]:
-    """Yield (number, distance in the plane) of each tap, in memory order."""
+    """Yield, for each tap in memory order, the index of its weight and its distance in the plane."""
     for taps in itertools.product(*(phase.taps for phase in phases)):
         numbers, shifts = zip(*taps, strict=True)
         yield int(np.ravel_multi_index(numbers, kernel)), int(np.dot(shifts, (plane[1] * plane[2], plane[2], 1)))
 
 
 class Cut:
-    """Cuts images into strips, or puts images together. Has the extents of a plane and the number of results along an
-    axis.
+    """Decides how images are cut into strips, or how many images are computed together. `plane()` is the size of a
+    strip's plane, and `count` is the number of results of a strip along the axis that is cut.
     """
 
     def __init__(self, axes: Axes, images: int, channels: int, weights: bool) -> None:
@@ -84,7 +87,7 @@ class Cut:
 
 
 class _Tables:
-    """The tables of all phases, one after the other, with the position at which each phase's parts start."""
+    """The tables of all phases, one after the other. `phases` has the position in each table where a phase starts."""
 
     def __init__(self) -> None:
         self.phases: list[Ints] = []
@@ -98,7 +101,7 @@ class _Tables:
         self.depths = self.most_rows = self.taken = 0  # depths: in whole blocks; taken: the taps of all results
 
     def add(self, along: int, inner: int, depth: int, **parts: Any) -> None:
-        """Add a phase with `along` results on the axis of the strips, and `inner` results on the other axes."""
+        """Add a phase with `along` results on the axis that is cut, and `inner` results on the other axes."""
         rows, places, steps, runs, taps = (sum(map(len, self.parts[name])) for name in self.parts)
         count = len(parts["taps"])
         self.phases.append((along, inner, rows, places, steps, runs, depth, taps, count, self.depths))
@@ -190,9 +193,7 @@ def tables_of(
 
 
 def _depth(places: Any, cut: Cut, zeros: int) -> Any:
-    """Return (place in dy, place in the plane) for each step of the depths of a weight; zeros complete the
-    last block.
-    """
+    """Return (position in dy, position in the plane) for each term of a weight's sum. Zeros fill the last block."""
     results = len(places) // cut.fit * cut.together
     pairs = np.stack([np.arange(len(places)), places], axis=1).reshape(-1, results, 2)
     missing = cut.padded - results if cut.strips == 1 else 0
@@ -201,7 +202,7 @@ def _depth(places: Any, cut: Cut, zeros: int) -> Any:
 
 
 def _runs(steps: Any) -> Any:
-    """Return the run (see block.h) of each block of these steps."""
+    """Return, for each block of these steps, the kind of its run (see block.h)."""
     whole = len(steps) // BLOCK * BLOCK
     apart = np.diff(steps[:whole].reshape(-1, BLOCK, 2), axis=1)
     neighbours = (apart[..., 0] == 1).all(axis=1)
@@ -213,9 +214,9 @@ def _runs(steps: Any) -> Any:
 def _columns(
     axes: Axes, kernel: Ints, plane: Ints, channels: int, width: int
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return (place in the plane, number of columns) for each panel, and, for each column, the number of its weight.
+    """Return (position in the plane, number of columns) for each panel, and the index of the weight for each column.
 
-    Taps that follow each other in the plane are one run of columns.
+    Taps that are next to each other in the plane become neighbouring columns.
     """
     (phases,) = conv_axes.combinations(axes)
     runs: list[tuple[int, list[int]]] = []
@@ -238,7 +239,7 @@ def _columns(
 def ways(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> tuple[Ints, dict[str, Cut]]:
-    """Return the shape of y, and the cut of images for each of the three sums, for `minorm.explain`."""
+    """Return the shape of y, and how forward, grad_input and grad_weight cut the images, for `minorm.explain`."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     there = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)

@@ -1,11 +1,11 @@
-"""Chooses Winograd's F(2x2, 3x3) for the shapes for which it is faster, and divides the tiles into jobs.
+"""Decides whether Winograd's F(2x2, 3x3) is faster for a convolution, and divides the tiles into jobs.
 
 Results are computed in tiles of 2x2, each from a 4x4 tile of the source, with 16 multiply-adds for each pair of
 channels instead of 36 (minorm_ext/conv/winograd.pxd). But each tile must be transformed once for each channel, and the
 kernel once for each pair of channels. `pays` compares this time with the time saved.
 
-Only the shapes decide, so that every instruction set uses the same algorithm and gives the same bits. MINORM_WINOGRAD=0
-in the environment turns Winograd off.
+The decision depends only on the shapes, so that every instruction set uses the same algorithm and gives the same bits.
+MINORM_WINOGRAD=0 in the environment turns Winograd off.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ VECTOR = 16  # the most numbers in a vector
 
 
 def pays(images: int, channels: int, outputs: int, result: Ints, tiles: Ints, weights: bool) -> bool:
-    """Is Winograd faster? channels and outputs are those of one group; result and tiles are (height, width) of an
-    image.
+    """Return True if Winograd is faster. `channels` and `outputs` are the channels of one group, and `result` and
+    `tiles` are the (height, width) of an image, in results and in tiles.
     """
     rows, columns = tiles
     transforms = (TILE_COST * columns + ROW_COST) * rows + IMAGE_COST
@@ -48,7 +48,7 @@ def pays(images: int, channels: int, outputs: int, result: Ints, tiles: Ints, we
 def sizes(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, itemsize: int, weights: bool
 ) -> dict[str, int] | None:
-    """Return the sizes for the kernel's Winograd, or None if it does not apply or is not faster."""
+    """Return the sizes for the kernel's object Winograd, or None if Winograd cannot be used or is not faster."""
     if not minorm_ext.WINOGRAD or kernel != (1, 3, 3) or axes[0].result != 1 or not axes[0].trivial():
         return None
     top, left = (_low(axis) for axis in axes[1:])
@@ -109,14 +109,12 @@ def sizes(
 
 
 def _vectors(count: int) -> int:
-    """Round a count of numbers up to whole vectors."""
+    """Round a number of elements up to whole vectors."""
     return -(-count // VECTOR) * VECTOR
 
 
 def _low(axis: Axis) -> int | None:
-    """Return the number of zeros before the source that the first result reads, or None unless the taps are three
-    neighbours.
-    """
+    """Return how many zeros before the source the first result reads, or None if the taps are not three neighbours."""
     if axis.step != 1 or len(axis.phases) != 1:
         return None
     shifts = sorted(shift for _, shift in axis.phases[0].taps)

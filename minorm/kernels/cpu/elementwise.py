@@ -1,9 +1,9 @@
 """The elementwise kernels, parallel and vectorised, for the four float types. The reference computes everything else.
 
-Each function has the formula of the same function in kernels/reference/elementwise.py. A kernel maps dense arrays that
-have the same layout; this module copies arrays with different layouts (channels-last, a broadcast gradient) into one
-layout. 16-bit floats compute in float32, block by block, and the result is rounded once. Results do not depend on the
-number of threads.
+Each function has the formula of the same function in kernels/reference/elementwise.py. A kernel needs dense arrays with
+the same layout. If the layouts differ (channels-last, a broadcast gradient), this module copies the arrays into one
+layout first. 16-bit floats compute in float32, block by block, and the result is rounded once. Results do not depend on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LARGE = 1 << 14  # the least elements for which the reference writes into the po
 
 
 def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
-    """Return a new array: operation `name` on dense float arrays of one layout. `_map_other` takes other arrays."""
+    """Apply the operation `name` to dense float32 or float64 arrays; `_map_other` takes all other arrays."""
     dtype = a.dtype
     if (
         (dtype is _float32 or dtype is _float64)
@@ -67,7 +67,9 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: float | None) -> Any:
-    """Run `_map` for 16-bit floats and for other layouts. The reference takes other types and shapes."""
+    """Apply the operation `name` to 16-bit floats or to arrays with different layouts. If the types are not floats, or
+    the types or shapes differ, call the fallback.
+    """
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)
     if not same or dtype not in STORAGE:
@@ -81,9 +83,7 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
 
 
 def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
-    """Compute by NumPy, for operands that broadcast or differ in type. A large result is written into the pool's
-    memory.
-    """
+    """Call a NumPy function for operands that broadcast or have two types. The pool allocates a large result."""
     a, b = _whole_rows(a), _whole_rows(b)
     large = a if a.size >= b.size else b
     if large.size < LARGE or a.dtype != b.dtype or np.broadcast_shapes(a.shape, b.shape) != large.shape:
@@ -92,7 +92,7 @@ def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
 
 
 def _whole_rows(x: Any) -> Any:
-    """Return x, or a gapless copy if x has many short rows with gaps, for which NumPy is slow."""
+    """Return x, or a copy without gaps if x has many short rows with gaps. NumPy is slow for such rows."""
     if x.size < LARGE or x.shape[-1] > FEW or x.flags.c_contiguous or any(a < b for a, b in pairwise(x.strides)):
         return x
     return plain(x)

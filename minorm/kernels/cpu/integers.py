@@ -1,8 +1,9 @@
-"""Products of 8-bit integers on the CPU, computed by minorm_ext/products/integers.pyx with AMX, VNNI or pairs of 16
-bits.
+"""Products of 8-bit integers on the CPU. minorm_ext/products/integers.pyx computes them with AMX, VNNI or 16-bit
+multiply-adds.
 
 `prepare_matmul` and `prepare_conv` pack the constant arguments, such as the weights, only once, and return a function
-of the input. Convolutions with short sums, such as depthwise ones, run in float32, which holds these sums exactly.
+of the input. Convolutions that add up only a few products, such as depthwise ones, run in float32, which holds these
+sums exactly.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ LARGE = 1 << 24  # numbers of a packed plane
 
 
 class Weights:
-    """Weights in the kernels' form."""
+    """The weights of a product, packed for the kernels."""
 
     __slots__ = ("packed", "totals", "unsigned")
 
     def __init__(self, w: Any, shape: Ints, steps: Ints, channels: int) -> None:
-        """`shape` is (groups, outputs, channels, taps), and `steps` has w's steps along these axes. `channels` is the
-        axis of w with the channels.
+        """Pack w, viewed with the shape (groups, outputs, channels, taps) and w's steps along these axes.
+
+        `channels` is the axis of w that holds the channels.
         """
         self.unsigned = w.dtype == uint8
         threads = minorm_ext.get_num_threads()
@@ -51,11 +53,12 @@ class Weights:
         self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
 
     def epilogue(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
-        """Return the numbers that turn sums into results, in the kernels' form. w_zero and bias have the shape of
-        totals, or are one number.
+        """Return the numbers by which the kernels turn sums into results. w_zero and bias have the shape (groups,
+        outputs), or are one number.
 
-        The kernels sum up x w with the stored numbers, but the result is the sum of (x - zero) (w - w_zero), with zero
-        points moved as the stored numbers are. So -zero * (sum of the column) and -w_zero * (sum of the row) are added.
+        The kernels sum up the products x w of the stored numbers, but the result is the sum of (x - zero) (w - w_zero).
+        So -zero * (sum of the column) and -w_zero * (sum of the row) are added. If the stored numbers are moved by 128,
+        the zero points are moved too.
         """
         shape = self.totals.shape
         moved = w_zero - 128 * self.unsigned
@@ -148,8 +151,8 @@ def prepare_conv(
 
 
 def _packed_plane(kernel: Ints, form: Form, shape: Ints) -> tuple[list[tuple[int, int, int]], int, int]:
-    """Return the layout of depthwise.h: (row, phase, place) for an even number of taps, the number of rows, and the
-    length of a phase.
+    """Return the layout that depthwise.h reads: (row, phase, position in the phase) of each tap, the number of rows,
+    and the length of a phase. The number of taps is made even.
     """
     (stride_h, stride_w), _, dilation, _ = form
     taps = [(h * dilation[0], *divmod(v * dilation[1], stride_w)[::-1]) for h, v in np.ndindex(*kernel)]
@@ -162,7 +165,7 @@ def _depthwise_conv(
     x_shape: Ints, w: Any, x_zero: int, w_zero: Any, form: Form, packed: tuple[Any, int, int], shape: Ints, bias: Any,
     how: Any, dtype: Any,
 ) -> Callable[[Any], Any]:  # fmt: skip
-    """Return the convolution with one channel for each output, computed by minorm_ext/products/depthwise.h."""
+    """Return a depthwise convolution as a function of x, computed by minorm_ext/products/depthwise.h."""
     (stride_h, stride_w), ((low_h, _), (low_w, _)), _, groups = form
     taps, rows, pitch = packed
     places = np.array([(h * stride_w + phase) * pitch + place for h, phase, place in taps], np.int32)
@@ -182,14 +185,14 @@ def _depthwise_conv(
 
 
 def _is_short(w_shape: Ints, groups: int) -> bool:
-    """Are the sums of a group so short that float32 holds them, and would its cells otherwise be nearly empty?"""
+    """Return True if float32 holds the sums of a group exactly, while integer kernels would mostly multiply padding."""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
 
 def _short_conv(
     w: Any, x_zero: int, w_zero: Any, form: Form, bias: Any, how: Requantization | None, dtype: Any
 ) -> Callable[[Any], Any]:
-    """Return the convolution in float32, which holds the products and their sums exactly."""
+    """Return the convolution as a function of x. float32 holds the products and their sums exactly."""
     kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
     epilogue = _exact_epilogue(bias, how, len(w))
 
@@ -244,9 +247,7 @@ def dequantize(q: Any, scale: Any, zero: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, group: int) -> Any:
-    """Return the plan of a convolution: the tables of conv_products.py, in which a cell of `group` channels counts as
-    one channel.
-    """
+    """Return the plan of a convolution from the tables of conv_products.py, which count `group` channels as one."""
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // group)
     tables, sizes = conv_products.tables_of(
@@ -256,13 +257,13 @@ def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
 
 
 def _exact_epilogue(bias: Any, how: Requantization | None, count: int) -> Any:
-    """Return the numbers that turn exact sums into results, in the kernels' form; the sums include the zero points."""
+    """Return the numbers by which the kernels turn exact sums into results. The sums include the zero points."""
     offset = np.zeros(count, np.int32) if bias is None else np.ascontiguousarray(bias)
     return offset, None, _narrowed(how, count)
 
 
 def _narrowed(how: Requantization | None, count: int) -> Any:
-    """Return scale, zero, low and high for `count` outputs, or None if the results are the sums."""
+    """Return scale, zero, low and high for `count` outputs, or None if the sums themselves are the results."""
     if how is None:
         return None
     scale = how.scale.ravel()
@@ -272,7 +273,7 @@ def _narrowed(how: Requantization | None, count: int) -> Any:
 
 
 def _is_light(w: Any, axis: int, unsigned: bool) -> bool:
-    """Do the absolute values of any two stored neighbours along an axis add up to at most 128?"""
+    """Return True if in each pair of stored numbers along an axis the absolute values add up to at most 128."""
     size = np.abs(w.astype(np.int16) - 128 * unsigned)
     if size.max() <= 64:
         return True

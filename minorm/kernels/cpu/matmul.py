@@ -1,11 +1,11 @@
-"""Matrix products with the same bits on any number of threads; they do not call NumPy's BLAS.
+"""Matrix products on the CPU. The result has the same bits for any number of threads, so NumPy's BLAS is not used.
 
-A BLAS chooses its blocks, and so the order of additions, by the number of its threads: for 128x500 @ 500x800, OpenBLAS
-gives different bits on one thread and on two. In the kernels of minorm_ext/matmul/matmul.pyx only the shape decides how
-the work is divided. They take float32 and float64 with any strides. bfloat16 has separate kernels
-(minorm_ext/products/products.pyx), which add up in the order of a processor's matrix tiles, so a result has the same
-bits on every processor (docs/maths-narrow-types.md). float16 computes in float32, and the result is rounded once. NumPy
-computes all other types, for which it is exact.
+A BLAS chooses its blocks by the number of its threads, and the blocks decide the order of the additions. For 128x500 @
+500x800, OpenBLAS gives different bits on one thread and on two. In the kernels of minorm_ext/matmul/matmul.pyx only the
+shape decides how the work is divided. These kernels take float32 and float64 with any strides. bfloat16 has separate
+kernels (minorm_ext/products/products.pyx), which add up in the order of a processor's matrix tiles, so a result has the
+same bits on every processor (docs/maths-narrow-types.md). float16 computes in float32, and the result is rounded once.
+NumPy computes all other types, whose products are exact.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def _merged(a: Any) -> Any:
-    """Return a view with as few leading axes as possible; the pixels of channels-first data, for example, become one
-    axis.
+    """Return a view of a with as few leading axes as possible. For example, the pixel axes of channels-first data
+    become one axis.
     """
     lengths = [a.shape[-2]]
     for axis in range(a.ndim - 3, -1, -1):
@@ -62,7 +62,7 @@ def _merged(a: Any) -> Any:
 
 
 def _stacked(a: Any, b: Any) -> Any:
-    """Multiply each pair of matrices of the stacks."""
+    """Multiply two stacks of matrices, pair by pair."""
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return _product(np.broadcast_to(a, lead + a.shape[-2:]), np.broadcast_to(b, lead + b.shape[-2:]), None)
 
@@ -98,7 +98,7 @@ def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
 
 
 def _product(a: Any, b: Any, bias: Any) -> Any:
-    """a @ b + bias for two matrices, or two stacks with the same leading axes, in a type that the kernels take."""
+    """Return a @ b + bias for two matrices or two stacks with equal leading axes, in a type that the kernels take."""
     multiply = _tiled.multiply if a.dtype == _bfloat16 else _kernels.multiply
     c = multiply(a, b, bias, _empty, _get_num_threads())
     if c is None:
@@ -112,7 +112,7 @@ def _covers(a: Any, b: Any) -> bool:
 
 
 def _other_types(function: Any, fallback: Any, first: Any, *others: Any) -> Any:
-    """Compute float16 in float32, and other types by NumPy."""
+    """Compute float16 in float32, and leave the other types to NumPy."""
     dtype = first.dtype
     if dtype in dtypes.HALVES and all(other is None or other.dtype == dtype for other in others):
         wide = [None if other is None else other.astype(_float32) for other in others]

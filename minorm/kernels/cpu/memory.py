@@ -3,10 +3,11 @@
     y = memory.empty(shape, dtype)     # as np.empty, but 64-byte aligned and usually in used memory
     y = memory.empty_like(x)           # the same for x's shape, type and memory order
 
-The operating system zeroes a page of fresh memory at the first access. For a large tensor this costs up to ten times
-the arithmetic, and a training step needs the same sizes again and again. The memory returns to the pool when its last
-array or view is freed, in any thread. At most `statistics()["limit_bytes"]` are idle; memory over the limit goes back
-to the system, the longest unused first. `empty_cache()` gives all idle memory back.
+The operating system zeroes a page of fresh memory at the first access. For a large tensor this takes up to ten times as
+long as the arithmetic, and every training step allocates the same sizes again. The memory returns to the pool when its
+last array or view is freed, in any thread. The pool keeps at most `statistics()["limit_bytes"]` bytes of unused memory.
+Above this limit, the memory that has been unused the longest is returned to the system. `empty_cache()` returns all
+unused memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ set_limit = _pool.set_limit
 
 
 def _memory_of_this_process() -> int:
-    """Return the bytes of memory of the machine, or of the container that this process runs in."""
+    """Return how many bytes of memory the machine has, or the container in which this process runs."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max") as file:

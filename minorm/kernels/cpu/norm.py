@@ -1,9 +1,9 @@
-"""The normalization kernels on NumPy arrays: this module allocates the results that minorm_ext/norm/norm.pyx fills, and
-sets types.
+"""The normalization kernels on NumPy arrays. This module chooses types and allocates the results that
+minorm_ext/norm/norm.pyx fills.
 
-The kernels read and write all four float types as they are stored, and compute in float32 or float64. They widen
-elements in registers, or blocks of up to 4096 elements in the first-level cache, and round results once. A ReLU runs in
-the same pass if elements are widened in registers. minorm/kernels/protocol.py describes each function.
+The kernels read and write all four float types as they are stored, and compute in float32 or float64. The elements are
+widened in registers, or in blocks of up to 4096 elements in the first-level cache, and results are rounded once. A ReLU
+runs in the same pass if the elements are widened in registers. minorm/kernels/protocol.py describes each function.
 
 `BoundKernels` computes the functions. It packs the loops, the equation and the types into one struct when it is made,
 so that a call passes little more than arrays. The functions of the protocol look up a BoundKernels and call it.
@@ -48,8 +48,8 @@ class BoundKernels:
         self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol, but uint16 has
 
     def is_one_pass(self) -> bool:
-        """Does an activation run in the same pass? Yes if the loops read x as it is stored; otherwise it takes a second
-        pass.
+        """Return True if an activation runs in the same pass, which needs kernels that read x as it is stored. If the
+        result is False, the activation is a second pass.
         """
         return _takes_activations(self.stored, self.computed)
 
@@ -63,7 +63,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics; update `running` with them."""
+        """Return y and the statistics; update `running` with the statistics."""
         if activation is not None and not self.is_one_pass():
             y, stats = self.forward(x, s, b, running)
             return _activated(y, residual), stats
@@ -112,7 +112,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> Array:
-        """y = xhat * s + b, or max(y + residual, 0)."""
+        """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
         if activation is not None and not self.is_one_pass():
             return _activated(self.apply(x, stats, s, b), residual)
         y, masked = empty_like(x), None if mask is None else (mask, None)
@@ -141,7 +141,7 @@ class BoundKernels:
         sum_gx: Array | None,
         mask: Array | None = None,
     ) -> Array:
-        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+        """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
         if sum_g is None and sum_gx is None:
             return self._gradients(self.pieces, dy, x, stats, s, None, (True, False), _ABSENT, mask)[0]
         zero = np.zeros(self.nest.rows)
@@ -149,7 +149,7 @@ class BoundKernels:
         return self._gradients(self.pieces, dy, x, stats, s, sums, (True, False), _GIVEN, mask)[0]
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Return a given mean and var as Statistics."""
+        """Return Statistics made from a given mean and var."""
         kind = mean.dtype
         wide = var.dtype is kind and (kind is _FLOAT32 or kind is _FLOAT64)
         if not (wide and mean.flags.carray and var.flags.carray):
@@ -171,7 +171,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> None:
-        """Fill y; if `moments` is True, fill the block of statistics too."""
+        """Fill y. If `moments` is True, compute the block of statistics too; otherwise the block is given."""
         computed = self.computed
         if s is not None and s.dtype is not computed:
             s = s.astype(computed, copy=False)
@@ -194,8 +194,8 @@ class BoundKernels:
         mask: Array | None,
         relu: tuple[Array, Array | None] | None = None,
     ) -> tuple[Array, Array, Array]:
-        """Return dx, ds and db, or None for one that is not needed. `origin` says whether the sums are computed, given
-        or absent.
+        """Return dx, ds and db. A gradient that is not needed is None. `origin` says whether backward's sums are
+        computed, given or absent.
         """
         computed, masked = self.computed, None
         dx = empty_like(x) if needs[0] else None
@@ -242,7 +242,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics; update `running` with them."""
+    """Return y and the statistics; update `running` with the statistics."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, mask, activation, residual)
 
 
@@ -281,7 +281,7 @@ def apply(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> Array:
-    """y = xhat * s + b, or max(y + residual, 0)."""
+    """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
     return bind(nest, Equation(), x.dtype, dtype).apply(x, stats, s, b, mask, activation, residual)
 
 
@@ -316,21 +316,20 @@ def grad_input(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> Array:
-    """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
     return bind(nest, Equation(), x.dtype, dtype).grad_input(dy, x, stats, s, sum_g, sum_gx, mask)
 
 
 def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
     """Return the kernels' plan for these loops, which `minorm.explain` prints: Plan in minorm_ext/norm/plan.pxd.
 
-    scale=True if there is a scale. other=True if there is a bias, or if backward fills the gradients of
-    both.
+    `scale` is True if there is a scale. `other` is True if there is a bias, or if backward computes both ds and db.
     """
     return _kernels.plan(_form(nest, Equation(), stored, computed), False, scale, other, _threads())
 
 
 def is_one_pass(x: Array, dtype: Any = None) -> bool:
-    """Does an activation run in the same pass?"""
+    """Return True if an activation runs in the same pass as the normalization."""
     return _takes_activations(x.dtype, dtypes.compute_type(x.dtype) if dtype is None else dtype)
 
 
@@ -339,7 +338,7 @@ def _takes_activations(stored: Any, computed: Any) -> bool:
 
 
 def _blend(running: Running, block: Array, nest: Nest) -> None:
-    """Update running statistics with the batch's statistics, by the kernel if these are small enough, else in NumPy."""
+    """Update the running statistics, by the kernel if the batch's statistics are not too large, otherwise in NumPy."""
     mean, var = running.mean, running.var
     limit = _NO_LIMIT if running.update_nonfinite else _limit(mean.dtype)
     rates = running.rates(nest.columns)
@@ -351,7 +350,7 @@ def _blend(running: Running, block: Array, nest: Nest) -> None:
 
 @functools.cache
 def _limit(dtype: Any) -> float:
-    """Return the largest sum of squares of k, d and var for which the running values surely stay finite."""
+    """Return a limit for the sum of squares of k, d and var up to which the running values certainly stay finite."""
     return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 

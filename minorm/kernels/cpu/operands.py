@@ -1,5 +1,5 @@
-"""Brings arrays into the form that kernels read: in C order, without gaps, aligned. Also has the kernels' numbers for
-types.
+"""Brings arrays into the form that kernels read: in C order, without gaps, aligned. `STORAGE` has the number of each
+type in the kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.floa
 
 
 def is_plain(x: Any) -> bool:
-    """Can a kernel read the array without a copy? Usually it can."""
+    """Return True if a kernel can read the array without a copy, which is the usual case."""
     flags = x.flags
     return bool(flags.c_contiguous and flags.aligned)
 

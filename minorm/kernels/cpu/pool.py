@@ -27,7 +27,7 @@ _kernel: Any = minorm_ext.kernels("pool")
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
-    """Return y, and the place of each maximum in its plane, in int32."""
+    """Return y, and the int32 index of each maximum in its plane."""
     if x.dtype in HALVES or x.dtype in BYTES:  # float32 holds them exactly
         y, indices = max_forward(x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
         if x.dtype in BYTES:  # a window that has only padding gives -inf
@@ -50,7 +50,7 @@ def max_backward(
     how: Any = None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Return dx: zeros, with each dy added at the place of its maximum."""
+    """Return dx: each dy is added at the index of its maximum, and all other elements are 0."""
     if dy.dtype in HALVES:
         return max_backward(dy.astype(float32), indices, x_shape, how).astype(dy.dtype)
     if not _covers(dy):
@@ -97,7 +97,7 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Return dx: zeros, with each dy, divided by its window's divisor, added at every place of the window."""
+    """Return dx: each dy, divided by its window's divisor, is added to every element of the window."""
     if dy.dtype in HALVES:
         dx = avg_backward(dy.astype(float32), x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
         return dx.astype(dy.dtype)
@@ -124,7 +124,7 @@ def _windows(
     divisor: int | None,
     dtype: Any,
 ) -> Any:
-    """Return the kernel's object Windows, which always has three axes; the given ones are the last of these."""
+    """Return the kernel's object Windows, which always has three axes. Missing leading axes have length 1."""
     kernel = reached(size, kernel, padding, dilation)
     axes: list[Ints] = [(1, 1, 1, 1, 0, 1)] * (3 - len(size))
     axes += [
@@ -148,12 +148,12 @@ def _windows(
 
 @functools.lru_cache(maxsize=256)
 def _lengths(source: int, results: int) -> Any:
-    """Return Windows that have only the sizes of the planes."""
+    """Return an object Windows for a kernel that reads only the sizes of the planes."""
     axis = (1, 1, 1, 1, 0, 1)
     axes = ((source, results, 1, 1, 0, 1), axis, axis)
     return _kernel.Windows(axes, np.zeros((1, 3), np.intp), np.zeros(1, np.int32), np.ones(1, np.float32))
 
 
 def _covers(x: Any) -> bool:
-    """Is the array not empty, and of a type that the kernel knows?"""
+    """Return True if the array is not empty and has a type that the kernel knows."""
     return x.dtype in (float32, float64) and x.size > 0

@@ -1,4 +1,4 @@
-"""Uniform random numbers and dropout from the blocks of a counter-based generator, in one pass by all threads."""
+"""Uniform random numbers and dropout. One parallel pass computes them from the blocks of a counter-based generator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """RNN, LSTM and GRU, computed by the kernels; kernels/reference/recurrent.py explains the arguments.
 
-All arrays have the same type, float32 or float64; ops/recurrent.py has converted 16-bit floats before.
+All arrays have the same type, float32 or float64; ops/recurrent.py converts 16-bit floats before it calls this module.
 """
 
 from __future__ import annotations

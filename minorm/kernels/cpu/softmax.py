@@ -1,7 +1,7 @@
 """Softmax, its logarithm and the cross entropy, computed by kernels on rows; the reference has the formulas.
 
-A kernel works on the rows of a dense (rows, n) array of float32 or float64. An axis that is not the last is moved to
-the end and back. 16-bit floats compute in float32, and the result is rounded once.
+A kernel works on the rows of a dense (rows, n) array of float32 or float64. If the axis is not the last one, it is
+moved to the end first, and moved back in the result. 16-bit floats compute in float32, and the result is rounded once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _get_num_threads = minorm_ext.get_num_threads
 
 
 def _rows(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, dtype: Any = None) -> Any:
-    """Run operation `name` along `axis`; if this is not the last axis, move it to the end and back."""
+    """Run the operation `name` along `axis`. If this is not the last axis, move it to the end and back."""
     if dtype is not None and dtype != a.dtype:
         wider = _wide(a), None if b is None else _wide(b)
         return _rows(name, fallback, *wider, axis).astype(dtype, copy=False)

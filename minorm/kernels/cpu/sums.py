@@ -21,7 +21,7 @@ _get_num_threads = minorm_ext.get_num_threads
 
 
 def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
-    """Return the sum or mean over some axes of an array that is not empty, in x's type, with the kept axes in order."""
+    """Return the sum or mean over the axes `summed` of an array that is not empty; the other axes keep their order."""
     dtype = x.dtype
     if not is_plain(x):
         order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))

@@ -1,7 +1,7 @@
 """Optimizer steps by fused kernels: one call for a list of parameters, one pass over the memory of each parameter.
 
-The kernels take contiguous float32 and float64 arrays, and return the indices of other parameters, which the reference
-updates.
+The kernels update contiguous float32 and float64 parameters. They return the indices of all other parameters, and the
+reference updates these.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def square_sum(array: Any) -> float:
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
-    """Return the entries at `indices` of every list. An empty list, which stands for state that is not kept, stays
-    empty.
+    """Return the entries at `indices` of every list. A list is empty if the optimizer does not keep this state; such a
+    list stays empty.
     """
     return [[values[i] for i in indices] if values else values for values in lists]

@@ -14,21 +14,22 @@ Ints = tuple[int, ...]
 
 @functools.lru_cache(maxsize=4096)
 def lies(shape: Ints, strides: Ints, itemsize: int, last: bool) -> bool:
-    """Are the elements of an array without gaps in C order, or (last=True) with the channels last? Some arrays have
-    both orders.
+    """Return True if an array without gaps is in C order, or with last=True, if its channels are last in memory.
+
+    Both can be true of the same array.
     """
     wanted = strides_of(shape, itemsize, last)
     return all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted, strict=True))
 
 
 def only_last(shape: Ints, strides: Ints, itemsize: int) -> bool:
-    """Are the elements in memory with the channels last, and not also in C order?"""
+    """Return True if the channels are last in memory and the array is not also in C order."""
     return lies(shape, strides, itemsize, True) and not lies(shape, strides, itemsize, False)
 
 
 @functools.lru_cache(maxsize=4096)
 def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
-    """Return the steps, in bytes, of a dense array in C order, or with the channels last."""
+    """Return the strides, in bytes, of a dense array in C order. With last=True, the channels are last in memory."""
     order = [0, *range(2, len(shape)), 1] if last else list(range(len(shape)))
     steps, step = [0] * len(shape), itemsize
     for axis in reversed(order):
@@ -38,15 +39,15 @@ def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
 
 
 def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
-    """Allocate an array with these steps, or in C order for None. The array is not a view, so a gradient can use it
-    without a copy.
+    """Allocate an array with these strides, or in C order if `strides` is None. The array is not a view, so autograd
+    can keep it as a gradient without a copy.
     """
     out = memory.empty(shape, dtype)
     return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)
 
 
 def in_order(x: Any, last: bool) -> Any:
-    """Return the array itself if it has this memory order and begins at a multiple of 16 bytes, else a copy."""
+    """Return the array itself if it has this memory order and starts at a multiple of 16 bytes, else a copy."""
     if lies(x.shape, x.strides, x.itemsize, last) and launch.is_aligned(x):
         return x
     if not last:

@@ -23,14 +23,14 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
+    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
     return conv_cudnn.laid_out(x, dtype)
 
 
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
-    """y = W * x + b, followed by the epilogue of minorm/kernels/epilogue.py."""
+    """Return y = W * x + b, followed by the epilogue of minorm/kernels/epilogue.py."""
     y_shape, covered = _geometry("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     check_epilogue("conv.forward", epilogue, w.shape[0], dtypes.compute_type(x.dtype))
@@ -53,7 +53,7 @@ def grad_input(
     b: Any = None,
     accumulate: Any = None,
 ) -> Any:
-    """dx = W^T * dy + b + accumulate; only the forward pass of a transposed convolution has a bias b."""
+    """Return dx = W^T * dy + b + accumulate. Only the forward pass of a transposed convolution passes a bias b."""
     _, covered = _geometry("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
@@ -78,7 +78,7 @@ def grad_weight(
     bias: bool = True,
     like: Any = None,
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db), with dW in the memory order of `like`. With bias=False db is None and needs no launch."""
+    """Return (dW = dy * x, db), where dW has the memory order of `like`. With bias=False, db is None."""
     _, covered = _geometry("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if not covered or not _of_one_type(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)
@@ -100,8 +100,8 @@ def backward(
     needs: tuple[bool, bool, bool] = (True, True, True),
     accumulate: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """Return (dx plus `accumulate`, dW, db), with None for one that is not needed. dy is brought into the kernels' form
-    only once.
+    """Return (dx plus `accumulate`, dW, db). A gradient that is not needed is None. The layout of dy is changed only
+    once for all gradients.
     """
     how = stride, padding, dilation, groups
     _, covered = _geometry("conv.backward", x.shape, w.shape, *how, dy.shape)
@@ -139,8 +139,8 @@ def _geometry(
     groups: int,
     dy: Ints | None = None,
 ) -> tuple[Ints, bool]:
-    """Return the checked shape of y, and True if the kernels can compute it, which means that nothing is empty or too
-    large.
+    """Check the shapes. Return the shape of y, and True if the kernels can compute it. They cannot if an array is empty
+    or too large.
     """
     y = checked(operation, x, w, stride, padding, dilation, groups, dy)
     sizes = prod(x), prod(w), prod(y[2:])
@@ -148,5 +148,5 @@ def _geometry(
 
 
 def _of_one_type(a: Any, b: Any) -> bool:
-    """Do both have the same float type?"""
+    """Return True if a and b have the same float type."""
     return a.dtype in dtypes.FLOATS and a.dtype == b.dtype

@@ -1,21 +1,21 @@
-"""Convolution as one matrix product for several images. conv.cu brings the images into the form of columns.
+"""Convolution as one matrix product for several images. conv.cu copies the windows of the images into columns.
 
     cols (groups * I * taps, images * results)       each column has one window of every channel
     forward        W (O, I * taps) @ cols            -> y (O, images * results), then images before channels again
     grad_weight    dy (O, images * results) @ cols^T
-    grad_input     W^T @ dy -> cols                  then every place of x gathers from the windows that meet it
+    grad_input     W^T @ dy -> cols                  then each element of x adds up its entries in all windows
 
-Each group has a separate product. The columns have as many copies of x as there are taps, so a batch is split into
-parts whose columns take at most LIMIT bytes; the results of the parts are added in order.
+Each group has a separate product. The columns contain each element of x once for every tap, so a large batch is split
+into parts whose columns take at most LIMIT bytes. The results of the parts are added in order.
 
 Forward does not keep the columns; backward makes them again for dW. For ResNet-20 in float32 with 128 images, the
-columns of a step take 780 MB, and the images 110 MB. To make the columns again moves 780 MB once, in 0.3 ms at the 3.35
-TB/s of an H100. To keep them would take seven times the memory of the images until backward, and would be impossible in
-parts. With one product for each image, channels need not be swapped back, but the products would be small, and dW would
-be a sum over all of them.
+columns of a step take 780 MB, and the images 110 MB. If backward makes the columns again, 780 MB are written once more,
+which takes 0.3 ms at the 3.35 TB/s of an H100. If forward kept the columns, they would take seven times the memory of
+the images until backward, and a batch could not be split into parts. If each image had a separate product, channels
+would not have to be swapped back, but the products would be small, and dW would be a sum over all products.
 
-Products read 16-bit floats directly. Their results are float32 if a bias, other windows or other parts are added later,
-so that the final result is rounded only once.
+Products read 16-bit floats directly. If something is added to a product later (a bias, the other windows, another part
+of the batch), the result of the product is float32. So the final result is rounded only once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _program = Program("conv.cu")
 
 
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """y = W * x + b."""
+    """Return y = W * x + b."""
     x, size, kernel = plain(x), x.shape[2:], w.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation)
     struct = windows_of(size, out, kernel, stride, padding, dilation)
@@ -60,7 +60,7 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
 def grad_input(
     dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any, more: Any
 ) -> Any:
-    """dx = W^T * dy + b + more, where b and `more` may be None."""
+    """Return dx = W^T * dy + b + more, where b and `more` may be None."""
     dx = memory.empty(x_shape, dy.dtype)
     for part, rows in channels_first(dy, w.shape, x_shape):
         _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, b, more)
@@ -68,7 +68,7 @@ def grad_input(
 
 
 def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """dW = dy * x."""
+    """Return dW = dy * x."""
     dw: Any = None
     for part, rows in channels_first(dy, w_shape, x.shape):
         dw = _grad_weight(rows, dy.shape, x, w_shape, part, dw, stride, padding, dilation, groups)
@@ -78,7 +78,7 @@ def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, di
 def gradients(
     dy: Any, x: Any, w: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, more: Any
 ) -> tuple[Any, Any]:
-    """Return dx plus `more`, and dW. dy is brought into the form for products only once."""
+    """Return dx plus `more`, and dW. The function copies dy into the layout of the products only once."""
     dx = memory.empty(x.shape, dy.dtype)
     dw: Any = None
     for part, rows in channels_first(dy, w.shape, x.shape):
@@ -88,7 +88,7 @@ def gradients(
 
 
 def channels_first(dy: Any, w_shape: Ints, x_shape: Ints) -> Iterator[tuple[slice, Any]]:
-    """Yield pairs: a part of the batch, and its dy as (channels, images * results)."""
+    """Yield, for each part of the batch, its slice and its dy as (channels, images * results)."""
     dy = plain(dy)
     for part in _parts(x_shape, prod(w_shape[2:]) * prod(dy.shape[2:]), dtypes.compute_type(dy.dtype)):
         images = dy[part]
@@ -113,7 +113,7 @@ def _grad_weight(
     rows: Any, dy_shape: Ints, x: Any, w_shape: Ints, part: slice, dw: Any, stride: Ints, padding: Pairs,
     dilation: Ints, groups: int,
 ) -> Any:  # fmt: skip
-    """Return dW of one part, (groups, O, I * taps), plus `dw` if this is not None."""
+    """Return dW of one part, (groups, O, I * taps). If `dw` is not None, add the new dW to `dw`."""
     struct = windows_of(x.shape[2:], dy_shape[2:], w_shape[2:], stride, padding, dilation)
     cols, only = _im2col(struct, plain(x)[part]), part.start == 0 and part.stop >= x.shape[0]
     found = dw
@@ -126,7 +126,7 @@ def _grad_weight(
 
 
 def _parts(x_shape: Ints, columns: int, dtype: Any) -> Iterator[slice]:
-    """Yield slices of the images: parts whose columns take at most LIMIT bytes, but at least one image each."""
+    """Yield slices of the batch. A slice has at least one image, and if possible at most LIMIT bytes of columns."""
     images = max(1, LIMIT // (x_shape[1] * columns * dtype.itemsize))
     for start in range(0, x_shape[0], images):
         yield slice(start, start + images)
@@ -138,16 +138,14 @@ def _by_groups(w: Any, groups: int) -> Any:
 
 
 def _product(a: Any, b: Any, out: Any, add: bool = False) -> None:
-    """Multiply the matrices of each group, in TF32 if `backends.cudnn.allow_tf32` allows it, as for convolutions by
-    cuDNN.
-    """
+    """Multiply the matrices of each group. As in cuDNN's convolutions, `backends.cudnn.allow_tf32` allows TF32."""
     if out.shape[0] == 1:
         a, b, out = a[0], b[0], out[0]
     product(a, b, out, add, switches.conv_tf32)
 
 
 def _im2col(struct: Any, x: Any) -> Any:
-    """Return the columns of x (images, channels, *size)."""
+    """Return the windows of x (images, channels, *size) as columns."""
     images, channels = x.shape[:2]
     taps, results = int(struct.fields["taps"]), int(struct.fields["results"])
     cols = memory.empty((channels * taps, images * results), x.dtype)
@@ -159,7 +157,7 @@ def _im2col(struct: Any, x: Any) -> Any:
 
 
 def _col2im(struct: Any, cols: Any, dx: Any, b: Any, more: Any) -> None:
-    """Fill dx (images, channels, *size): for each place, the sum of its columns, plus b and `more`."""
+    """Fill dx (images, channels, *size). Each element is the sum of its entries in the columns, plus b and `more`."""
     b = None if b is None else plain(copying.as_type(b, dx.dtype))
     compute = dtypes.compute_type(dx.dtype)
     images, channels = dx.shape[:2]
@@ -170,7 +168,7 @@ def _col2im(struct: Any, cols: Any, dx: Any, b: Any, more: Any) -> None:
 
 
 def _swap(x: Any, y: Any, b: Any) -> None:
-    """y[i, j] = x[j, i] + b[j]: copies x with its first two axes exchanged; y may have another type."""
+    """Set y[i, j] = x[j, i] + b[j]: the first two axes of x are exchanged. y may have another type than x."""
     outer, inner = y.shape[:2]
     plane = prod(y.shape[2:])
     b = None if b is None else plain(copying.as_type(b, y.dtype))

@@ -1,21 +1,21 @@
-"""Convolution by cuDNN, if nvidia-cudnn-frontend is installed: one graph for each set of shapes, which includes the
-bias.
+"""Convolution by cuDNN, if nvidia-cudnn-frontend is installed. Each set of shapes has one cuDNN graph.
 
-Each function returns None if cuDNN is missing, is switched off (`backends.cudnn.enabled`), or has no plan; conv.py then
-uses columns. Plans without a fixed order of addition are excluded. Plans that round float32 to fewer bits are excluded
-too, unless TF32 is allowed. So results are as repeatable and as exact as those from columns.
+A function returns None if cuDNN is missing, is switched off (`backends.cudnn.enabled`), or has no plan; conv.py then
+calls conv_columns.py. Plans without a fixed order of addition are excluded. Plans that round float32 to fewer bits are
+excluded too, unless TF32 is allowed. So cuDNN's results are as repeatable and as exact as those of conv_columns.py.
 
-Result images of 16-bit floats, and of float32 if TF32 is allowed, have the channels last, as tensor cores read them.
-Other results keep the order of the input. Arrays in another order are transposed; `laid_out` does this once for
-both passes. Weights and their gradient stay in the order of the parameter. If that differs from the order of the
-images, cuDNN itself transposes the weights in a small kernel.
+Tensor cores read images with the channels last. So resulting images have the channels last for 16-bit floats, and also
+for float32 if TF32 is allowed. Other results keep the order of the input. Arrays in another order are transposed;
+`laid_out` does this once for both passes. Weights and their gradient stay in the order of the parameter. If the images
+have another order, cuDNN itself transposes the weights in a small kernel.
 
-With channels last, a forward graph adds the bias, since each of cuDNN's kernels has a form with a bias there. In C
-order a separate kernel adds the bias, since the kernels that cuDNN prefers for float32 have no such form. A separate
-kernel also adds to the gradient of images; for a graph with this addition, cuDNN would compile a kernel, which takes
+With channels last, the forward graph itself adds the bias, since each of cuDNN's kernels can do this there. In C order
+a separate kernel adds the bias, since the kernels that cuDNN prefers for float32 cannot. A separate kernel also adds
+other gradients to the gradient of the images. If the graph did this addition, cuDNN would compile a kernel, which takes
 one second for each set of shapes.
 
-The plan is cuDNN's first choice, or with `backends.cudnn.benchmark` the fastest of its first ten.
+The plan is cuDNN's first choice. If `backends.cudnn.benchmark` is set, cuDNN's first ten plans are timed, and the
+fastest is used.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WEIGHTS = {"conv_fprop": 1, "conv_dgrad": 1, "conv_wgrad": 2}  # 0, 1, 2: first
 
 
 class Windows(NamedTuple):
-    """The steps of a kernel over an image, one entry for each axis."""
+    """The stride, padding and dilation of a convolution, each with one entry for each axis."""
 
     stride: Ints
     padding: Pairs
@@ -95,38 +95,38 @@ class Call(NamedTuple):
 
 
 def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """y = W * x + b. The number of groups follows from the channels of w, for cuDNN too."""
+    """Return y = W * x + b. The number of groups is not an argument, since it follows from the shapes of x and w."""
     return _result("conv_fprop", x, w, y_shape, (stride, padding, dilation), b)
 
 
 def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, b: Any) -> Any:
-    """dx = W^T * dy + b."""
+    """Return dx = W^T * dy + b."""
     return _result("conv_dgrad", dy, w, x_shape, (stride, padding, dilation), b)
 
 
 def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, last: bool = False
 ) -> Any:
-    """dW = dy * x, in C order, or with the channels last."""
+    """Return dW = dy * x, in C order. With last=True, the channels of dW are last in memory."""
     return _result("conv_wgrad", x, dy, w_shape, (stride, padding, dilation), None, last)
 
 
 def is_used(dtype: Any, padding: Pairs = ()) -> bool:
-    """Is cuDNN used for convolutions of this type? It is not used if a padding is negative."""
+    """Return True if cuDNN computes convolutions of this type. cuDNN is not used if a padding is negative."""
     if cudnn is None or not switches.cudnn or dtype not in _TYPES:
         return False
     return all(pad >= 0 for pair in padding for pad in pair)
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
+    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
         return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
 
 
 def _prefers_last(dtype: Any, tf32: bool) -> bool:
-    """Do tensor cores, which read channels last, compute this type?"""
+    """Return True if tensor cores compute this type. Tensor cores read arrays with the channels last."""
     return bool(dtype.itemsize == 2 or (tf32 and dtype == dtypes.float32))
 
 
@@ -171,7 +171,7 @@ def _aligned(b: Any, dtype: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _call(asked: Asked) -> Call | None:
-    """Return the graph for arrays of these shapes and steps, or None if cuDNN has no plan."""
+    """Return the graph for arrays of these shapes and strides, or None if cuDNN has no plan."""
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
@@ -196,8 +196,8 @@ def _call(asked: Asked) -> Call | None:
 
 
 def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool, bool, bool]]:
-    """Yield three bools: are the channels of first, second and result last? The first triple is the wanted order;
-    others to try follow.
+    """Yield memory orders in the sequence in which they are tried, the preferred one first. Each is three bools, which
+    say whether the channels of the first operand, the second operand and the result are last.
     """
     found = []
     for order in (images, not images):
@@ -209,7 +209,7 @@ def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool
 
 
 def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[Any, tuple[int, ...]]:
-    """Return the graph, and the graph's numbers for first, second, result and bias."""
+    """Return the graph, and the graph's numbers for the first operand, the second operand, the result and the bias."""
     kind, wide = getattr(cudnn.data_type, _TYPES[asked.dtype]), cudnn.data_type.FLOAT
     windows, shapes = _of_images(Windows(*asked.windows)), [_images(shape) for shape in asked.shapes]
     graph = cudnn.pygraph(
@@ -249,7 +249,7 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
 
 
 def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
-    """Return the number of the plan with the shortest best run, or None if no plan can be timed."""
+    """Return the number of the fastest plan by its shortest run, or None if no plan can be timed."""
     shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
     arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
     addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)
@@ -276,7 +276,7 @@ def _timed(graph: Any, plan: int, addresses: dict[int, int], room: int, handle: 
 
 
 def _images(shape: Ints) -> Ints:
-    """Return the shape of signals as that of images with one row, since cuDNN has no convolution along one axis."""
+    """Return the shape of signals (N, C, L) as images (N, C, 1, L), since cuDNN has no convolution along one axis."""
     return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
 
 
@@ -290,16 +290,14 @@ def _of_images(windows: Windows) -> Windows:
 
 
 class _Handle:
-    """cuDNN's handle for a device and a thread, and the stream that is set in it."""
+    """cuDNN's handle for one device and one thread, and the stream that the handle uses."""
 
     def __init__(self) -> None:
         self.address, self.stream = cudnn.create_handle(), None
 
 
 class _Handles(threading.local):
-    """The handles of a thread. Each thread has separate ones, since threads with a common handle would change each
-    other's stream.
-    """
+    """The handles of one thread. If threads shared a handle, one thread would change the stream of another."""
 
     def __init__(self) -> None:
         self.of_device: dict[int, _Handle] = {}

@@ -28,7 +28,7 @@ _program = Program("copying.cu")
 
 
 def assign(to: Any, x: Any) -> None:
-    """to[...] = x, where x broadcasts and is cast."""
+    """Set to[...] = x, where x broadcasts and is cast."""
     if cupy.may_share_memory(to, x):
         x = x.copy()
     _move(to, x)
@@ -44,7 +44,7 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
 
 
 def as_type(x: Any, dtype: Any) -> Any:
-    """Return x itself if it has this type, else a cast."""
+    """Return x itself if it has this type, else a copy that is cast to this type."""
     return x if x.dtype == dtype else cast(x, dtype)
 
 
@@ -56,7 +56,7 @@ def copy(x: Any, order: str = "K") -> Any:
 
 
 def _like(x: Any, dtype: Any, order: str) -> Any:
-    """Allocate an array of x's shape, in x's order ("K") or row by row ("C", and if x has axes of step 0)."""
+    """Allocate an array of x's shape in C order. With order="K", keep x's memory order unless x has a step of 0."""
     if order == "C" or x.flags.c_contiguous or 0 in x.strides:
         return memory.empty(x.shape, dtype)
     return memory.empty_like(x, dtype)
@@ -68,7 +68,7 @@ def in_rows(x: Any) -> Any:
 
 
 def in_order_of(x: Any, like: Any) -> Any:
-    """Return x itself if it has the memory layout of `like`, an array of x's shape; else a copy with that layout."""
+    """Return x itself if it has the memory layout of `like`, else a copy with this layout. Both shapes are the same."""
     if lies_as(x, like):
         return x
     out = memory.empty_like(like, x.dtype)
@@ -77,7 +77,7 @@ def in_order_of(x: Any, like: Any) -> Any:
 
 
 def lies_as(x: Any, like: Any) -> bool:
-    """Do two arrays of the same shape have the same memory order, with the same gaps?"""
+    """Return True if two arrays of the same shape have the same memory order and the same gaps."""
     if x.flags.c_contiguous and like.flags.c_contiguous:
         return True
     return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
@@ -107,7 +107,7 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """Add (before, after) elements of `value` around each axis, in x's memory order."""
+    """Return x with (before, after) elements of `value` added at the ends of each axis, in x's memory order."""
     shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
     out = _empty(shape, x.dtype, x)
     fill(out, value)
@@ -126,14 +126,14 @@ def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
 
 
 def accumulate(total: Any, x: Any) -> bool:
-    """total += x, for arrays of the same shape and type in any memory orders. If no kernel can, change nothing and
-    return False.
+    """Add x to `total` in place. Both arrays have the same shape, and their memory orders may differ. If no kernel can
+    do this, return False and change nothing.
     """
     return total.dtype in dtypes.FLOATS and x.dtype == total.dtype and _launched(total, x, True)
 
 
 def fill(to: Any, value: float) -> None:
-    """to[...] = value"""
+    """Set to[...] = value."""
     has_gaps = not (to.flags.c_contiguous or to.transpose(memory_order(to)).flags.c_contiguous)
     if to.dtype not in dtypes.FLOATS or not to.size or has_gaps:
         to[...] = value
@@ -168,7 +168,7 @@ def _move(to: Any, x: Any) -> None:
 
 
 def _launched(to: Any, x: Any, add: bool) -> bool:
-    """Copy or add by a launch; return False if there is no kernel for these arrays."""
+    """Copy x to `to` in one launch, or add x to `to` if add=True. Return False if no kernel takes these arrays."""
     kinds = _kinds(x.dtype, to.dtype, add)
     if kinds is None:
         return False
@@ -197,7 +197,8 @@ def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
 def _prepared(
     shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, alignment: int
 ) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
-    """Return the launch with the arguments that come before the arrays, or None if there is no such launch.
+    """Return the launch, and the arguments of the kernel that come before the arrays. If there is no such launch,
+    return None.
 
     Steps are in bytes, and the source broadcasts.
     """

@@ -1,7 +1,7 @@
 """Calls cuBLAS by ctypes during the capture of a CUDA graph, because CuPy refuses to do so.
 
-cuBLAS itself allows it, on the captured stream and with scratch memory that stays allocated as long as the graph. After
-the capture CuPy sets the stream again at its next product, which resets the scratch memory.
+cuBLAS itself can be captured if it runs on the captured stream, and if its scratch memory stays allocated as long as
+the graph. After the capture, CuPy's next product sets cuBLAS's stream again, which also resets the scratch memory.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ _KINDS = {
 
 
 class Captured:
-    """The functions gemmEx and gemmStridedBatchedEx with the arguments of cupy.cuda.cublas, for the graph of a
-    recording.
-    """
+    """Has gemmEx and gemmStridedBatchedEx as in cupy.cuda.cublas, for calls that a CUDA graph records."""
 
     def __init__(self, recording: Recording) -> None:
         self._scratch = recording.scratch(SCRATCH)

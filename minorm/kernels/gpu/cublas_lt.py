@@ -1,10 +1,10 @@
-"""Matrix products by cuBLASLt, which also adds a bias to the rows, or computes the sums of a's rows.
+"""Matrix products by cuBLASLt. The same kernel also adds a bias to the rows, or computes the sums of a's rows.
 
     product(a, b, out, bias, ADD_BIAS)      out = a @ b + bias, rounded once
     product(a, b, out, sums, ADD_UP_ROWS)   out = a @ b and sums = a.sum(axis=1)
 
-A call returns False and computes nothing if the library is missing or has no algorithm. The choice of the algorithm
-depends only on shapes, types and steps: it is the first choice of the library's heuristics, and it is kept. CuPy has no
+A call returns False and computes nothing if the library is missing or has no algorithm. The algorithm is the first
+choice of the library's heuristics. This choice is kept, and it depends only on shapes, types and steps. CuPy has no
 binding of these functions, so ctypes calls them. This works in a CUDA graph as well, since scratch memory is an
 argument.
 """
@@ -46,9 +46,7 @@ _SIGNATURES = {
 
 
 class Matrix(NamedTuple):
-    """A matrix of a product in the terms of cuBLAS: its type, whether it is transposed, and the step from
-    line to line.
-    """
+    """A matrix as cuBLAS describes it: its type, whether it is transposed, and the step from one line to the next."""
 
     kind: int
     turned: int
@@ -56,7 +54,7 @@ class Matrix(NamedTuple):
 
 
 class Question(NamedTuple):
-    """The key of a plan. Columns come first, as in cuBLAS: out^T = b^T a^T."""
+    """The key of a plan. cuBLAS reads matrices by columns, so the product is out^T = b^T a^T."""
 
     sizes: tuple[int, int, int]  # columns and rows of the result, and the length of the sums
     first: Matrix  # b
@@ -100,8 +98,8 @@ class Plan:
         self.found = _first_algorithm(self, asked, handle)
 
     def run(self, handle: int, one: int, zero: int, a: int, b: int, out: int, bias: int) -> None:
-        """Start the product on the current stream. The arguments are addresses of arrays, and of the factors 1 and 0 on
-        the host.
+        """Start the product on the current stream. `one` and `zero` are the addresses of the factors 1 and 0 on the
+        host, and the other arguments are addresses of arrays.
         """
         if self._bias.value != bias:
             self._bias.value = bias
@@ -117,7 +115,9 @@ class Plan:
 
 
 def plan(asked: Question, device: int, handle: int) -> Plan | None:
-    """Return a plan for this device and thread only, since a run changes the plan; or None if there is no plan."""
+    """Return a plan, or None if cuBLASLt has no algorithm. Each device and thread has separate plans, since a run
+    changes its plan.
+    """
     return _plan(asked, device, handle, threading.get_ident())
 
 

@@ -1,9 +1,9 @@
 """The elementwise kernels on CuPy arrays of the four float types. The reference, which CuPy can run, computes
 everything else.
 
-Each function has the formula of the same function in kernels/reference/elementwise.py. Each is one launch of a kernel
-that goes through the memory of dense arrays in one layout. 16-bit floats are widened in registers, and results are
-rounded once.
+Each function has the formula of the same function in kernels/reference/elementwise.py. Each function is one launch of a
+kernel that goes through the memory of dense arrays in one layout. 16-bit floats are widened in registers, and results
+are rounded once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _program = Program("elementwise.cu")
 
 
 def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
-    """Return operation `name` on float arrays of one shape and type, in the layout of the last argument."""
+    """Apply the operation `name` to float arrays of one shape and type. The result has the layout of the last array."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
         if name.startswith(("erf", "gelu")):  # the reference's erf does not take CuPy's arrays
@@ -72,7 +72,7 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
 
 
 def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both arrays in the same memory order without gaps: a's order, or b's order if only a has gaps."""
+    """Return both arrays without gaps in the same memory order: a's order, or b's order if only a has gaps."""
     if not is_dense(a) and is_dense(b):
         return arranged(a, b), b
     a = dense(a)
@@ -80,7 +80,7 @@ def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _no_integers(name: str, a: Any, b: Any) -> Any:
-    """Raise TypeError, since erf and gelu need floats on a GPU; for an empty array return an empty array."""
+    """Return an empty array if a is empty. Otherwise raise TypeError, since erf and gelu need floats on a GPU."""
     x = a if b is None else b
     if a.size:
         operation = name.partition("_")[0]
@@ -89,7 +89,7 @@ def _no_integers(name: str, a: Any, b: Any) -> Any:
 
 
 def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
-    """Launch one thread for each access of 16 bytes; the arrays are dense and in one layout."""
+    """Launch one thread for each 16 bytes of the result. The arrays are dense and have the same layout."""
     dtype, n = a.dtype, a.size
     compute, index = dtypes.compute_type(dtype), launch.index_type(n)
     width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
@@ -123,9 +123,9 @@ def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
 
 
 def _broadcast_step(a: Any, b: Any) -> tuple[int, int] | None:
-    """Return (inner, count) such that element i of the dense a, in memory order, meets b[i // inner % count]; or None.
+    """Return (inner, count) if b broadcasts along a so that element i of a is combined with b[i // inner % count].
 
-    None means that b broadcasts in another way.
+    The elements of the dense array a are counted in memory order. If b broadcasts in another way, return None.
     """
     return _broadcast_step_of(a.shape, a.strides, b.shape, b.strides, a.itemsize)
 
@@ -183,13 +183,13 @@ def copy(x: Any) -> Any:
 
 
 def accumulate(total: Any, x: Any) -> None:
-    """total += x, in the memory order of total; x may broadcast, as a bias does."""
+    """Add x to `total` in place, in the memory order of `total`. x may broadcast, for example if it is a bias."""
     if not _accumulated(total, x):
         total += x
 
 
 def _accumulated(total: Any, x: Any) -> bool:
-    """Add by a launch; return False if there is no kernel for these arrays."""
+    """Add x to `total` in one launch. Return False if there is no kernel for these arrays."""
     if total.dtype not in dtypes.FLOATS or x.dtype != total.dtype or not total.size or not x.size:
         return False
     if is_dense(total):

@@ -1,15 +1,17 @@
-"""Writes elements by position, and adds the gradients of reads, in a fixed order, so that two runs give the same bits.
+"""Writes elements by position, and adds up the gradients of indexing. The order is fixed, so two runs give the same
+bits.
 
 CuPy's own add.at uses atomics, whose order depends on the threads. Here positions are sorted, so that the values of one
-position are neighbours; they are added up by doubling:
+position are neighbours. These values are added up in steps of doubling length:
 
     step 1   v[i] += v[i - 1]   if both have the same position
     step 2   v[i] += v[i - 2]
     step 4   ...
 
-Then the last value of every position is its sum. All other values are written to one extra place.
+Then the last value of every position is the sum of this position. All other values are written to one extra element,
+which is dropped.
 
-If an index reads whole rows, as x[i] reads row i of a table, each row has one position, and rows are sorted instead of
+If an index selects whole rows, such as x[i] of a table x, each row has one position. Then rows are sorted instead of
 elements.
 """
 
@@ -42,7 +44,7 @@ def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
-    """Return (first, last) if integer arrays index the axes first .. last - 1, and `:` indexes others; else None."""
+    """Return (first, last) if integer arrays index the axes first .. last - 1 and `:` all other axes, else None."""
     parts = index if isinstance(index, tuple) else (index,)
     read = [i for i, part in enumerate(parts) if getattr(part, "dtype", None) is not None and part.dtype.kind in "iu"]
     others = [part for i, part in enumerate(parts) if i not in read]
@@ -53,21 +55,21 @@ def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; similarly for other axes."""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] if axis is 0; other axes work in the same way."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
     places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
     return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
 
 
 def _numbered(shape: tuple[int, ...]) -> Any:
-    """Return 0, 1, 2 ... in that shape. An index that reads elements of an array x of this shape reads the positions of
-    these elements from the result.
+    """Return the numbers 0, 1, 2 ... as an array of this shape. Indexing this array gives the positions of the elements
+    that the same index would read from an array x of this shape.
     """
     return cupy.arange(math.prod(shape), dtype=dtypes.int64).reshape(shape)
 
 
 def _added(dy: Any, places: Any, size: int) -> Any:
-    """Return zeros of `size` positions with dy, elements or rows, added at `places`."""
+    """Return zeros with `size` positions, and dy added at `places`. An entry of dy is an element or a row."""
     values = dy.astype(dtypes.compute_type(dy.dtype), copy=False)
     places, values, last = _combined(values, places.reshape(-1), cupy.add)
     dx = cupy.zeros((size + 1, *values.shape[1:]), values.dtype)
@@ -76,10 +78,10 @@ def _added(dy: Any, places: Any, size: int) -> Any:
 
 
 def put(x: Any, index: Any, values: Any) -> None:
-    """x[index] = values, in place; if several values go to one place, the last one counts.
+    """Set x[index] = values, in place. If several values go to one position, the last value is written.
 
-    CuPy writes values in an order that depends on the threads, so all values for one place are replaced by the last
-    one.
+    CuPy writes values in an order that depends on the threads. So this function first replaces all values for one
+    position by the last of these values.
     """
     if index is Ellipsis and hasattr(values, "dtype") and values.ndim <= x.ndim:
         copying.assign(x, values)
@@ -93,14 +95,14 @@ def put(x: Any, index: Any, values: Any) -> None:
 
 
 def _may_repeat(index: Any) -> bool:
-    """Can the index name a position twice? Slices, bools and single numbers cannot."""
+    """Return True if the index may contain a position twice. Slices, bools and single numbers cannot."""
     parts = index if isinstance(index, tuple) else (index,)
     kinds = [(getattr(part, "dtype", None), part) for part in parts]
     return any(isinstance(part, list) or (t is not None and t.kind in "iu" and part.size > 1) for t, part in kinds)
 
 
 def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
-    """Return the values for x[index], each replaced by the last value for the same place; x has this shape."""
+    """Return the values for x[index], each replaced by the last value for its position. `shape` is x's shape."""
     axes = rows_of(index, len(shape))
     first, last = axes or (0, len(shape))
     places = _numbered(shape[first:last])[index[first:last] if axes and isinstance(index, tuple) else index]
@@ -114,7 +116,7 @@ def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """Count each of 0, 1, 2 ... in x, or add up its weights in float64, without CuPy's atomics."""
+    """Count how often each of 0, 1, 2 ... occurs in x, or add up its weights in float64, without CuPy's atomics."""
     if weights is None:
         return cupy.bincount(x, None, minlength)
     length = max(int(x.max()) + 1 if x.size else 0, minlength)
@@ -122,7 +124,9 @@ def bincount(x: Any, weights: Any, minlength: int) -> Any:
 
 
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
-    """Return a copy of x with `updates` at `index`, or combined with x's elements: "add", "mul", "min" or "max"."""
+    """Return a copy of x with `updates` written at `index`. With "add", "mul", "min" or "max", the updates are combined
+    with the elements of x.
+    """
     if reduction == "none":
         y = x.copy()
         put(y, index, updates)
@@ -138,9 +142,10 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
 
 
 def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
-    """Return the sorted places, the values in this order, and a mask that is True at the last value for each place.
+    """Return the sorted places, the values in the same order, and a mask that is True at the last value of each place.
 
-    This last value is the combination of all values for the place. Values are elements, or rows of elements.
+    The last value of a place is the combination of all values for this place. A value is an element or a row of
+    elements.
     """
     count = len(places)
     order = cupy.argsort(places)  # equal places keep their order

@@ -1,7 +1,7 @@
-"""Chooses the parameters of launches: numbers of blocks and threads, the width of an access, the type of an index.
+"""Chooses the parameters of launches: the number of blocks and threads, the width of an access, and the index type.
 
-This is arithmetic on sizes, which does not depend on the device. So the order of every sum, and every bit, is the same
-on all devices.
+All of these are computed from sizes only, not from properties of the device. So the order of every sum, and every bit,
+is the same on all devices.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ACCESS = 16  # bytes that a thread reads together if possible
 
 
 def index_type(size: int) -> np.dtype[Any]:
-    """Return int if it holds every index, even those up to one grid of threads beyond the end; else long long."""
+    """Return int if it holds all indices up to one grid of threads beyond the end. Otherwise return long long."""
     return dtypes.int32 if size < 2**31 - 2**24 else dtypes.int64
 
 
 def width(itemsize: int, *steps: int) -> int:
-    """Return the number of elements in one access, 8, 4, 2 or 1: the largest that fits into 16 bytes and divides all
-    `steps`.
+    """Return the number of elements in one access: the largest of 8, 4, 2 and 1 that divides all `steps`. An access has
+    at most 16 bytes.
     """
     elements = ACCESS // itemsize
     while any(step % elements for step in steps):
@@ -32,7 +32,7 @@ def width(itemsize: int, *steps: int) -> int:
 
 
 def is_aligned(*arrays: Any) -> bool:
-    """Does every array that is not None begin at a multiple of 16 bytes? Memory from CuPy does, but a view may not."""
+    """Return True if every array that is not None starts at a multiple of 16 bytes, as memory from CuPy does."""
     return all(array is None or array.data.ptr % ACCESS == 0 for array in arrays)
 
 

@@ -1,7 +1,7 @@
 """Matrix products by cuBLAS. It reads 16-bit floats directly, adds up in float32, and rounds results once.
 
     a @ b                         a stack of matrices times one matrix is one product; two stacks are one call
-    product(a, b, out)            into an array of b's type; for 16 bits also into float32, without rounding
+    product(a, b, out)            `out` has b's type; for 16-bit floats it may be float32, then nothing is rounded
     product(a, b, out, add=True)  added to `out`
 
 float32 is computed in float32, unless TF32 is allowed (kernels/switches.py); CuPy's CUPY_TF32 has no effect here. All
@@ -49,7 +49,7 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def linear(x: Array, w: Array, b: Array = None) -> Array:
-    """y = x @ w.T + b, in one kernel if cuBLASLt has one; otherwise 16-bit results are rounded twice."""
+    """Return x @ w.T + b, in one kernel if cuBLASLt has an algorithm. Otherwise 16-bit results are rounded twice."""
     if b is not None and _is_covered(x, w) and b.dtype == x.dtype:
         y = memory.empty((*x.shape[:-1], w.shape[0]), x.dtype)
         rows = prod(x.shape[:-1])
@@ -65,7 +65,7 @@ def linear(x: Array, w: Array, b: Array = None) -> Array:
 
 
 def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
-    """dw = dy.T @ x, and db = the sum of dy's rows; both by one kernel if cuBLASLt has one."""
+    """Return dw = dy.T @ x, and db, the sum of dy's rows. If cuBLASLt has an algorithm, one kernel computes both."""
     if bias and _is_covered(dy, x):
         dw, db = memory.empty((dy.shape[1], x.shape[1]), x.dtype), memory.empty((dy.shape[1],), x.dtype)
         if _with_vector(dy.T, x, dw, db, cublas_lt.ADD_UP_ROWS):
@@ -74,7 +74,7 @@ def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
 
 
 def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -> bool:
-    """Multiply two matrices by cublas_lt.py, with an epilogue; return False if there is no plan."""
+    """Multiply two matrices by cublas_lt.py, with an epilogue for `vector`. Return False if there is no plan."""
     device = a.data.device_id
     if min(*a.shape, *b.shape) == 1 or (a.dtype == dtypes.bfloat16 and not _has_bfloat16(device)):
         return False  # cuBLAS multiplies vectors, as in PyTorch
@@ -102,12 +102,15 @@ def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -
 
 
 def _is_covered(a: Array, b: Array) -> bool:
-    """Do both have the same float type, and at least one element?"""
+    """Return True if a and b have the same float type, and at least one element each."""
     return a.dtype == b.dtype and a.dtype in _NAMES and a.size > 0 and b.size > 0
 
 
 def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None = None) -> None:
-    """out = a @ b, or out += a @ b with add=True, for matrices or stacks of equal length; `out` is in C order."""
+    """Set out = a @ b, or with add=True, out += a @ b. The operands are matrices or stacks of equal length.
+
+    `out` is in C order.
+    """
     kind = a.dtype
     if kind == dtypes.bfloat16 and not _has_bfloat16(a.data.device_id):
         wide = memory.empty(out.shape, dtypes.float32)
@@ -138,7 +141,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
 
 @functools.cache
 def _types(kind: Any, tf32: bool) -> tuple[int, int, Any]:
-    """Return cuBLAS's constants for the type of the computation and of the elements, and the type of the factors."""
+    """Return cuBLAS's constants for the types of the computation and of the elements, and the type of the factors."""
     cublas, wide = _cublas(), np.float64 if kind == dtypes.float64 else np.float32
     compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
     if tf32 and kind == dtypes.float32:
@@ -157,7 +160,7 @@ def _cublas() -> Any:
 
 
 def _operand(x: Array) -> tuple[Array, int, int]:
-    """Return the array or a copy that cuBLAS can read, whether it is transposed, and the step from line to line."""
+    """Return x or a copy that cuBLAS can read, whether it is transposed, and the step from one line to the next."""
     rows, columns = x.shape[-2:]
     down, along = (step // x.itemsize for step in x.strides[-2:])
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):
@@ -168,7 +171,7 @@ def _operand(x: Array) -> tuple[Array, int, int]:
 
 
 def _stack(x: Array, stacks: tuple[int, ...]) -> Array:
-    """Return matrices as one stack; a copy only if leading axes are broadcast or have gaps between them."""
+    """Return the matrices as one stack. A copy is made only if leading axes are broadcast or have gaps between them."""
     if x.shape[:-2] != stacks:
         x = cupy.broadcast_to(x, (*stacks, *x.shape[-2:]))
     return x.reshape(prod(stacks), *x.shape[-2:])
@@ -176,5 +179,5 @@ def _stack(x: Array, stacks: tuple[int, ...]) -> Array:
 
 @functools.cache
 def _has_bfloat16(device: int) -> bool:
-    """Does cuBLAS multiply bfloat16 on this device?"""
+    """Return True if cuBLAS multiplies bfloat16 on this device."""
     return int(cupy.cuda.Device(device).compute_capability) >= 80

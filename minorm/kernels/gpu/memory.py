@@ -28,19 +28,20 @@ def empty_like(x: Any, dtype: Any = None) -> Any:
 
 
 def empty_cache() -> None:
-    """Give idle memory back to the driver."""
+    """Give unused memory back to the driver."""
     cupy.get_default_memory_pool().free_all_blocks()
 
 
 def statistics() -> dict[str, Any]:
-    """Return the bytes in use and idle on the current device."""
+    """Return how many bytes of the current device are in use, and how many are idle in the pool."""
     pool = cupy.get_default_memory_pool()
     return {"used_bytes": pool.used_bytes(), "idle_bytes": pool.free_bytes()}
 
 
 def owned(view: Any) -> Any:
-    """Return an array that is not a view, around the memory of a gapless view, which no other array may use any more.
+    """Return an array that is not a view but uses the memory of `view`. `view` has no gaps, and no other array may use
+    it.
 
-    Otherwise a leaf's gradient would be copied, since autograd copies views, which two leaves might share.
+    Autograd copies views, since two leaves might share their memory. So a gradient that is a view would be copied.
     """
     return cupy.ndarray(view.shape, view.dtype, memptr=view.data)

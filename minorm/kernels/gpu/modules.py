@@ -1,4 +1,4 @@
-"""The modules of the gpu backend. Families without kernels here use the reference, which CuPy can run."""
+"""The modules of the gpu backend. Functions without kernels here come from the reference, which runs on CuPy too."""
 
 from minorm.kernels.gpu import (
     conv,

@@ -1,8 +1,8 @@
 """The normalization kernels on CuPy arrays: the functions of kernels/protocol.py.
 
-norm_forward.py and norm_backward.py choose the kernels and their arguments once for a nest and its types, with the
-arithmetic of norm_plan.py. BoundKernels keeps these plans for one nest, equation and type, so that a call takes little
-more time than its launches. The functions of the protocol are at the end; each calls a BoundKernels.
+norm_forward.py and norm_backward.py plan the kernels and their arguments once for a nest and its types; norm_plan.py
+does the arithmetic. A BoundKernels keeps the plans for one nest, equation and type, so a call takes little more time
+than its launches. The functions of the protocol are at the end; each calls a BoundKernels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BoundKernels:
         self.plans: dict[Any, Any] = {}
 
     def _plan(self, make: Any, *how: Any) -> Any:
-        """Return the plan that `make` makes for this nest and these types, and keep it."""
+        """Return the plan that make(...) returns for this nest and these types. The plan is kept for the next call."""
         key = make, *how
         found = self.plans.get(key)
         if found is None:
@@ -77,7 +77,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> Array:
-        """y = xhat * s + b, or max(y + residual, 0)."""
+        """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
         s, b, parameter = types_of(self.computed, s, b)
         y = memory.empty_like(x)
         aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
@@ -125,7 +125,7 @@ class BoundKernels:
         sum_g: Array | None,
         sum_gx: Array | None,
     ) -> Array:
-        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+        """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
         s, _, parameter = types_of(self.computed, s, None)
         sums = None
         if sum_g is not None or sum_gx is not None:
@@ -139,7 +139,7 @@ class BoundKernels:
         return dx
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
-        """Return a given mean and var as Statistics."""
+        """Return Statistics made from a given mean and var."""
         covered = mean.dtype in dtypes.FLOATS and var.dtype == mean.dtype
         if not (covered and mean.flags.c_contiguous and var.flags.c_contiguous):
             return Statistics.given(mean, var, self.equation, self.computed)
@@ -190,7 +190,7 @@ def apply(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> Array:
-    """y = xhat * s + b, or max(y + residual, 0)."""
+    """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
     return bind(nest, Equation(), x.dtype, dtype).apply(x, stats, s, b, activation, residual)
 
 
@@ -232,5 +232,5 @@ def grad_input(
     sum_gx: Array | None,
     dtype: Any = None,
 ) -> Array:
-    """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
     return bind(nest, Equation(), x.dtype, dtype).grad_input(dy, x, stats, s, sum_g, sum_gx)

@@ -1,5 +1,5 @@
-"""Brings arrays into the form that kernels read: dense, and two arrays in the same memory order. Kernels do not get
-strides.
+"""Brings arrays into the form that kernels read. Kernels do not get strides, so arrays must be dense, and two arrays
+must have the same memory order.
 """
 
 from __future__ import annotations

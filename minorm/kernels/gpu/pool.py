@@ -33,7 +33,7 @@ _program = Program("pool.cu")
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
-    """Return y, and the place of each maximum in its plane, in int32."""
+    """Return y, and the int32 index of each maximum in its plane."""
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
@@ -47,10 +47,11 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
 
 
 def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None, last: bool | None = None) -> Any:
-    """Return dx: zeros, with each dy added at the place of its maximum. `how` is (kernel, stride, padding, dilation).
+    """Return dx: each dy is added at the index of its maximum, and all other elements are 0.
 
-    If `how` is None, each place reads all windows of its plane, which is as exact, but slow. last=True puts dx's
-    channels last; None means the order of `indices`.
+    `how` is (kernel, stride, padding, dilation). If `how` is None, each element of dx looks through all windows of its
+    plane, which gives the same result but is slow. With last=True, dx's channels are last in memory. If `last` is None,
+    dx has the memory order of `indices`.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
@@ -103,9 +104,9 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,
 ) -> Any:
-    """Return dx: zeros, with each dy, divided by its window's divisor, added at every place of the window.
+    """Return dx: each dy, divided by its window's divisor, is added to every element of the window.
 
-    last=True puts dx's channels last; None means the order of dy.
+    With last=True, dx's channels are last in memory. If `last` is None, dx has the memory order of dy.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
@@ -136,7 +137,7 @@ def _run(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> None:
-    """Launch one thread for each access of `result`; the memory of all arrays is (images, places, inner)."""
+    """Launch one thread for each access of `result`. In memory, all arrays have the axes (images, positions, inner)."""
     dtype = result.dtype
     aligned = launch.is_aligned(given, result, places)
     plan, struct = _planned(size, out, how, inner, dtype.itemsize, aligned, backward)
@@ -159,7 +160,7 @@ def _planned(*arguments: Any) -> tuple[pool_plan.Plan, Struct]:
 
 
 def _spread(dy: Any, dx: Any, inner: int, divisor: int) -> None:
-    """Write each dy, divided by `divisor`, to all places of its image."""
+    """Write each dy, divided by `divisor`, to all elements of its plane."""
     dtype, index = dx.dtype, launch.index_type(dx.size)
     width = launch.ACCESS // dtype.itemsize
     kernel = _program.kernel("spread", dtype, dtypes.compute_type(dtype), width, index)
@@ -174,35 +175,33 @@ def _spreading(plane: int, inner: int) -> Struct:
 
 
 def _met(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> pool_plan.Windows:
-    """Return the windows without taps that never reach x, since a kernel may be far larger than x."""
+    """Return the windows without the taps that never reach x. Such taps exist if the kernel is far larger than x."""
     return reached(size, kernel, padding, dilation), stride, padding, dilation
 
 
 def _is_whole(size: Ints, out: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> bool:
-    """Is there a single window that covers x exactly?"""
+    """Return True if there is a single window and it covers x exactly."""
     whole = prod(out) == 1 and reached(size, kernel, padding, dilation) == size
     return whole and not any(low or high for low, high in padding) and set(dilation) <= {1}
 
 
 def _covers(x: Any, size: Ints) -> bool:
-    """Is the array not empty, and of a type and size that the kernels know?"""
+    """Return True if the array is not empty and has a type and size that the kernels know."""
     return x.dtype in dtypes.FLOATS and x.size > 0 and len(size) <= 3 and prod(size) < window_struct.LARGEST
 
 
 def _are_channels_last(x: Any, size: Ints) -> bool:
-    """Are the channels of x last in memory, and can the kernels index images of this size?"""
+    """Return True if x's channels are last in memory and the kernels can index images of this size."""
     return has_channels_last(x) and _fits_int((*x.shape[:2], *size))
 
 
 def _fits_int(shape: Ints) -> bool:
-    """Does the type int hold all places in an image with all its channels?"""
+    """Return True if the type int holds the indices of all elements of an image with all its channels."""
     return prod(shape[1:]) < window_struct.LARGEST
 
 
 def _inner(shape: Ints, last: bool) -> int:
-    """Return the number of neighbours in memory that have the same place in the plane: the channels if they are last,
-    else 1.
-    """
+    """Return how many neighbours in memory belong to the same pixel: the channels if they are last, else 1."""
     return shape[1] if last else 1
 
 
@@ -211,5 +210,5 @@ def _empty(shape: Ints, dtype: Any, last: bool) -> Any:
 
 
 def _memory_in_order(x: Any, last: bool) -> Any:
-    """Return the memory of x in C order, or with the channels last; a copy if x has another order."""
+    """Return x in C order, or with last=True with the channels last. Copy x if it has another memory order."""
     return plain(x.transpose(0, *range(2, x.ndim), 1) if last else x)

@@ -46,8 +46,8 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 
 def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
-    """Return x with kept elements scaled and the others 0. With blocks, random numbers fill `kept`; otherwise `kept` is
-    read.
+    """Return x with the kept elements scaled and all other elements 0. With `blocks`, the kernel draws random numbers
+    and fills `kept`. Without `blocks`, it reads `kept`.
     """
     out, n, dtype = memory.empty_like(x), x.size, x.dtype
     if n:
@@ -62,7 +62,7 @@ def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
 
 
 def _blocks_argument(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
-    """Return the struct Blocks by value, or its address on the device if a CUDA graph renews it there."""
+    """Return the struct Blocks by value, or its address on the device if a CUDA graph renews the blocks there."""
     if isinstance(blocks, capture.Slot):
         return _NONE, blocks.device
     return (_NONE if blocks is None else Struct(np.array(blocks, np.uint64))), None

@@ -1,6 +1,4 @@
-"""RNN, LSTM and GRU on CuPy arrays: runs the reference's steps with products by cuBLAS and minorm's
-activation kernels.
-"""
+"""RNN, LSTM and GRU on CuPy arrays. The reference runs the steps with cuBLAS and minorm's activation kernels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Softmax, its logarithm and the cross entropy on CuPy arrays; the reference has the formulas.
 
-Along the last axis, a warp or a block takes a row; along another axis, each thread takes a row. Each function is one
-launch, for all four float types. The result may have another type than the input. The sums of long rows are computed in
-float64, in an order that depends only on the shape.
+If the axis is the last one, a warp or a block computes a row; otherwise each thread computes a row. Each function is
+one launch and takes all four float types. The result may have another type than the input. The sums of long rows are
+computed in float64, in an order that depends only on the shape.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _program = Program("softmax.cu")
 
 
 def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, result: Any) -> Any:
-    """Run operation `name` along `axis` of arrays of one shape and float type. `result` is the type of the result; None
-    means the type of the arrays.
+    """Apply the operation `name` along `axis` to arrays of the same shape and float type. `result` is the type of the
+    result; None means the type of the arrays.
     """
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or not a.size or not a.ndim or (b is not None and b.dtype != dtype):
@@ -68,8 +68,8 @@ def log_softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """Compute the same as the reference; but a target that is not a class makes its row's loss NaN, since the host does
-    not wait.
+    """Compute the same as the reference. If a target is not a class, its loss is NaN and no error is raised, since a
+    check would make the host wait.
     """
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or not x.size:
@@ -88,8 +88,8 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 def cross_entropy_grad(
     dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    """Compute the same as the reference. `count` is an array of one float64 from `reduce_losses`; dy may have another
-    type.
+    """Compute the same as the reference. `count` is the float64 array of one element that `reduce_losses` returns. dy
+    may have another type than x.
     """
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or dy.dtype not in dtypes.FLOATS or not x.size:
@@ -110,8 +110,8 @@ def cross_entropy_grad(
 
 
 def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
-    """Compute the same as the reference, in an order that depends on the number of rows. The count is a float64 on the
-    GPU.
+    """Compute the same as the reference, in an order of additions that depends on the number of rows. The count is a
+    float64 array on the GPU.
     """
     blocks = -(-losses.size // CHUNK)
     if not blocks:

@@ -35,16 +35,16 @@ C_NAMES = {
 def options(name: str) -> tuple[str, ...]:
     """Return NVRTC's options for this .cu file.
 
-    By default NVRTC may turn a product and a sum into a fused multiply-add, depending on the code around them. So two
-    kernels with the same formula may differ in the last bit.
+    Without these options, NVRTC may combine a product and a sum into a fused multiply-add, depending on the code around
+    them. Two kernels with the same formula could then differ in the last bit.
     """
     return (*OPTIONS, *OF_FILE.get(name, ()))
 
 
 @functools.cache
 def source(name: str) -> str:
-    """Return the text of a .cu file in which the text of minorm's headers replaces their #include lines, each header
-    once.
+    """Return the text of a .cu file. Each #include line of a minorm header is replaced by the header's text, or removed
+    if the header is included already.
     """
     return _pasted(name, set())
 

@@ -18,7 +18,7 @@ _program = Program("sums.cu")
 
 
 def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
-    """Return the sum or mean over some axes of an array that is not empty, in x's type, with the kept axes in order."""
+    """Return the sum or mean over the axes `summed` of an array that is not empty; the other axes keep their order."""
     if not x.flags.c_contiguous:
         return in_memory_order(_total, x, summed, mean, memory_order(x), plain)
     dtype, count = x.dtype, 1

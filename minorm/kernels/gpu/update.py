@@ -1,8 +1,8 @@
 """Optimizer steps on CuPy arrays: one launch updates up to 48 parameters of one type; see update.cu.
 
-A launch takes the host some microseconds, which is longer than the device needs for a small parameter. So one launch
-for a list makes the step of a small network fast. The kernels take dense arrays in one layout; the reference updates
-all others.
+A launch takes the host some microseconds, which is longer than the device needs for a small parameter. So a step of a
+small network is much faster with one launch for a whole list. The kernels take dense arrays; the arrays of a parameter
+must have the same layout. The reference updates all other parameters.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def adam(
 
 
 def scale(arrays: list[Any], factor: float) -> None:
-    """x *= factor for every array"""
+    """Set x *= factor for every array."""
     for group, left in _groups(arrays, arrays, []):
         chosen = [arrays[i] for i in group]
         if left:
@@ -110,7 +110,7 @@ def scale(arrays: list[Any], factor: float) -> None:
 
 
 def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]) -> Iterator[tuple[list[int], bool]]:
-    """Yield, for each type, the indices of the parameters of this type, and True if the reference must update them."""
+    """Yield the indices of the parameters of one type, and whether the reference must update these parameters."""
     groups: dict[Any, list[int]] = {}
     recording = capture.recording()
     replaying = recording is not None and recording.replaying  # the arrays are those of the capture
@@ -141,11 +141,11 @@ def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
 def _run(
     name: str, options: tuple[bool, ...], roles: dict[str, list[Any]], of_steps: dict[str, list[float]], numbers: Any
 ) -> None:
-    """Launch a kernel for arrays of one type. `roles` has the arrays by their role in the struct Parts; the numbers of
-    the step become a struct.
+    """Launch a kernel for arrays of one type. The keys of `roles` are fields of the struct Parts. A second struct has
+    the numbers of the step.
 
-    During the capture of a CUDA graph, both structs are put on the device. Before a replay only their numbers are
-    renewed.
+    During the capture of a CUDA graph, both structs are stored on the device. Before a replay, only the numbers in
+    these structs are renewed.
     """
     parameters = roles["p"]
     dtype = parameters[0].dtype
@@ -175,9 +175,7 @@ def _run(
 
 
 def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[str, list[float]]) -> None:
-    """Write the numbers for the next replay. The optimizer has checked that the parameters are still in the same
-    memory.
-    """
+    """Write the numbers for the next replay. The optimizer has checked that the parameters are in the same memory."""
     for start in range(0, count, update_plan.MOST):
         kept = recording.next().host
         for name, values in of_steps.items():
@@ -187,7 +185,7 @@ def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[s
 
 
 def _entries_at(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
-    """Return the entries at `indices` of every list. An empty list, which stands for state that is not kept, stays
-    empty.
+    """Return the entries at `indices` of every list. A list is empty if the optimizer does not keep this state; such a
+    list stays empty.
     """
     return [[values[i] for i in indices] if values else values for values in lists]

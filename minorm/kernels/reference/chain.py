@@ -17,7 +17,7 @@ MOST_LINKS = 16
 
 
 class Link(NamedTuple):
-    """One map. a and b number its sources, which are first the operands, and then the results of earlier links."""
+    """One map. a and b are the numbers of its sources: first the operands have numbers, then the earlier links."""
 
     operation: str
     a: int
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 def chain(links: Sequence[Link], operands: Sequence[Any], shape: tuple[int, ...], maps: Any = elementwise) -> Any:
-    """Return the result of the last link, of this shape. Operands have the same type and broadcast.
+    """Return the result of the last link, which has this shape. The operands have the same type, and they broadcast.
 
     maps    has a function for each map
     """

@@ -2,14 +2,14 @@
 
     y[n, g, :, o] = sum over taps k of  W[g, :, :, k] @ x[n, g, :, o * stride + k * dilation - low]
 
-The gradients come from the same sum. For the input, each product of a tap is added to the view that the tap read. For
-the weights, dy is multiplied by that view.
+The gradients use the same taps and views. For the gradient of the input, W^T dy of each tap is added to the view that
+the tap read. For the gradient of the weights, dy is multiplied by this view.
 
 Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
 pair for each axis; a negative `high` cuts off the end of x. `stride` and `dilation` have one number for each axis.
-16-bit floats compute in float32, and results are rounded once. Sums of bfloat16 have the order of tiles
-(conv_tiles.py), unless a group has one input channel and one output channel. Every backend raises ValueError for shapes
-that do not fit together.
+16-bit floats compute in float32, and results are rounded once. Sums of bfloat16 are added in the order of a processor's
+matrix tiles (conv_tiles.py), unless a group has only one input channel and one output channel. Every backend raises
+ValueError for shapes that do not fit together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return the spatial shape of the result: how often the kernel fits into the padded input."""
+    """Return the spatial shape of the result: how often the kernel fits into the padded input along each axis."""
     return tuple(
         (x + low + high - d * (k - 1) - 1) // s + 1
         for x, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -48,10 +48,11 @@ def checked(
     groups: int,
     dy: Ints | None = None,
 ) -> Ints:
-    """Return the shape of y for these shapes of x and w; raise ValueError unless these, and that of dy, fit together.
+    """Return the shape of y for these shapes of x and w. Raise ValueError if the shapes of x, w and dy do not fit
+    together.
 
-    Kernels compute addresses from shapes, so a wrong shape must raise an error here instead of reaching
-    other memory.
+    Kernels compute addresses from shapes. So a wrong shape must raise an error here, before a kernel reads other
+    memory.
     """
     if w[1] * groups != x[1] or w[0] % groups or not len(x) == len(w) == len(padding) + 2:
         raise ValueError(
@@ -83,14 +84,14 @@ def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -
 
 
 def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
-    """Is the sum in the order of tiles? Yes for bfloat16, unless an array is empty, or each group has one channel and
-    one result.
+    """Return True if the sum is added in the order of tiles. This holds for bfloat16, unless an array is empty, or each
+    group has one input channel and one output channel.
     """
     return bool(a.dtype == b.dtype == bfloat16 and a.size and b.size and tuple(w_shape[:2]) != (groups, 1))
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads: x itself if it has both."""
+    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 
@@ -153,7 +154,7 @@ def grad_input(
 def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """Return dw of shape `w_shape`, and db with one number for each output channel; with bias=False db is None."""
+    """Return dw of shape `w_shape`, and db with one number for each output channel. With bias=False, db is None."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if by_tiles(dy, x, w_shape, groups):
         sums = conv_tiles.grad_weight(dy, _padded(x, padding), w_shape, stride, dilation, groups)
@@ -176,8 +177,9 @@ def ways(
     groups: int,
     itemsize: int,  # noqa: ARG001
 ) -> tuple[Ints, dict[str, Any]]:
-    """Return the shape of y, and None for each of the three sums; the kernels return choices instead of None, which
-    `minorm.explain` shows.
+    """Return the shape of y, and None for forward, grad_input and grad_weight, which have only one algorithm.
+
+    Other backends return their choices of algorithms here, which `minorm.explain` shows.
     """
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     return y_shape, dict.fromkeys(("forward", "grad_input", "grad_weight"))
@@ -202,7 +204,7 @@ def backward_from_parts(grad_input: Any, grad_weight: Any, grad_bias: Any) -> An
         needs: tuple[bool, bool, bool] = (True, True, True),
         accumulate: Any = None,
     ) -> tuple[Any, Any, Any]:
-        """Return (dx plus `accumulate`, dw, db), with None for one that is not needed."""
+        """Return (dx plus `accumulate`, dw, db). A gradient that is not needed is None."""
         how = stride, padding, dilation, groups
         dx = dw = db = None
         if needs[1]:  # first, so that its scratch memory is free again before the large dx is made
@@ -220,7 +222,7 @@ backward = backward_from_parts(grad_input, grad_weight, grad_bias)
 
 
 def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:
-    """Yield, for every tap, its index into the weights, and the view of the padded input that it reads."""
+    """Yield, for each tap, the index of its weights and the index of its view of the padded input."""
     for tap in itertools.product(*map(range, kernel)):
         view = tuple(
             slice(k * d, k * d + (o - 1) * s + 1 if o else k * d, s)
@@ -234,7 +236,7 @@ def _along_channels(b: Any, rank: int) -> Any:
 
 
 def _padded(x: Any, padding: Pairs) -> Any:
-    """Return x with zeros around it; if `high` is negative, leave out the last places of x instead."""
+    """Return x with zeros around it. If `high` is negative, the last elements of x are left out instead."""
     kept = tuple(slice(None, min(0, high) or None) for _, high in padding)
     return np.pad(x[(..., *kept)], ((0, 0), (0, 0), *((low, max(0, high)) for low, high in padding)))
 

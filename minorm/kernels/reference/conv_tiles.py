@@ -1,9 +1,10 @@
-"""Convolutions of bfloat16 in the order of tiles.py, with the same bits as the CPU's kernels
-(docs/maths-narrow-types.md).
+"""Convolutions of bfloat16. The terms are added in the order of tiles.py, so the bits are the same as those of the
+CPU's kernels (docs/maths-narrow-types.md).
 
-The depth of a matrix product is the axis over which it sums. The depth of a result is (tap, input channel). The depth
-of an input's gradient is (tap that reaches it, output channel). Both are in memory order. The depth of a weight's
-gradient is (image, pixel): several images form one depth, and several depths form a chunk.
+The depth of a matrix product is the axis over which the product sums. For y, the depth is (tap, input channel). For the
+gradient of the input, the depth is (tap, output channel), with the taps that read this element of the input. Both
+depths are in memory order. For the gradient of the weights, the depth is (image, pixel): several images form one depth,
+and several depths form a chunk.
 """
 
 from __future__ import annotations
@@ -24,25 +25,27 @@ PARTIAL = 2 << 20  # the most numbers in all chunks
 
 
 def images_together(results: int, images: int) -> int:
-    """Return how many images form one depth of the weights' gradient: as many as fill a block."""
+    """Return how many images form one depth of the weights' gradient, so that they fill a block of terms."""
     return max(1, min(images, -(-BLOCK // max(1, results))))
 
 
 def chunks_of(images: int, results: int, weights: int) -> int:
-    """Return the number of chunks of the weights' gradient, which is smaller if there are many weights to add up."""
+    """Return the number of chunks of the weights' gradient. With many weights there are fewer chunks, since each chunk
+    has a separate sum for every weight.
+    """
     depths = -(-images // images_together(results, images))
     return max(1, min(CHUNKS, depths, images * results // LONG, PARTIAL // max(1, weights)))
 
 
 def forward(padded: Any, w: Any, out: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
-    """Return y as sums in float32, (N, groups * O, *out). `padded` is x with zeros around it."""
+    """Return y (N, groups * O, *out), as sums in float32. `padded` is x with zeros around it."""
     taps = list(itertools.product(*map(range, w.shape[2:])))
     views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
     return _summed(views, w, taps, groups, False).reshape(len(padded), len(w), *out)
 
 
 def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """Return dx as sums in float32, of shape `x_shape`."""
+    """Return dx of shape `x_shape`, as sums in float32."""
     spread, before = _spread(dy, w.shape[2:], x_shape[2:], stride, padding, dilation)
     dx: Any = np.zeros(x_shape, np.float32)
     for start in itertools.product(*(range(min(s, n)) for s, n in zip(stride, x_shape[2:], strict=True))):
@@ -66,7 +69,7 @@ def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dil
 
 
 def grad_weight(dy: Any, padded: Any, w_shape: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
-    """Return dw as sums in float32, of shape `w_shape`."""
+    """Return dw of shape `w_shape`, as sums in float32."""
     images, out = len(dy), dy.shape[2:]
     taps = list(itertools.product(*map(range, w_shape[2:])))
     views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
@@ -95,13 +98,13 @@ def _starts(tap: Ints, dilation: Ints) -> Ints:
 
 
 def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
-    """Return a view of `size` places along each axis, which begin at `starts` and are `stride` apart."""
+    """Return a view of `size` elements along each axis, which begin at `starts` with a step of `stride`."""
     rows = zip(starts, size, stride, strict=True)
     return x[(..., *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in rows))]
 
 
 def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
-    """Return the sums over the taps and channels of these views, of shape (N, groups, results of a group, places)."""
+    """Return the sums over the taps and channels of these views as (N, groups, results of a group, positions)."""
     channels = views[0].shape[1] // groups
     flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
     left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)
@@ -112,8 +115,8 @@ def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed:
 
 
 def _spread(dy: Any, kernel: Ints, x_size: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> tuple[Any, Ints]:
-    """Return dy with its elements `stride` apart, and zeros between and around them; and the number of zeros before the
-    first element.
+    """Return dy with its elements `stride` apart, and the number of zeros before the first element. There are also
+    zeros between and after the elements.
     """
     before = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
     rows = zip(dy.shape[2:], x_size, stride, padding, before, strict=True)

@@ -15,17 +15,17 @@ WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # bytes -
 
 
 def assign(to: Any, x: Any) -> None:
-    """to[...] = x, where x broadcasts and is cast"""
+    """Set to[...] = x, where x broadcasts and is cast."""
     to[...] = x
 
 
 def cast(x: Any, dtype: Any, order: str = "K") -> Any:
-    """Return x in another type, in x's memory order ("K") or row by row ("C")"""
+    """Return x in another type, in x's memory order ("K") or row by row ("C")."""
     return x.astype(dtype, order)
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
-    """Join arrays along an axis"""
+    """Join arrays along an axis."""
     first = arrays[0]
     wide = WORDS.get(first.shape[axis] * first.itemsize) if axis % first.ndim == first.ndim - 1 else None
     if wide is None or any(
@@ -39,30 +39,30 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def copy(x: Any, order: str = "K") -> Any:
-    """Return a copy of x, in x's memory order ("K") or row by row ("C")"""
+    """Return a copy of x, in x's memory order ("K") or row by row ("C")."""
     return x.copy(order)
 
 
 def fill(to: Any, value: float) -> None:
-    """to[...] = value"""
+    """Set to[...] = value."""
     to[...] = value
 
 
 def full(shape: tuple[int, ...], value: float, dtype: Any) -> Any:
-    """Return an array of this shape and type, filled with one value"""
+    """Return an array of this shape and type, filled with one value."""
     return np.full(shape, value, dtype)
 
 
 def full_like(x: Any, value: float) -> Any:
-    """Return an array like x, in x's memory order, filled with one value"""
+    """Return an array like x, in x's memory order, filled with one value."""
     return np.full_like(x, value)
 
 
 def in_rows(x: Any) -> Any:
-    """Return x itself if it is row-major without gaps, else a row-major copy"""
+    """Return x itself if it is row-major without gaps, else a row-major copy."""
     return x if x.flags.c_contiguous else x.copy("C")
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """Add (before, after) elements of `value` around each axis"""
+    """Return x with (before, after) elements of `value` added at the ends of each axis."""
     return np.pad(x, widths, constant_values=x.dtype.type(value))

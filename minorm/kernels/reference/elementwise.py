@@ -1,8 +1,8 @@
 """The formulas of arithmetic and activations, element by element, with each gradient directly below its function.
 
-A gradient takes `dy`, and then an array of the forward pass. This is the output y if the formula needs only y, which is
-kept anyway as the input of the next operation; otherwise it is the input x. At a kink the gradient is PyTorch's. 16-bit
-floats compute in float32, and the result is rounded once at the end.
+A gradient takes `dy`, and then an array of the forward pass. If the formula can be computed from the output y, this
+array is y, which the next operation keeps anyway as its input. Otherwise the array is the input x. At a kink, the
+gradient is the same as in PyTorch. 16-bit floats compute in float32, and the result is rounded once at the end.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
 
 
 def _normal(x: Any, approximate: str) -> tuple[Any, Any]:
-    """Return Phi(x) and its derivative, in float64. NumPy has no erf, so this code is for reading, not for speed."""
+    """Return Phi(x) and its derivative, in float64. NumPy has no erf; this code is simple rather than fast."""
     x = x.astype(np.float64)
     if approximate == "tanh":
         c, cubic = math.sqrt(2 / math.pi), 0.044715

@@ -1,8 +1,8 @@
-"""The activations of recurrent layers, by their ONNX names, and their slopes.
+"""The activations of recurrent layers under their ONNX names, and the derivatives of these activations.
 
-A slope gets both the input x and the output y, and uses the one that needs less computation. Some activations have
-parameters alpha and beta; DEFAULTS has the default values. `maps` are a backend's elementwise functions. The kernels
-have the same formulas in minorm_ext/recurrent/activations.inc.h.
+`slope` computes a derivative from the input x or from the output y, whichever needs less computation. Some activations
+have parameters alpha and beta; DEFAULTS has the default values. `maps` are a backend's elementwise functions. The
+kernels have the same formulas in minorm_ext/recurrent/activations.inc.h.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Gate(NamedTuple):
-    """An activation with its parameters; a missing parameter is 0."""
+    """An activation and its parameters. A parameter that the activation does not have is 0."""
 
     name: str
     alpha: float = 0.0

@@ -1,4 +1,4 @@
-"""Writes elements by position, and adds gradients back to the positions that were read, in order."""
+"""Writes elements by position, and adds gradients back to the positions that were read, in a fixed order."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum,
 
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy added at `index`; a position that occurs twice gets both addends"""
+    """Return zeros of `shape` with dy added at `index`. If a position occurs twice, both values are added."""
     dx = np.zeros(shape, dy.dtype)
     np.add.at(dx, index, dy)
     return dx
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis=0; similarly for other axes"""
+    """Return zeros of `shape` with dy[i, j] added at [index[i, j], j] if axis is 0; other axes work in the same way."""
     where = list(np.indices(index.shape, sparse=True))
     where[axis] = index
     return add_at(dy, tuple(where), shape)
 
 
 def put(x: Any, index: Any, values: Any) -> None:
-    """x[index] = values, in place; if several values go to one place, the last one in row-major order counts"""
+    """Set x[index] = values, in place. The last of several values for one position, in row-major order, is written."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(part, np.ndarray) and part.ndim > 1 and part.dtype.kind in "iu" for part in parts):
         index, values = tuple(_by_rows(part) for part in parts), _by_rows(values)
@@ -39,15 +39,16 @@ def _by_rows(value: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """Count each of 0, 1, 2 ... in x, or add up its weights in float64"""
+    """Count how often each of 0, 1, 2 ... occurs in x, or add up its weights in float64."""
     return np.bincount(x, weights, minlength)
 
 
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
-    """Return a copy of x with `updates` at `index`, or combined with x's elements: "add", "mul", "min" or "max".
+    """Return a copy of x with `updates` written at `index`. With "add", "mul", "min" or "max", the updates are combined
+    with the elements of x.
 
-    16-bit floats are combined in float32, and the result is rounded once. "none" keeps the last of several updates at
-    one place.
+    16-bit floats are combined in float32, and the result is rounded once. With "none", the last of several updates at
+    one position is kept.
     """
     if reduction == "none":
         y = x.copy()

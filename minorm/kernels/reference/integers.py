@@ -2,10 +2,10 @@
 
     integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
     integer_conv(x, w, ...)       the same over the taps and channels of a convolution
-    requantize(sums, how, axis)   round(sums * scale) + zero as bytes, clipped to the ends of the type
+    requantize(sums, how, axis)   round(sums * scale) + zero as bytes, clipped to the range of the type
 
-Sums beyond int32 wrap around. If `how` is given, a product returns requantized sums. Integers are not rounded, so all
-backends and processors give the same bits.
+Sums beyond int32 wrap around. If `how` is given, a product returns requantized sums. Integers are not rounded, so the
+bits are the same for all backends and processors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Form = tuple[Ints, Pairs, Ints, int]
 
 
 class Requantization(NamedTuple):
-    """The numbers that turn sums into bytes again. `scale` is float32, one number or a number for each output."""
+    """The numbers that turn sums into bytes again. `scale` has one float32, or one float32 for each output."""
 
     scale: Any
     zero: int
@@ -35,8 +35,8 @@ class Requantization(NamedTuple):
 
     @classmethod
     def of(cls, scale: Any, zero: Any, low: int | None = None) -> Requantization:
-        """Return the numbers to requantize to the type of `zero`, an array of one number; `low` is the lower bound of a
-        Relu.
+        """Return the numbers that requantize to the type of `zero`. `zero` is an array of one number, and `low` is the
+        lower bound of a Relu.
         """
         if zero.dtype not in BYTES or zero.size != 1:
             raise TypeError(
@@ -50,8 +50,8 @@ class Requantization(NamedTuple):
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """a @ b for a (..., M, K) and b (..., K, N). a_zero is one number, b_zero is one or N numbers, and bias is None or
-    N int32.
+    """Return a @ b for a (..., M, K) and b (..., K, N). a_zero is one number, b_zero has one or N numbers, and bias is
+    None or has N numbers of int32.
     """
     check_bytes("integer_matmul", a=a, b=b)
     xp = namespace(a)
@@ -67,10 +67,10 @@ def integer_matmul(
 def integer_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Any:
-    """The convolution of x (N, C, ...), padded with x_zero, with w (O, C / groups, ...). w_zero has one or O numbers,
-    and bias is None or O int32.
+    """Return the convolution of x (N, C, ...) with w (O, C / groups, ...); x is padded with x_zero. w_zero has one or O
+    numbers, and bias is None or has O numbers of int32.
 
-    form    stride, padding, dilation and groups, as reference/conv.py has them
+    form    stride, padding, dilation and groups, as in reference/conv.py
     """
     check_bytes("integer_conv", x=x, w=w)
     stride, padding, dilation, groups = form
@@ -99,9 +99,7 @@ def integer_conv(
 
 
 def prepare_matmul(a: Any, b: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  other backends look at a
-    """Return integer_matmul as a function of arrays like a, so that the work on the other arguments is done
-    only once.
-    """
+    """Return integer_matmul as a function of arrays like a. The work on the other arguments is done only once."""
     return lambda a: integer_matmul(a, b, *rest)
 
 
@@ -111,8 +109,8 @@ def prepare_conv(x: Any, w: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: A
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
-    """round(sums * scale) + zero, where halves round to even; the numbers of the scale belong to the places along
-    `axis`.
+    """Return round(sums * scale) + zero, where halves round to even. If there are several scales, they belong to the
+    indices along `axis`.
     """
     scale = namespace(sums).asarray(how.scale)
     if scale.size > 1:
@@ -123,10 +121,10 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
-    """round(a * factors[0] + (b * factors[1] + factors[2])) for bytes a and b that broadcast, clipped to the bounds of
-    `how`.
+    """Return round(a * factors[0] + (b * factors[1] + factors[2])), clipped to the bounds of `how`. a and b are bytes
+    that broadcast.
 
-    Each multiply-add is computed in float64, which holds it exactly, and rounded once to float32.
+    Each multiply-add is computed in float64, which holds the result exactly, and is rounded once to float32.
     """
     check_bytes("add", a=a, b=b)
     of_a, of_b, fixed = (np.float64(factor) for factor in factors)
@@ -137,7 +135,7 @@ def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> A
 
 
 def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, Any]:
-    """Return the factors of `add`, rounded as onnxruntime does, from the scales and zeros of a, b and the result."""
+    """Return the factors of `add` from the scales and zeros of a, b and the result, rounded as in onnxruntime."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         a, b, own = (np.float32(scale) for scale in scales)
         of_a, of_b = a / own, b / own
@@ -146,8 +144,8 @@ def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, 
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """round(x / scale) + zero for x of float32, clipped to the range of `dtype`. scale is one number; zero is one
-    number or None.
+    """Return round(x / scale) + zero for x of float32, clipped to the range of `dtype`. `scale` is one number, and
+    `zero` is one number or None.
     """
     ends = np.iinfo(dtype)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -156,7 +154,7 @@ def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
 
 
 def dequantize(q: Any, scale: Any, zero: Any) -> Any:
-    """(q - zero) * scale for bytes q, in float32."""
+    """Return (q - zero) * scale for bytes q, in float32."""
     return (q.astype(np.int32) - (0 if zero is None else int(zero.item()))).astype(np.float32) * scale.reshape(())
 
 
@@ -174,7 +172,7 @@ def check_matrices(a: Ints, b: Ints) -> None:
 
 
 def zeros(name: str, argument: str, given: Any, count: int) -> Any:
-    """Return zero points as an array of int64, with one number or a number for each output.
+    """Return zero points as an int64 array of one number, or of one number for each output.
 
     Raises ValueError for other shapes.
     """
@@ -185,7 +183,7 @@ def zeros(name: str, argument: str, given: Any, count: int) -> Any:
 
 
 def outputs(name: str, argument: str, given: Any, count: int) -> Any:
-    """Return `given`, an int32 for each output, as int64; raise ValueError for other shapes and types."""
+    """Return `given`, which has an int32 for each output, as int64. Raise ValueError for another shape or type."""
     if given.shape != (count,) or given.dtype != np.int32:
         raise ValueError(
             f"{name}: {argument} is {given.dtype} of shape {given.shape}; expected int32 of shape ({count},)"

@@ -1,6 +1,6 @@
 """Matrix products by NumPy. 16-bit floats are multiplied and added up in float32, and results are rounded once.
 
-Sums of bfloat16 have the order of tiles.py, so their bits are those of the CPU's kernels.
+Sums of bfloat16 are added in the order of tiles.py, so the bits are the same as those of the CPU's kernels.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ empty_like = np.empty_like
 
 
 def empty_cache() -> None:
-    """Do nothing: there is no pool to empty."""
+    """Do nothing, since this backend has no pool."""
 
 
 def statistics() -> dict[str, Any]:
-    """Return an empty dict, since nothing is counted."""
+    """Return an empty dict, since this backend counts nothing."""
     return {}

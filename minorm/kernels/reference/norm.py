@@ -1,10 +1,10 @@
 """The specification of the normalization kernels: it views the data as four loops and writes the formula.
 
-`four(nest, x)` is x as an array with the axes (keep, keep, reduce, reduce), without a copy. Statistics have the shape
-(keep, keep, 1, 1), and parameters have length 1 where they do not vary, so that they broadcast. Elements are computed
-in `dtype`, and sums in float64. With a mask, sums are taken over the elements where it is True, and m is their number;
-results at the other elements are 0. An activation follows as a separate operation. See minorm/kernels/protocol.py for
-the letters.
+`four(nest, x)` is a view of x with the axes (keep, keep, reduce, reduce). Statistics have the shape (keep, keep, 1, 1),
+and parameters have length 1 along axes where they do not vary, so both broadcast. Elements are computed in `dtype`, and
+sums in float64. With a mask, sums are taken over the elements where the mask is True, and m is the number of these
+elements. Where the mask is False, the results are 0. An activation follows as a separate operation.
+minorm/kernels/protocol.py explains the letters.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ REDUCED = (2, 3)
 
 
 def plan_of(*_: Any) -> dict[str, Any]:
-    """Return the plan that `mn.explain` shows if the reference replaces the kernels; it has no choices."""
+    """Return the plan that `mn.explain` shows if the reference runs instead of the kernels. It contains no choices."""
     return {"strategy": "reference"}
 
 
 def is_one_pass(*_: Any) -> bool:
-    """Return False: the reference computes an activation in a separate pass."""
+    """Return False, since the reference computes an activation in a separate pass."""
     return False
 
 
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Return k, d and var, computed in two passes, of which the second subtracts the mean."""
+    """Return k, d and var. The first pass computes the mean, and the second subtracts it."""
     x4 = _in_computed_type(four(nest, x), dtype)
     if not centered:
         zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
@@ -59,7 +59,7 @@ def apply(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> Array:
-    """y = xhat * s + b, or max(y + residual, 0)."""
+    """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
     y = _xhat(nest, x, stats, dtype, mask)
     if s is not None:
         y = y * parameters(nest, s).astype(y.dtype, copy=False)
@@ -105,7 +105,7 @@ def grad_input(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> Array:
-    """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
     m = np.maximum(nest.columns if mask is None else counts(nest, mask), 1)
     dx = _g(nest, dy, s, dtype, mask)
     if sum_g is not None:
@@ -127,7 +127,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics; update `running` with them."""
+    """Return y and the statistics; update `running` with the statistics."""
     k, d, var = moments(nest, x, equation.centered, dtype, mask)
     count = None if mask is None else counts(nest, mask)
     with np.errstate(divide="ignore"):
@@ -139,7 +139,7 @@ def forward(
 
 
 def update(running: Running, nest: Nest, stats: Statistics) -> None:
-    """running = running * momentum + batch * (1 - momentum)."""
+    """Set running = running * momentum + batch * (1 - momentum)."""
     shape = running.mean.shape
     running.update(stats.mean.reshape(shape), stats.var.reshape(shape), nest.columns)
 
@@ -176,12 +176,12 @@ def backward(
 
 
 def counts(nest: Nest, mask: Array) -> Array:
-    """Return the number of elements of each row that count."""
+    """Return, for each row, the number of elements where the mask is True."""
     return four(nest, mask).sum(axis=REDUCED, dtype=np.int64).reshape(-1)
 
 
 def _zero_where_masked(nest: Nest, values: Array, mask: Array | None) -> Array:
-    """Return values on the four loop axes, with 0 where the mask is False, even in place of NaN."""
+    """Return values on the four loop axes. Where the mask is False, a value is replaced by 0, even if it is NaN."""
     return values if mask is None else np.where(four(nest, mask), values, values.dtype.type(0))
 
 
@@ -210,15 +210,15 @@ def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
 
 
 def _as_loops(gapless: Array, loops: tuple[Loop, ...]) -> Array:
-    """Return gapless memory as an array with one axis for each loop: split it by falling data step, and transpose it to
-    the loops' order.
+    """Return an array without gaps as a view with one axis for each loop. In memory, the loops are sorted from the
+    longest step to the shortest; the view has the axes in the order of `loops`.
     """
     order = _by_step(loops)
     return gapless.reshape([loops[i].count for i in order]).transpose([order.index(i) for i in range(4)])
 
 
 def _from_loops(y4: Array, loops: tuple[Loop, ...]) -> Array:
-    """Return an array with four loop axes in memory order: the inverse of `_as_loops`."""
+    """Return an array of four loop axes as an array in memory order. This is the inverse of `_as_loops`."""
     return y4.transpose(_by_step(loops))
 
 
@@ -227,21 +227,19 @@ def _by_step(loops: tuple[Loop, ...]) -> list[int]:
 
 
 def like(nest: Nest, y4: Array, x: Array) -> Array:
-    """Return an array with four loop axes in x's shape, type and memory order."""
+    """Return the elements of an array with four loop axes as an array of x's shape, type and memory order."""
     y = np.empty_like(x)
     four(nest, y)[...] = y4
     return y
 
 
 def _in_computed_type(values: Array, dtype: Any = None) -> Array:
-    """Return values in the type of the computation: in `dtype`, or if it is None, in float32 for 16-bit types and in
-    the same type for others.
-    """
+    """Return values in `dtype`. If `dtype` is None, return 16-bit values in float32, and all others in their type."""
     return values.astype(dtypes.compute_type(values.dtype) if dtype is None else dtype, copy=False)
 
 
 def kept(nest: Nest, statistic: Array) -> Array:
-    """Return a statistic, which has one number for each row, in a shape that broadcasts against the four loop axes."""
+    """Return a statistic with one number for each row in a shape that broadcasts against the four loop axes."""
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 

@@ -1,9 +1,10 @@
-"""Pooling as a loop over taps: tap k of all windows together is one strided view of the padded input.
+"""Pooling as a loop over the positions (taps) in a window. Tap k of all windows is one strided view of the padded
+input.
 
-The maximum keeps the largest value so far and its place in the plane, counted row by row as in PyTorch's
-`return_indices`. The average divides by the number of taps that count, which is a product of one number for each axis.
-With ceil_mode, a window belongs to the result if it starts inside the input or in the padding before it. So the last
-window may reach beyond the end, and a window may be larger than x; taps beyond the end never count.
+Max pooling keeps the largest value so far and its index in the plane, counted row by row as in PyTorch's
+`return_indices`. Average pooling divides by the number of taps that count; this number is a product with one factor for
+each axis. With ceil_mode, each window is used that starts in the input or in the padding before the input. So the last
+window may reach beyond the end, and a window may be larger than x. Taps beyond the end never count.
 
 Shapes: x (N, C, *spatial), y (N, C, *output). `padding` is a (low, high) pair for each axis; the other options have one
 number for each axis.
@@ -37,8 +38,8 @@ def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilatio
 
 
 def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return the number of taps along each axis that can reach x or its padding; a window far larger than x has more
-    taps.
+    """Return the number of taps along each axis that can reach x or its padding. If a window is far larger than x, its
+    other taps reach neither.
     """
     return tuple(
         max(1, min(k, (n + low + high - 1) // d + 1))
@@ -47,15 +48,15 @@ def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
 
 
 def has_channels_last(x: Any) -> bool:
-    """Are the channels of x (N, C, *spatial) last in memory? False for an x that is also row-major."""
+    """Return True if the channels of x (N, C, *spatial) are last in memory and x is not also row-major."""
     if x.ndim < 3 or x.flags.c_contiguous:
         return False
     return bool(x.transpose(0, *range(2, x.ndim), 1).flags.c_contiguous)
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
-    """Return y, and the place of each maximum in its plane, as int32. NaN counts as largest; of equal elements the
-    first counts.
+    """Return y, and the int32 index of each maximum in its plane. NaN is larger than any number. Of several equal
+    maxima, the first is used.
     """
     size = x.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
@@ -77,10 +78,10 @@ def max_backward(
     how: Any = None,  # noqa: ARG001  for a GPU
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Return dx: zeros, with each dy added at the place of its maximum.
+    """Return dx: each dy is added at the index of its maximum, and all other elements are 0.
 
-    `how` is (kernel, stride, padding, dilation). Here the places are enough; a GPU gathers from windows
-    instead.
+    `how` is (kernel, stride, padding, dilation). This backend needs only the indices; a GPU also needs `how`, since
+    each element of dx looks through its windows.
     """
     planes, plane = math.prod(x_shape[:2]), math.prod(x_shape[2:])
     dx = np.zeros_like(dy, compute_type(dy.dtype), shape=(planes, plane))
@@ -100,7 +101,7 @@ def avg_forward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Any:
-    """Return the mean over every window. With count_include_pad=True the zeros of the padding count in the divisor."""
+    """Return the mean over every window. With count_include_pad=True, the divisor also counts the padding."""
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     y = np.zeros_like(x, compute_type(x.dtype), shape=(*x.shape[:2], *out))
     for inside, _, view in _taps(x, kernel, out, stride, padding, dilation):
@@ -120,8 +121,9 @@ def avg_backward(
     divisor: int | None,
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Return dx: zeros, with each dy, divided by its window's divisor, added at every place of the window. Only a GPU
-    uses `last`.
+    """Return dx: each dy, divided by its window's divisor, is added to every element of the window.
+
+    Only a GPU uses `last`.
     """
     dtype, out = compute_type(dy.dtype), dy.shape[2:]
     windows = kernel, stride, padding, dilation
@@ -135,8 +137,8 @@ def avg_backward(
 def _taps(
     x: Any, kernel: Ints, out: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield, for every tap, the windows for which the tap is inside x, the tap's places in the plane, and the view of x
-    at these places.
+    """Yield three things for each tap: the index of the windows in which the tap is inside x, the positions in the
+    plane that the tap reads, and the view of x at these positions.
     """
     size = x.shape[2:]
     place = np.arange(math.prod(size), dtype=np.int32, like=x).reshape(size)

@@ -1,8 +1,8 @@
 """Philox4x64-10, a counter-based generator: block n, of four words, depends only on n and a key.
 
-A generator counts blocks, and passes a kernel its key and a range of block numbers (`minorm.random.take_blocks`); the
-kernel computes all these blocks together. Element i gets word i. A word of 32 bits is half of a word of 64 bits, the
-lower half first. Words and their order are those of NumPy's Philox.
+A generator only counts blocks. It passes its key and a range of block numbers to a kernel
+(`minorm.random.take_blocks`), and the kernel computes all these blocks together. Element i gets word i. If words have
+32 bits, each 64-bit word gives two words, the lower half first. NumPy's Philox gives the same words in the same order.
 
 Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -24,8 +24,8 @@ LOW = (1 << 32) - 1
 
 
 def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
-    """u = w / 2^k on [0, 1), where w is the first k bits of a word: 24 of 32 bits in float32, 53 of 64 bits
-    in float64.
+    """Return u = w / 2^k on [0, 1), where w is the first k bits of a word. In float32, k is 24 and a word has 32 bits;
+    in float64, k is 53 and a word has 64 bits.
     """
     count = int(np.prod(shape, dtype=np.int64))
     if dtype == dtypes.float32:
@@ -36,15 +36,15 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    """Return y = x * m / (1 - p), and m, which is True where an element's 32-bit word, in C order, is at least
-    p * 2^32.
+    """Return y = x * m / (1 - p), and m. An element has m = True if its 32-bit word is p * 2^32 or more. Elements are
+    counted in C order.
     """
     kept = _words(x.size, 32, blocks).reshape(x.shape) >= np.uint32(threshold(p)[0])
     return keep(x, kept, p), kept
 
 
 def keep(x: Any, kept: Any, p: float) -> Any:
-    """y = x * m / (1 - p)."""
+    """Return y = x * m / (1 - p)."""
     factor = kept * dtypes.compute_type(x.dtype).type(threshold(p)[1])
     with np.errstate(invalid="ignore", over="ignore"):
         return (x * factor).astype(x.dtype, copy=False)
@@ -52,7 +52,9 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def threshold(p: float) -> tuple[int, float]:
-    """Return the smallest word that keeps an element, and the factor of kept elements, which is 0 for p = 1."""
+    """Return the smallest word that keeps an element, and the factor of the elements that are kept. For p = 1 the
+    factor is 0.
+    """
     return min(round(p * 2**32), 2**32 - 1), 1 / (1 - p) if p < 1 else 0.0
 
 

@@ -1,18 +1,18 @@
-"""RNN, LSTM and GRU: computes one direction of a layer over all steps, in NumPy; each gradient is below its function.
+"""RNN, LSTM and GRU in NumPy: one direction of a layer over all steps, with each gradient directly below its function.
 
     memory = forward(cell, a, r, br, p, h, c, y, lengths, reverse, keep)
     da, dq = backward(cell, memory, r, p, dy, dh, dc, lengths, reverse)
 
 `a` (steps, batch, gates * hidden) is W x plus the biases. It is computed for all steps together, since it depends on no
-state. Each step adds R h to it and applies the gates. Each gate has a block of rows in W and R; `cell.gates` has their
-order ("ifgo"). For a GRU, whose reset may come between R h and the sum, `br` is the bias that is added to R h; for the
-others it is None. `h` and `c` (batch, hidden) are the first states, and are changed to the last ones. `y` (steps,
-batch, hidden) is filled with the states after each step. In backward, dh and dc are the gradients of the last states,
-and are changed to the gradients of the first states; da is the gradient of W x, and dq that of R h. reverse=True begins
-at the last step.
+state. Each step adds R h to `a` and applies the gates. Each gate has a block of rows in W and R; `cell.gates` has the
+order of these blocks ("ifgo"). A GRU may multiply R h by the reset gate before the sum; `br` is the bias that a GRU
+adds to R h first. For RNN and LSTM, `br` is None. `h` and `c` (batch, hidden) are the first states, and the loop
+overwrites them with the last states. `y` (steps, batch, hidden) is filled with the states after each step. In backward,
+dh and dc are the gradients of the last states, and the loop overwrites them with the gradients of the first states. da
+is the gradient of W x, and dq is the gradient of R h. With reverse=True, the loop begins at the last step.
 
-`lengths` (batch,) has the number of steps of each sequence, or is None if every sequence has all steps. Beyond its
-length a sequence keeps its state, and y is 0.
+`lengths` (batch,) has the number of steps of each sequence. It is None if every sequence has all steps. Beyond its
+length, a sequence keeps its state, and y is 0.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from minorm.kernels.reference import elementwise, gates, matmul
 
 
 class Cell(NamedTuple):
-    """A recurrent cell of kind RNN, LSTM or GRU. With variant=True a GRU resets after the product, and an LSTM has
-    f = 1 - i.
+    """A recurrent cell of kind RNN, LSTM or GRU. With variant=True, a GRU applies the reset gate after the product R h,
+    and an LSTM has f = 1 - i.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """The modules of a backend that the steps need."""
+    """The two modules of a backend that compute the steps."""
 
     elementwise: Any = elementwise
     matmul: Any = matmul
@@ -48,8 +48,8 @@ NUMPY = Kernels()
 
 
 class Memory(NamedTuple):
-    """The arrays that backward needs, for all steps: pre-activations, gates, one more value (e), and the states before
-    each step.
+    """The arrays of all steps that backward needs: a holds pre-activations, v the gates, e an extra value, and h and c
+    the states before each step.
     """
 
     a: Any
@@ -82,11 +82,11 @@ class Step:
         return a[..., i * self.hidden : (i + 1) * self.hidden]
 
     def value(self, kind: int, a: Any) -> Any:
-        """Return activation number `kind` of a, which is clipped first."""
+        """Clip a, and return the activation with number `kind` of the result."""
         return gates.value(self.cell.activations[kind], self.clipped(a), self.maps)
 
     def slope(self, kind: int, a: Any, v: Any) -> Any:
-        """dv/da"""
+        """Return dv/da, where v is the activation with number `kind` of a."""
         inside = self.clipped(a)
         return gates.slope(self.cell.activations[kind], inside, v, self.maps) * ((inside == a) | (a != a))
 
@@ -208,7 +208,7 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """Run all steps; with keep=True return the Memory for backward. Only an LSTM has c, and p if it has peepholes."""
+    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and p if it has peepholes."""
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
     if keep:
@@ -231,8 +231,9 @@ def backward(
     cell: Cell, memory: Memory, r: Any, p: Any, dy: Any, dh: Any, dc: Any, lengths: Any, reverse: bool,
     kernels: Kernels = NUMPY,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return da and dq, which are the same array if they are equal. dy may be None; dc is None unless the cell is an
-    LSTM.
+    """Return da and dq. Except for a GRU with cell.variant, da and dq are equal, and the same array is returned twice.
+
+    dy may be None. dc is None unless the cell is an LSTM.
     """
     step = STEPS[cell.kind](cell, r, None, p, kernels)
     da = np.empty_like(memory.a)
@@ -249,7 +250,7 @@ def backward(
 
 
 def _times(steps: int, lengths: Any, backwards: bool, like: Any) -> Any:
-    """Yield each step in order, with a mask of the sequences that have this step, or None if all have it."""
+    """Yield each step in order, with a mask of the sequences that have this step, or None if `lengths` is None."""
     for t in range(steps)[:: -1 if backwards else 1]:
         yield t, None if lengths is None else constant_of((t < lengths)[:, None], like)
 

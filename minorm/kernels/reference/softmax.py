@@ -1,7 +1,7 @@
 """Softmax along one axis, its logarithm, and the cross entropy of rows, with each gradient directly below its function.
 
-The softmax functions take `dtype`, the type of the result, if it differs from the type of the arguments (see
-`widened`).
+The softmax functions also take `dtype`, which is the type of the result. If `dtype` is missing, the result has the type
+of the arguments (see `widened`).
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 
         loss = lse - (1 - label_smoothing) * x[target] - label_smoothing * mean(x),   lse = log sum exp(x)
 
-    A row whose target is ignore_index has loss 0. Returns loss (rows,) in the type of the computation, which is float32
-    for 16 bits, and lse (rows,) in float64, because logits may be large. Raises ValueError for a target that is neither
-    a class nor ignore_index.
+    A row whose target is ignore_index has loss 0. The result is loss (rows,) in the type of the computation, which is
+    float32 for 16-bit floats, and lse (rows,) in float64, because logits may be large. Raises ValueError for a target
+    that is neither a class nor ignore_index.
     """
     check_target(x, target, ignore_index)
     x = x.astype(compute_type(x.dtype), copy=False)
@@ -69,10 +69,9 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 def cross_entropy_grad(
     dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    """share * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), in x's type
+    """Return share * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), in x's type.
 
-    The share of a row is dy, which is one number or a number for each row, divided by `count` if that is
-    given.
+    dy is one number, or has a number for each row. If `count` is given, the share of a row is dy / count, otherwise dy.
     """
     (rows, classes), dtype = x.shape, x.dtype
     x = x.astype(compute_type(dtype), copy=False)
@@ -85,7 +84,7 @@ def cross_entropy_grad(
 def shares(dy: Any, count: Any, rows: int) -> Any:
     """Return each row's share of the gradient dy, in the type of the computation.
 
-    The mean over no rows has gradient 0: its loss is NaN, but no parameter becomes NaN.
+    If no row counts, the mean is NaN, but its gradient is 0, so that no parameter becomes NaN.
     """
     dy = dy.reshape(-1).astype(compute_type(dy.dtype), copy=False)
     if count is not None:
@@ -94,10 +93,10 @@ def shares(dy: Any, count: Any, rows: int) -> Any:
 
 
 def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
-    """Return the sum of losses, or with mean=True the mean over the targets that count, rounded once to `dtype`; and
-    the count of these targets.
+    """Return the sum of the losses, and how many targets are not ignore_index. With mean=True, the sum is divided by
+    this count.
 
-    Sums are computed in float64; the mean over no targets is NaN.
+    Sums are computed in float64, and the result is rounded once to `dtype`. If the count is 0, the mean is NaN.
     """
     total, count = losses.sum(dtype=np.float64), np.count_nonzero(target != ignore_index)
     if mean:
@@ -109,7 +108,7 @@ def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype
 def check_target(x: Any, target: Any, ignore_index: int) -> None:
     """Raise ValueError for the first target that is neither a class of x (rows, classes) nor ignore_index.
 
-    On a GPU nothing is checked, since the host would have to wait for the answer.
+    On a GPU nothing is checked, since a check would make the host wait for the GPU.
     """
     if type(target) is not np.ndarray:
         return

@@ -1,10 +1,10 @@
-"""Computes products of bfloat16 in the order in which a processor's matrix tiles add up, so the bits are equal
-everywhere.
+"""Computes products of bfloat16. Terms are added in the same order as in a processor's matrix tiles, so the bits are
+equal on all processors.
 
-The depth is cut into blocks of 32. In a block, the even terms form one chain of multiply-adds and the odd terms
-another; both start at +0. The results of the two chains are added, and their sum is added to the total of the earlier
-blocks. Every step is rounded once to float32, to the nearest number, and in a tie to the even one. Before and after
-each step, denormal numbers count as zeros of the same sign.
+The depth is cut into blocks of 32. In a block, the even terms form one chain of multiply-adds, and the odd terms form a
+second chain. Both chains start at +0. The results of the two chains are added, and their sum is added to the total of
+the earlier blocks. Every step is rounded once to float32, to the nearest number, and in a tie to the even one. Before
+and after each step, denormal numbers count as zeros of the same sign.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SMALLEST = np.float32(2.0**-126)  # the smallest number that is not denormal
 
 
 def product(a: Any, b: Any, total: Any = None) -> Any:
-    """a @ b in float32, added to `total`, for stacks of matrices a (..., rows, depth) and b (..., depth, columns)."""
+    """Return a @ b + total in float32, for stacks of matrices a (..., rows, depth) and b (..., depth, columns)."""
     a, b = (flushed(x.astype(np.float32)) for x in (a, b))
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     total = np.zeros((*lead, a.shape[-2], b.shape[-1]), np.float32) if total is None else total
@@ -40,7 +40,7 @@ def with_bias(sums: Any, b: Any) -> Any:
 
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once.
+    """Return a * b + c, rounded once.
 
     The product of two bfloat16 numbers is exact in float64. The sum is exact too, unless one term is so small that
     float32 rounds the sum to the other term in any case.
@@ -50,5 +50,5 @@ def multiply_add(a: Any, b: Any, c: Any) -> Any:
 
 
 def flushed(x: Any) -> Any:
-    """Return x with zeros of the same sign in place of denormal numbers."""
+    """Return x, with each denormal number replaced by a zero of the same sign."""
     return np.where(np.abs(x) < SMALLEST, np.copysign(np.float32(0), x), x)

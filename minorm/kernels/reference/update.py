@@ -1,7 +1,7 @@
 """Optimizer steps by their formulas, one parameter after the other. They change parameters and their state in place.
 
 Lists have one entry for each parameter. All arrays of a parameter have the same shape and type. 16-bit floats compute
-in float32; parameter and state are each rounded once.
+in float32, and the new parameter and the new state are each rounded once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def sgd(
 ) -> None:
     """g = +-gradient + weight_decay * p;  m = momentum * m + (1 - dampening) * g;  p -= lr * m
 
-    With nesterov, p -= lr * (g + momentum * m). With momentum = 0, p -= lr * g, and `buffers`, which holds m, is not
+    `buffers` holds m. With nesterov, p -= lr * (g + momentum * m). With momentum = 0, p -= lr * g, and `buffers` is not
     read.
     """
     for i, (p, gradient) in enumerate(zip(parameters, gradients, strict=True)):
@@ -59,10 +59,10 @@ def adam(
 ) -> None:
     """m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;  p -= lr * m' / (sqrt(v') + eps)
 
-    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step) correct for m and v, which start at 0; step counts from 1.
-    g = +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p is first multiplied by
-    1 - lr * weight_decay. If `peaks` is not empty (amsgrad), v' is computed from the largest v so far, which `peaks`
-    holds.
+    m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step), because m and v start at 0 and are too small at first.
+    `step` counts from 1. g = +-gradient + weight_decay * p. With decoupled=True (AdamW), g = +-gradient, and p is first
+    multiplied by 1 - lr * weight_decay. With amsgrad, `peaks` is not empty and holds the largest v so far, and v' is
+    computed from this v.
     """
     for i, (p, gradient, step) in enumerate(zip(parameters, gradients, steps, strict=True)):
         value = _wide(p)
@@ -81,13 +81,13 @@ def adam(
 
 
 def scale(arrays: list[Any], factor: float) -> None:
-    """x *= factor for every array"""
+    """Set x *= factor for every array."""
     for x in arrays:
         x[...] = _wide(x) * factor
 
 
 def square_sum(array: Any) -> float:
-    """Return the sum of squares, in float64"""
+    """Return the sum of squares, in float64."""
     wide = array.astype(np.float64)
     return float((wide * wide).sum())
 

@@ -12,10 +12,10 @@ from minorm.devices import dtypes
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass 16-bit arrays to `function` as float32, and round its result back to 16 bits once; a second result stays
-    float32.
+    """Return a function that passes 16-bit arrays to `function` as float32, and rounds the result back to 16 bits once.
 
-    If the call has a `dtype`, the result is rounded to that type instead.
+    If `function` returns several arrays, only the first is rounded. If the call has a `dtype`, the result is rounded to
+    that type instead.
     """
 
     @functools.wraps(function)

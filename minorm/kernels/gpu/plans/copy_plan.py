@@ -5,7 +5,7 @@
             3136 times:     64 apart in y,      1 apart in x        the columns of a tile
               64 times:      1 apart in y,   3136 apart in x        its rows
 
-This is arithmetic on shapes and steps, both in elements, and needs neither a device nor an array.
+The plan depends only on shapes and steps, counted in elements, so this module needs neither a device nor an array.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
-    """Return the loops, outermost first in the written array. Neighbours merge if a single step leads through both."""
+    """Return the loops, from the outermost to the innermost in the written array. Two neighbouring loops become one if
+    a single loop with one step reaches the same elements in both arrays.
+    """
     axes = [Loop(n, a, b) for n, a, b in zip(shape, to, source, strict=True) if n != 1]
     found: list[Loop] = []
     for loop in sorted(axes, key=lambda loop: (-loop.to, -loop.source)):
@@ -63,10 +65,10 @@ def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], alignment: int) -> Plan | None:
-    """Return the launch, or None for too many loops. `sizes` are the bytes of a written and of a read element.
+    """Return the launch, or None if there are too many loops. `sizes` are the bytes of an element in the written array
+    and in the read array.
 
-    Both arrays begin at a multiple of `alignment` bytes. There must be at least one element, and no
-    negative step.
+    Both arrays start at a multiple of `alignment` bytes. They have at least one element, and no step is negative.
     """
     found = loops(shape, to, source)
     if len(found) > MOST:
@@ -122,6 +124,6 @@ def _turn(found: tuple[Loop, ...], columns: Loop, sizes: tuple[int, int], aligne
 
 
 def _struct(found: list[Loop], most: int, integer: Any) -> Any:
-    """Return the struct Axes, with loops of one turn in front to fill it."""
+    """Return the struct Axes. If there are fewer loops than it holds, loops of one turn come first."""
     filled = [Loop(1, 0, 0)] * (most - len(found)) + found
     return np.array(filled, integer).T.copy()

@@ -1,6 +1,4 @@
-"""Builds the arguments of the normalization kernels that are not data arrays: types, structs, scalars of the exact
-type.
-"""
+"""Builds the arguments of the normalization kernels that are not data arrays: types, structs and scalars."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def nobody() -> Struct:
 
 
 def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
-    """Return the struct Running, and the type of the running statistics."""
+    """Return the struct Running for the kernels, and the type of the running statistics."""
     if running is None:
         return nobody(), dtypes.float32
     mean, *others = (
@@ -68,7 +66,7 @@ def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
 
 @functools.cache
 def _ticket(mean: int) -> Array:  # noqa: ARG001  one for each address, kept because graphs may hold it
-    """Return the counter with which the blocks of statistics find out which of them is last. It is 0
-    between launches.
+    """Return the counter by which the blocks of a launch find out which of the blocks ends last. Between launches the
+    counter is 0.
     """
     return cupy.zeros((), np.uint32)

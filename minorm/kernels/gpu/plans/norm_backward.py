@@ -1,13 +1,13 @@
 """Plans of the backward pass. A plan is a function of arrays, made once for a nest and its types; BoundKernels keeps
-it.
+the plan.
 
-    rows      rows fit into registers: one kernel for dx, and for the sums for scale and bias if their places allow it
+    rows      rows fit into registers: one kernel for dx, and also for ds and db if the parameters' layout allows it
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
     separate  all other nests: sums for dx, then dx, then sums for scale and bias; 7 passes
 
-After a ReLU, dy counts as 0 where y <= 0. `rows` and `runs` do that in the same kernels; the others need a separate
-pass.
+After a ReLU, dy counts as 0 where y <= 0. The kernels of `rows` and `runs` set dy to 0 themselves; `columns` and
+`separate` need one more pass.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def backward(
 
 
 def _after_relu(plain: Run, relu: bool) -> Run:
-    """Return the plan for a normalization with a ReLU, made from a plan without it."""
+    """Return the plan for a normalization with a ReLU, made from a plan without ReLU."""
     if not relu:
         return plain
 
@@ -204,7 +204,7 @@ def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligne
 
 
 def row_sums(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
-    """Return the plan for sum_g and sum_gx of each row, which are not yet multiplied by the factors for dx."""
+    """Return the plan for sum_g and sum_gx of each row. The sums are not yet multiplied by the factors for dx."""
     loops = norm_plan.of_statistics(nest)
     return sums_of(loops, nest, storage, compute, parameter, aligned, None, dtypes.float64)
 
@@ -219,7 +219,7 @@ def sums_of(
     equation: Equation | None,
     out: Type,
 ) -> Run:
-    """Return the plan for the two sums over some loops, without runs."""
+    """Return the plan that computes both sums over some loops directly, without adding up runs first."""
     find, walk = _partial_sums(loops, nest, storage, compute, parameter, aligned, False)
     merge = _merge_parts(walk.results, walk.chunks, dtypes.float64, out, walk.index, equation)
 
@@ -246,7 +246,7 @@ def _partial_sums(
 
 
 def _merge_parts(results: int, parts: int, stored: Type, out: Type, index: Type, equation: Equation | None) -> Run:
-    """Return the plan that adds up (2, parts, results) to (2, results)."""
+    """Return the plan that adds up partial sums (2, parts, results) to (2, results)."""
     plan = norm_plan.merge(results, parts)
     kernel = grads_program.kernel("merge_parts", stored, index, plan.splits, out)
     sizes, rule = (index.type(results), np.int32(parts)), scalars(equation)
@@ -266,7 +266,7 @@ def _merge_runs(
     equation: Equation | None = None,
     of_parameters: bool = True,
 ) -> Run:
-    """Return the plan that adds up runs to the sums for parameters and, if there is an `equation`, for statistics."""
+    """Return the plan that adds up the sums of runs to ds and db. With an `equation`, also add up sum_g and sum_gx."""
     of_rows, of_params = runs.to_rows, runs.to_parameters
     terms = max(of_rows.terms if equation else 1, of_params.terms if of_parameters else 1)
     threads = norm_plan.team(terms, index)

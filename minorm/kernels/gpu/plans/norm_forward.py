@@ -1,8 +1,9 @@
-"""Plans of the forward pass. A plan is a function of arrays, made once for a nest and its types; BoundKernels keeps it.
+"""Plans of the forward pass. A plan is a function of arrays, made once for a nest and its types and kept by
+BoundKernels.
 
 Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). For longer rows, kernels compute
 moments of chunks, merge them in a fixed order, and then make a pass over the elements. The kernel that writes y also
-adds a residual and applies a ReLU.
+adds the residual and applies the ReLU if the call has them.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Wal
 
 
 def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001
-    """Return the plan that makes statistics from a given mean and variance of type `kind`."""
+    """Return the plan that computes statistics from a given mean and variance of type `kind`."""
     index, rule = index_type(4 * nest.rows), scalars(equation)
     kernel = moments_program.kernel("given_moments", compute, index, kind)
     grid = (blocks(nest.rows, GIVEN),)

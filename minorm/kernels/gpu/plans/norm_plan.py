@@ -1,12 +1,12 @@
-"""Plans a normalization on a GPU: its kernels, blocks and loops. This needs neither a device nor an array.
+"""Plans a normalization on a GPU: its kernels, blocks and loops. This module needs neither a device nor an array.
 
     rows(of_statistics(nest), ...)    the grid for rows in registers, or None if rows are too long
     walk(of_statistics(nest), ...)    the grid that goes through rows in chunks
 
-A nest becomes the `Loops` of a kernel (loops.cuh). If the loop of unit step is reduced, the threads of a *team* (a warp
-or a block) go along one row. If it is kept, neighbouring threads work on different rows, the `lanes`. Rows that fit
-into the registers of a team take one kernel. Longer rows are cut into chunks, as many as keep a large device busy;
-their number depends only on shapes.
+A nest becomes the `Loops` of a kernel (loops.cuh). If the kernel reduces over the loop with step 1, the threads of a
+*team* (a warp or a block) work on one row together. If that loop is kept, neighbouring threads (`lanes`) work on
+different rows. Rows that fit into the registers of a team take one kernel. Longer rows are cut into enough chunks to
+keep a large device busy. The number of chunks depends only on the shapes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Loop(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Loops in two groups, kept and reduced, outer loops first, without loops of one turn."""
+    """The kept loops and the reduced loops of a kernel. Outer loops are first, and loops of one turn are left out."""
 
     kept: tuple[Loop, ...]
     reduced: tuple[Loop, ...]
@@ -62,35 +62,35 @@ class Loops(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The number of results for one row of the statistics; see `side_by_side`."""
+        """The number of results that belong to one row of the statistics; see `side_by_side`."""
         return prod(loop.count for loop in self.kept if not loop.row) if any(loop.row for loop in self.kept) else 1
 
     @property
     def is_lanes(self) -> bool:
-        """Is the loop of unit step a kept loop?"""
+        """True if the loop with step 1 is a kept loop."""
         return bool(self.kept) and self.kept[-1].data == 1
 
     @property
     def one_row(self) -> bool:
-        """Do all terms of a result have the same statistics?"""
+        """True if all terms of a result have the same statistics."""
         return all(not loop.row for loop in self.reduced)
 
     @property
     def one_param(self) -> bool:
-        """Do all terms of a result have the same scale and bias?"""
+        """True if all terms of a result have the same scale and bias."""
         return all(not loop.param for loop in self.reduced)
 
     @property
     def turns(self) -> int:
-        """The number of reduced loops that a cursor counts: 1, 2 or 4."""
+        """The number of reduced loops, rounded up to 1, 2 or 4, as the kernel's cursor counts them."""
         return next(n for n in (1, 2, 4) if len(self.reduced) <= n)
 
     def width(self, itemsize: int) -> int:
-        """Return the number of elements in one access. Along a row, these elements and their scales belong to one turn
-        of the innermost loop.
+        """Return the number of elements in one access. If a team reads along a row, the elements and scales of an
+        access belong to one turn of the innermost loop.
 
-        Side by side, the elements may continue through kept loops without a gap, and each element finds its scale
-        separately.
+        If the innermost loop is kept, an access may continue through further kept loops without a gap, and each element
+        has a separate index of its scale.
         """
         group = self.kept if self.is_lanes else self.reduced
         loop = group[-1] if group else None
@@ -106,10 +106,10 @@ class Loops(NamedTuple):
         return width(itemsize, length, *[loop.data for loop in others], *scales)
 
     def side_by_side(self, itemsize: int) -> Loops:
-        """Return the loops with a separate result for each turn of the innermost loop, if that makes accesses longer.
+        """Return the loops with a separate result for each turn of the innermost loop, if this makes accesses longer.
 
-        Then the columns of one row become separate results, beside the columns of the next row. Examples are the pixels
-        of 7 x 7 images, or the channels of a group if channels come last.
+        The columns of one row then become separate results, next to the columns of the next row. Examples of such
+        columns are the pixels of 7 x 7 images, or the channels of a group if channels come last.
         """
         *outer, loop = self.reduced or (None,)
         if self.is_lanes or loop is None or loop.data != 1 or not self.kept or not all(each.row for each in self.kept):
@@ -121,7 +121,7 @@ class Loops(NamedTuple):
         return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
-        """Return the struct Loops of loops.cuh, to pass by value. With wanted=False it has 0 results."""
+        """Return the struct Loops of loops.cuh, which is passed by value. With wanted=False it has 0 results."""
         numbers = [(name, index) for name in ("results", "terms", "statistics")]
         fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), *numbers, ("part", np.float64)]
         struct = np.zeros((), np.dtype(fields, align=True))
@@ -134,15 +134,13 @@ class Loops(NamedTuple):
 
 
 def loops_of(nest: Nest) -> list[Loop]:
-    """Return the nest's loops of more than one turn, kept ones before reduced ones, with their steps in the
-    statistics.
-    """
+    """Return the nest's loops of more than one turn, with their steps in the statistics. Kept loops come first."""
     steps = (nest.two_by_two[1].count, 1, 0, 0)
     return [Loop(*loop, row) for loop, row in zip(nest.two_by_two, steps, strict=True) if loop.count > 1]
 
 
 def grouped(loops: Iterable[Loop], kept: Any) -> Loops:
-    """Return the Loops: those for which kept(loop) is true are kept, the others reduced."""
+    """Return Loops in which the loops with kept(loop) are kept and the others are reduced."""
     loops = list(loops)
     return Loops(tuple(loop for loop in loops if kept(loop)), tuple(loop for loop in loops if not kept(loop)))
 
@@ -152,12 +150,12 @@ def in_memory_order(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def size_of(nest: Nest) -> int:
-    """Return an upper bound of all indices, both of elements and of the four rows of the statistics."""
+    """Return an upper bound of all indices, both of elements and of the statistics' block with its four rows."""
     return max(nest.columns, 4) * nest.rows
 
 
 def registers_of_an_index(nest: Nest) -> int:
-    """Return 2 if the tensor is so large that indices need 64 bits, else 1; kernels then keep fewer elements."""
+    """Return 2 if the tensor is so large that indices need 64 bits, else 1. With 2, kernels keep fewer elements."""
     return index_type(size_of(nest)).itemsize // 4
 
 
@@ -172,7 +170,7 @@ def of_parameters(nest: Nest) -> Loops:
 
 
 class Walk(NamedTuple):
-    """A grid of teams over results and chunks of terms."""
+    """A grid whose teams go through all results, and through the terms of each result in chunks."""
 
     loops: Any  # the packed struct
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
@@ -199,7 +197,7 @@ class Walk(NamedTuple):
 def walk(
     loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
 ) -> Walk:
-    """Return the grid that goes through all terms of all results. elementwise=True is for a kernel without sums."""
+    """Return the grid that goes through all terms of all results. elementwise=True is for kernels without sums."""
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
@@ -245,12 +243,12 @@ class Rows(NamedTuple):
 def rows(
     loops: Loops, size: int, itemsize: int, aligned: bool, most_packs: int, most_threads: int, together: bool = False
 ) -> Rows | None:
-    """Return the grid, or None if a row does not fit, or if the loops are lanes. With together=True a team adds up over
-    its rows.
+    """Return the grid, or None if a row does not fit into registers or neighbouring threads work on different rows.
+    With together=True, each team adds up its results over several rows.
 
-    The team is the smallest one that holds the row with USUAL_PACKS accesses for each thread; the largest team may need
-    `most_packs`. For teams that add up, `most_packs` is tried first, since threads with more columns hide more of the
-    time for sums.
+    The team is the smallest one that holds a row with USUAL_PACKS accesses for each thread. The largest team may use up
+    to `most_packs` accesses. With together=True, `most_packs` is tried first, since the sums take less of the time if
+    each thread has more columns.
     """
     if loops.is_lanes:
         return None
@@ -275,9 +273,7 @@ def rows(
 
 
 class Columns(NamedTuple):
-    """A grid of threads, each of which keeps some columns and goes through the rows, for rows too long for
-    registers.
-    """
+    """A grid for rows that are too long for registers. Each thread keeps some columns and goes through the rows."""
 
     loops: Any
     index: np.dtype[Any]  # type: ignore[assignment]
@@ -292,7 +288,7 @@ class Columns(NamedTuple):
 
 
 def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
-    """Return the grid, or None unless each column has a separate scale and the rows are one loop."""
+    """Return the grid. If the columns do not each have a separate scale, or the rows are not one loop, return None."""
     loops = of_statistics(nest)
     if not fits_param_columns(nest) or loops.is_lanes or len(loops.kept) > 1:
         return None
@@ -306,7 +302,7 @@ def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
 
 
 class Merge(NamedTuple):
-    """A grid that adds up the parts of results: merge.cuh."""
+    """A grid that adds up the partial sums of each result; see merge.cuh."""
 
     splits: int  # the number of threads for each result
     grid: tuple[int]
@@ -314,8 +310,8 @@ class Merge(NamedTuple):
 
 
 def merge(results: int, parts: int) -> Merge:
-    """Return a grid with few threads for each result, at most 128. Each thread adds up SERIAL parts if that is enough;
-    the sums of the threads are added pairwise.
+    """Return a grid with few threads for each result, at most 128. A thread adds up at most SERIAL parts if 128 threads
+    are enough for this. The sums of the threads are added pairwise.
     """
     splits = next((n for n in SPLITS if parts <= SERIAL * n), SPLITS[-1])
     side = 256 // splits if splits < 32 else 8 if splits < 128 else 4
@@ -323,25 +319,25 @@ def merge(results: int, parts: int) -> Merge:
 
 
 def team(terms: int, index: np.dtype[Any]) -> int:
-    """Return the number of threads that add up `terms` parts of a run: a warp, or a block."""
+    """Return how many threads add up `terms` parts of a run: the threads of a warp or of a block."""
     return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), LARGEST_TEAM[index.itemsize])
 
 
 def fits_param_columns(nest: Nest) -> bool:
-    """Does each column have a separate scale, which is the same for every row?"""
+    """Return True if each column has a separate scale, and this scale is the same for every row."""
     kept, reduced = of_statistics(nest)
     return all(not loop.param for loop in kept) and all(loop.param for loop in reduced) and nest.param_size > 1
 
 
 def has_runs(nest: Nest) -> bool:
-    """Is there a reduced loop along which the scale is constant?"""
+    """Return True if the scale is constant along a reduced loop."""
     loops = of_statistics(nest)
     return not loops.reduced or any(not loop.param for loop in loops.reduced)
 
 
 class Runs(NamedTuple):
-    """The loops for two sums in one pass over the data: the loops of runs, and then the loops that add up runs to both
-    sums.
+    """The loops that compute two sums in one pass over the data. `runs` adds up runs, and `to_rows` and `to_parameters`
+    add up the sums of runs.
     """
 
     runs: Loops
@@ -349,7 +345,7 @@ class Runs(NamedTuple):
     to_parameters: Loops
 
     def in_chunks(self, chunks: int) -> Runs:
-        """Return the same loops for partial sums of runs, (chunks, runs), instead of runs."""
+        """Return loops for runs that were added up in chunks, so that the sums form an array (chunks, runs)."""
         if chunks == 1:
             return self
         chunk = Loop(chunks, self.runs.results, 0, 0)
@@ -360,11 +356,11 @@ class Runs(NamedTuple):
 
 
 def runs(nest: Nest, itemsize: int = 0) -> Runs:
-    """Return the loops of runs. A run is all turns of the reduced loops with constant scale and bias, at one turn of
-    the other loops.
+    """Return the loops of runs. Within a run, the reduced loops along which scale and bias are constant go through all
+    their turns, and the index of every other loop is fixed.
 
-    If an itemsize is given, a run may be one turn of the innermost such loop, side by side with the next run; see
-    `side_by_side`.
+    If an itemsize is given, a run may be a single turn of the innermost of these reduced loops, next to the following
+    run; see `side_by_side`.
     """
     loops = of_statistics(nest)
     inner = tuple(loop for loop in loops.reduced if not loop.param)

@@ -1,4 +1,5 @@
-"""Distributes pooling over threads, and packs the struct Pool of pool.cu. This needs neither a device nor an array.
+"""Distributes pooling over threads, and packs the struct Pool of pool.cu. This module needs neither a device nor an
+array.
 
 A thread computes one access of neighbouring results. With channels last, the neighbours are channels. In C order they
 are columns, if the compiler knows the sizes of the windows (KNOWN) and whole accesses fit; otherwise a thread computes
@@ -43,10 +44,10 @@ def divider(by: int) -> tuple[int, int, int]:
 
 @functools.lru_cache(maxsize=1024)
 def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, aligned: bool, backward: bool) -> Plan:
-    """Plan threads over the windows `out` (forward) or over the places `size` (backward); `inner` is the number of
-    channels if they are last in memory, else 1.
+    """Plan threads over the windows `out` (forward) or over the elements `size` of a plane (backward). `inner` is the
+    number of channels if they are last in memory, else 1.
 
-    If `how` is None, every window may cover every place.
+    If `how` is None, every window may contain every element.
     """
     if how is None:
         struct, known = window_struct.unknown(prod(size), prod(out)), ANY
@@ -71,15 +72,15 @@ def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, 
 
 
 def spread(plane: int, inner: int) -> Any:
-    """Return the struct for the kernel `spread`, which reads only two dividers and `inner`."""
+    """Return the struct for the kernel `spread`, in which only two dividers and `inner` are set."""
     fields = np.zeros((), STRUCT)
     fields["inner"], fields["dividers"][:2] = inner, [divider(plane * inner), divider(inner)]
     return fields
 
 
 def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool, divisor: int | None) -> int:
-    """Return the divisor of all windows, or 0 if it differs because some windows reach beyond the end or into the
-    padding.
+    """Return the divisor that all windows share. If windows that reach beyond the end or into the padding have another
+    divisor, return 0.
     """
     if divisor is not None:
         return divisor
@@ -91,6 +92,6 @@ def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool,
 
 
 def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return (taps, stride, padding before) if both axes of images have the same values, which are KNOWN; else ANY."""
+    """Return (taps, stride, padding before) if it is the same for both axes of images and in KNOWN, else ANY."""
     axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
     return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

@@ -1,4 +1,4 @@
-"""Distributes the rows of a softmax over teams of threads. This needs neither a device nor an array.
+"""Distributes the rows of a softmax over teams of threads. This module needs neither a device nor an array.
 
 A team is a warp if its registers hold a row, else a block. `packs` is the number of accesses that a thread keeps in
 registers, or 0 if the row is too long for any block. With four accesses for each thread, enough bytes are loaded at the
@@ -33,16 +33,16 @@ class Plan(NamedTuple):
 
 
 def columns_index(outer: int, n: int, inner: int) -> np.dtype[Any]:
-    """Return the index type if each thread has a row with steps of `inner`, since an index goes one step beyond the
-    last row.
+    """Return the index type for a kernel in which each thread has a row with steps of `inner`. The largest index is one
+    step beyond the last row.
     """
     return launch.index_type((outer * n + 1) * inner)
 
 
 @functools.lru_cache(maxsize=4096)
 def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
-    """Plan `count` rows of n elements. Registers hold the rows of `inputs` arrays; with 0 inputs, rows are read only
-    once.
+    """Plan `count` rows of n elements. Registers hold the rows of `inputs` arrays. With inputs=0 the rows are read only
+    once, and no row is held.
     """
     width = launch.width(storage.itemsize, n) if aligned else 1
     integer = launch.index_type(count * n)

@@ -1,7 +1,7 @@
 """Structs that kernels take by value; each is made once.
 
-For a structured array, CuPy would read the array's description at every launch, which takes the host 5 to 8
-microseconds. For a Struct it reads only the address.
+If a structured array were passed, CuPy would read the array's description at every launch, which takes the host 5 to 8
+microseconds. If a Struct is passed, CuPy reads only the address.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minorm.kernels.gpu.plans import window_struct
 
 
 class Struct(cupy.cuda.function.CPointer):  # type: ignore[misc]  # CuPy has no types
-    """The fields of a structured array without axes, as an argument of a kernel."""
+    """An argument of a kernel that holds the fields of a structured array without axes."""
 
     def __init__(self, fields: Any) -> None:
         super().__init__(fields.ctypes.data)
@@ -24,5 +24,5 @@ class Struct(cupy.cuda.function.CPointer):  # type: ignore[misc]  # CuPy has no 
 
 @functools.lru_cache(maxsize=1024)
 def windows_of(*how: Any) -> Struct:
-    """Return the struct Windows; the arguments are those of `window_struct.packed`."""
+    """Return the struct Windows. The arguments are the same as those of `window_struct.packed`."""
     return Struct(window_struct.packed(*how))

@@ -1,4 +1,4 @@
-"""Packs lists of arrays into the struct Parts of update.cu, and computes the grid for them. It needs no device."""
+"""Packs lists of arrays into the struct Parts of update.cu, and computes the grid. This module needs no device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ STRUCT = np.dtype(
 
 
 def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
-    """Yield (struct, grid) for each launch for arrays of these sizes. `columns` has, for each field of the struct, a
-    list of entries.
+    """Yield (struct, grid) for each launch that is necessary for arrays of these sizes.
+
+    `columns` has a list for each field of the struct, with one entry for each array.
     """
     for start in range(0, len(sizes), MOST):
         part = slice(start, start + MOST)

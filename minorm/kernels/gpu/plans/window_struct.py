@@ -1,4 +1,4 @@
-"""Packs the windows of a pooling or a convolution into the struct of windows.cuh. It needs no device."""
+"""Packs the windows of a pooling or a convolution into the struct of windows.cuh. This module needs no device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 2**31 - 2**24  # the most elements of a plane, whose places have type 
 
 @functools.lru_cache(maxsize=1024)
 def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
-    """Return the struct Windows, which always has three axes; the given ones are the last of these."""
+    """Return the struct Windows, which always has three axes. Missing leading axes have length 1."""
     axes = [(1, 1, 1, 1, 0, 0, 1)] * (3 - len(size))
     axes += [
         (n, o, k, s, low, high, d)
@@ -30,5 +30,5 @@ def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, di
 
 @functools.lru_cache(maxsize=1024)
 def unknown(plane: int, results: int) -> Any:
-    """Return Windows for unknown options: each window may cover every place."""
+    """Return the struct Windows if the options are unknown, so that each window may contain every element."""
     return packed((plane,), (results,), (plane + results + 1,), (1,), ((results, 0),), (1,))
