@@ -1,6 +1,4 @@
-"""Texts for `documented`: a dictionary for each family of functions or layers, which describes the arguments that they
-share.
-"""
+"""Texts for `documented`. Each dictionary describes the arguments that a family of functions or layers shares."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ def _conv(
     dilation: IntOrInts = 1,
     groups: int = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). It is a cross-correlation, as everywhere in deep learning. Along each axis, for K taps and
-    with zeros outside of x,
+    """y is (N, O, {new}). This is a cross-correlation, as everywhere in deep learning. Outside its bounds, x is 0.
+    Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    All tensors have the same float type; 16-bit floats compute in float32, and only the result is rounded. Raises
-    ValueError for shapes that do not fit, and TypeError for other types.
+    All tensors must have the same float type. For 16-bit floats the computation is in float32, and only the result is
+    rounded. Raises ValueError if the shapes do not fit together, and TypeError if the types differ.
 
     Example:
         >>> x = mn.ones({shape})
@@ -61,8 +61,7 @@ def _conv(
         >>> F.{name}(x, weight=x).item() == x.numel()  # one window, a sum of ones
         True
 
-    Its ONNX operator is Conv; LeCun et al. 1989. The arithmetic of the lengths: Dumoulin and Visin 2016,
-    arXiv:1603.07285.
+    Its ONNX operator is Conv; LeCun et al. 1989. Dumoulin and Visin 2016, arXiv:1603.07285, explain the lengths.
     """
     options = checked_options(f"conv{rank}d", rank, x, weight, bias, stride, padding, dilation, groups)
     return Convolution.apply(x, weight, bias, **options)
@@ -132,13 +131,13 @@ def _transpose(
     groups: int = 1,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). A convolution's backward pass computes the gradient of its input in the same way, so the
-    stride spreads x out. Along each axis, for K taps,
+    """y is (N, O, {new}). The same formula gives the gradient of a convolution's input. A stride above 1 makes y longer
+    than x. Along each axis, for K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 
-    All tensors have the same float type; 16-bit floats compute in float32, and only the result is rounded. Raises
-    ValueError for shapes that do not fit, and TypeError for other types.
+    All tensors must have the same float type. For 16-bit floats the computation is in float32, and only the result is
+    rounded. Raises ValueError if the shapes do not fit together, and TypeError if the types differ.
 
     Example:
         >>> x = mn.ones({shape})
