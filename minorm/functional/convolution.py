@@ -31,9 +31,9 @@ Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
     CONVOLUTION | {"x": SAMPLE, "weight": "(O, C / groups, {taps})"},
     "y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding]",
     "y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "The sum is over c, k, l; columns j, l follow the same rule as rows i, k.",
+    "The sum is over c, k, l. The dots stand for j * stride + l * dilation - padding.",
     "y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "The sum is over c, m, k, l; rows i, k and columns j, l follow the same rule as planes h, m.",
+    "The sum is over c, m, k, l. The dots stand for the same indices with i, k and j, l.",
     example=4,
 )
 def _conv(
@@ -115,9 +115,9 @@ def _options(
     "y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].\n\n"
     "The sum is over all c, i, k.",
     "y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].\n\n"
-    "The sum is over all c, i, j, k, l; columns are spread out like rows.",
+    "The sum is over all c, i, j, k, l. The dots stand for j * stride + l * dilation - padding.",
     "y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]\n\n"
-    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows and columns are spread out like planes.",
+    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l. The dots stand for the indices with i, k and j, l.",
     example=4,
 )
 def _transpose(

@@ -1,4 +1,4 @@
-"""Texts for `documented`: descriptions of the arguments that several normalizations or their layers share."""
+"""Texts for `documented`. They describe the arguments that several normalizations or their layers share."""
 
 from __future__ import annotations
 
