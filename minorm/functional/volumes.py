@@ -115,7 +115,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = _lp
     "max_unpool",
     UNPOOLING | {"input": SAMPLE},
     *[
-        f"y = 0, but y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}]: a maximum of max_pool{n}d at its position."
+        f"y = 0, but y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}], the inverse of max_pool{n}d."
         for n, i in enumerate(("i", "i, j", "h, i, j"), start=1)
     ],
     example=1,

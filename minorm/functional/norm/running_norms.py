@@ -243,5 +243,7 @@ def instance_norm(
 
 
 def _is_across(group: Any) -> bool:
-    """Return True if other ranks contribute to the statistics; return False in a trace, which records only this rank."""
+    """Return True if other ranks contribute to the statistics. A trace records only this rank, so the answer is
+    False.
+    """
     return group.size > 1 and trace.state.calls is None
