@@ -119,8 +119,8 @@ def _shared(x: Tensor, query: Tensor) -> Tensor:
 
 
 def joined_masks(*masks: Any) -> Any:
-    """Join masks into one mask that is added to the scores; return None if all masks are None. A mask either holds
-    bools, with True where the query must not look, or numbers.
+    """Join masks into one mask that is added to the scores; return None if all masks are None. A mask holds either
+    bools (True where the query must not look) or numbers.
     """
     total = None
     for mask, dtype in masks:

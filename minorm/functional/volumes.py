@@ -115,7 +115,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = _lp
     "max_unpool",
     UNPOOLING | {"input": SAMPLE},
     *[
-        f"y = 0, but y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}], the inverse of max_pool{n}d."
+        f"y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}]: the inverse of max_pool{n}d."
         for n, i in enumerate(("i", "i, j", "h, i, j"), start=1)
     ],
     example=1,
@@ -130,9 +130,9 @@ def _unpool(
     padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """y is (N, C, {new}). By default y has the lengths (length - 1) * stride - 2 * padding + kernel_size, the most
-    likely lengths of the pooling's input. Raises ValueError if indices does not have input's shape, or if output_size
-    differs from the default lengths by stride or more.
+    """All other elements of y are 0. y is (N, C, {new}). By default y has the lengths (length - 1) * stride - 2 *
+    padding + kernel_size, the most likely lengths of the pooling's input. Raises ValueError if indices does not have
+    input's shape, or if output_size differs from the default lengths by stride or more.
 
     Example:
         >>> x = mn.tensor([5.0]).reshape({shape})

@@ -184,7 +184,8 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Fills the tensor with draws that are uniform on (-b, b), where b = gain * sqrt(3 / fan).
 
-    Values keep their size through ReLU layers. Returns the tensor. Raises ValueError if the tensor has fewer than two axes.
+    Values keep their size through ReLU layers. Returns the tensor. Raises ValueError if the tensor has fewer than two
+    axes.
 
     Example:
         >>> w = nn.init.kaiming_uniform_(mn.empty(8, 6), nonlinearity="relu")
@@ -204,7 +205,8 @@ def kaiming_normal_(
 ) -> Tensor:
     """Fills the tensor with draws from a normal distribution whose standard deviation is gain / sqrt(fan).
 
-    Values keep their size through ReLU layers. Returns the tensor. Raises ValueError if the tensor has fewer than two axes.
+    Values keep their size through ReLU layers. Returns the tensor. Raises ValueError if the tensor has fewer than two
+    axes.
 
     Example:
         >>> w = nn.init.kaiming_normal_(mn.empty(200, 50), nonlinearity="relu")
@@ -324,7 +326,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:
-    """Draw weight and bias uniformly from (-b, b), b = 1 / sqrt(fan_in), as PyTorch's linear and convolution layers do."""
+    """Draw weight and bias uniformly from (-b, b), b = 1 / sqrt(fan_in), as in PyTorch's Linear and convolutions."""
     kaiming_uniform_(weight, a=math.sqrt(5))  # gain sqrt(2 / 6), so b = sqrt(1 / 3) * sqrt(3 / fan_in)
     if bias is not None:
         fan_in = _fan(weight, "fan_in")

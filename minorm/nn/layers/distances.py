@@ -9,8 +9,8 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(F.cosine_similarity))
 class CosineSimilarity(Options):
-    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the vectors along axis `dim`: 1 for the same
-    direction, 0 for a right angle.
+    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the vectors along axis `dim`. y is 1 for the same
+    direction, and 0 for a right angle.
 
     x1 and x2 broadcast to one shape; y has that shape without axis `dim`.
 

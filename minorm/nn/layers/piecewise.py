@@ -1,4 +1,4 @@
-"""Activation layers with corners; see minorm.functional.piecewise. `inplace` is accepted but ignored."""
+"""Activation layers with corners; see minorm.functional.piecewise. The layers accept `inplace` but ignore it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PReLU(Module):
     """y = x where x > 0, else weight * x: a LeakyReLU with learned slopes.
 
     x has any shape; y has x's shape and type. weight (num_parameters) starts as `init` and holds one slope for all
-    channels, or one for each channel (axis 1 of x). Exclude it from weight decay, which would pull the layer towards
-    ReLU.
+    channels, or one slope for each channel (axis 1 of x). Exclude weight from weight decay, which would pull the layer
+    towards ReLU.
 
     Example:
         >>> layer = nn.PReLU(3)
@@ -139,15 +139,15 @@ class Softshrink(_Shrink):
 
 @documented(arguments_of(F.rrelu))
 class RReLU(Random):
-    """y = x where x > 0, else a * x, where each element draws a between lower and upper.
+    """y = x where x > 0, else slope * x, with a random slope between lower and upper for each element.
 
-    x has any shape; y has x's shape and type. In evaluation, and in a frozen layer, a is always (lower + upper) / 2.
+    x has any shape; y has x's shape and type. In evaluation, and in a frozen layer, the slope is (lower + upper) / 2.
 
     Example:
         >>> nn.RReLU(0.1, 0.3).eval()(mn.tensor([-2.0, 0.5]))
         tensor([-0.4,  0.5])
 
-    Written to ONNX as LeakyRelu (opset 16), which computes y as in evaluation; Xu et al. 2015, arXiv:1505.00853.
+    Written to ONNX as LeakyRelu (opset 16), with the slope of evaluation; Xu et al. 2015, arXiv:1505.00853.
     """
 
     function = staticmethod(F.rrelu)
