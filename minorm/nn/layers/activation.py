@@ -102,7 +102,7 @@ class GELU(OfOne):
         >>> nn.GELU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.0455,  0.3457])
 
-    Written to ONNX as Gelu (opset 20), or by its formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    Written to ONNX as Gelu (opset 20), or as its formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
 
     function = staticmethod(F.gelu)

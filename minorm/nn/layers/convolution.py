@@ -178,9 +178,9 @@ class _Conv(OfRank):
 
 
 class _Forward(_Conv):
-    """s, d and p are the stride, dilation and padding of the axis. Outside its bounds, x is 0. x is (N, {form}) with C =
-    in_channels, or one sample ({form}). y is (N, out_channels, {new}). If an axis of x has length n, the axis of y has
-    the length
+    """s, d and p are the stride, dilation and padding of the axis. Outside its bounds, x is 0. x is (N, {form}) with C
+    = in_channels, or one sample ({form}). y is (N, out_channels, {new}). If an axis of x has length n, the axis of y
+    has the length
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
@@ -233,9 +233,9 @@ class Conv3d(_Forward, rank=3):
 
 class _Transposed(_Conv):
     """s, d and p are the stride, dilation and padding of the axis. The backward pass of a convolution computes the
-    gradient of its input by this formula. So a transposed layer maps the output shape of a convolution back to the input
-    shape. x is (N, {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}). If an axis of x
-    has length n, the axis of y has the length
+    gradient of its input by this formula. So a transposed layer maps the output shape of a convolution back to the
+    input shape. x is (N, {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}). If an
+    axis of x has length n, the axis of y has the length
 
         (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
 

@@ -12,9 +12,9 @@ Size = int | Sequence[int]
 
 
 class _MaxPool(OfRank, OfOne):
-    """s, d and p are the stride, dilation and padding of the axis. The maximum ignores padding, and is NaN if the window
-    has a NaN. x is (N, {form}), or one sample ({form}). y is (N, C, {new}). If an axis of x has length n, the axis of y
-    has the length
+    """s, d and p are the stride, dilation and padding of the axis. The maximum ignores padding, and is NaN if the
+    window has a NaN. x is (N, {form}), or one sample ({form}). y is (N, C, {new}). If an axis of x has length n, the
+    axis of y has the length
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 

@@ -102,9 +102,9 @@ class TransformerEncoderLayer(_Layer):
     layers.
 
     With norm_first=True, x + part(norm(x)) replaces norm(x + part(x)). The call is layer(src, src_mask,
-    src_key_padding_mask, is_causal). src is (S, N, d_model), (N, S, d_model) with batch_first=True, or (S, d_model), and
-    y has src's shape. The masks work as in MultiheadAttention. A mask holds either bools (True where a query must not
-    look) or numbers that are added to the scores. self_attn, linear1, linear2, norm1 and norm2 hold the parameters.
+    src_key_padding_mask, is_causal). src is (S, N, d_model), (N, S, d_model) with batch_first=True, or (S, d_model),
+    and y has src's shape. The masks work as in MultiheadAttention. A mask holds either bools (True where a query must
+    not look) or numbers that are added to the scores. self_attn, linear1, linear2, norm1 and norm2 hold the parameters.
 
     Example:
         >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
