@@ -79,8 +79,8 @@ class CosineEmbeddingLoss(Options):
 class SoftMarginLoss(Options):
     """loss = log(1 + exp(-target * input)), with target 1 or -1: for yes-or-no answers.
 
-    input holds logits. input and target have the same shape. The loss is one number; with reduction="none", the loss has
-    this shape.
+    input holds logits. input and target have the same shape. The loss is one number; with reduction="none", the loss
+    has this shape.
 
     Example:
         >>> nn.SoftMarginLoss(reduction="none")(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
