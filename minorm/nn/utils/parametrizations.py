@@ -151,12 +151,12 @@ def spectral_norm(
 
 @documented(NAMED, eps="added to the variance")
 def weight_standardization(module: Module, name: str = "weight", eps: float = 1e-6) -> Module:
-    """weight = (w - mean) / sqrt(var + eps) for each output channel. Its weights then have mean 0 and variance 1.
+    """weight = (w - mean) / sqrt(var + eps) for each output channel.
 
-    Use it for layers before a GroupNorm, or before a BatchNorm with small batches. The output channels of a
-    ConvTranspose are on axis 1. The parameter w is stored as parametrizations.<name>.original, and reading
-    module.<name> computes the weight from w. Returns the changed module. Raises ValueError if a channel has only one
-    weight.
+    So the weights of each output channel have mean 0 and variance 1. Use this for layers before a GroupNorm, or before
+    a BatchNorm with small batches. The output channels of a ConvTranspose are on axis 1. The parameter w is stored as
+    parametrizations.<name>.original, and reading module.<name> computes the weight from w. Returns the changed module.
+    Raises ValueError if a channel has only one weight.
 
     Example:
         >>> conv = nn.utils.parametrizations.weight_standardization(nn.Conv2d(3, 4, 3))
