@@ -1,7 +1,7 @@
 """NormCall holds the decisions of a normalization that depend on the form of its input, but not on the input's numbers.
 
     form of input     its shape and type, its kind of array, and which of parameters, mask and activation are present
-    decisions the loops for the axes (nest.py), the form of arrays for these loops (layout.py), the backend, the type
+    decisions         the loops for the axes (nest.py), the form of arrays for them (layout.py), the backend, the type
 
 minorm/functional/norm makes a NormCall after the checks of the arguments, and keeps the NormCall for the next input of
 the same form. The Functions in this folder get the NormCall as an argument. A NormCall never holds an array: arrays are
@@ -36,7 +36,7 @@ class NormCall:
     axes, num_groups, param  as in `nest.plan`
     equation                 eps, centered and guard
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
-    backend an object with the functions of kernels/protocol.py; if None, the kind of array decides
+    backend                  an object with the functions of kernels/protocol.py; if None, the kind of array decides
     masked                   True if there is a mask
     activation               the activation of y: "relu", or None
 
@@ -44,9 +44,9 @@ class NormCall:
 
     layout, nest             the form of arrays for the loops, and the loops
     norm                     the backend's functions for these loops (kernels/bound.py)
-    handed_in the caller's backend with a check of its results (kernels/checked.py), or None
+    handed_in                the caller's backend with a check of its results (kernels/checked.py), or None
     dtype                    the type to compute in, never None
-    constant True if y is constant, because each mean is taken over a single number
+    constant                 True if y is constant, because each mean is taken over a single number
     """
 
     __slots__ = (

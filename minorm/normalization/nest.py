@@ -53,10 +53,10 @@ class Nest:
 
     keep, reduce     the loops
     axes             the axes of the data after the group split, in logical order
-    order the same axes in their order in memory, with the largest step first
-    rows, columns the number of statistics, and the number of elements over which each statistic is taken
-    param_size the number of elements of scale and of bias, which have the order of `order` and no gaps
-    param_order None, or the permutation of the parameters' axes from logical order to memory order
+    order            the same axes in their order in memory, with the largest step first
+    rows, columns    the number of statistics, and the number of elements over which each statistic is taken
+    param_size       the number of elements of scale and of bias, which have the order of `order` and no gaps
+    param_order      None, or the permutation of the parameters' axes from logical order to memory order
     code             the four loops in the kernels' form, twelve int64; empty if there are more than four loops
     """
 
@@ -141,9 +141,9 @@ def plan(
 ) -> Nest:
     """Return the nest that normalizes data of this shape over `axes`.
 
-    num_groups if above 1, axis 1 (C) is split into two axes: the group (kept) and the channel in its group (reduced)
+    num_groups  if above 1, axis 1 (C) is split into two axes: the group (kept) and the channel in its group (reduced)
     param       the axes *after the split* along which scale and bias vary
-    strides the step in elements along each axis, for gapless data in any order; None means row-major data
+    strides     the step in elements along each axis, for gapless data in any order; None means row-major data
 
     Raises ValueError if num_groups does not divide the number of channels, or if the strides leave gaps.
     """

@@ -27,12 +27,12 @@ Array = Any
 class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over the axes that the call reduces.
 
-    mask an array of bools that broadcasts to x, or None; where False, y is 0 and x is left out of the statistics
-    residual an array like x that is added to y before the activation, or None
+    mask      an array of bools that broadcasts to x, or None; where False, y is 0 and x is left out of the statistics
+    residual  an array like x that is added to y before the activation, or None
     call      the NormCall for x, mask and activation
-    running   the RunningStats to update after y is computed, or None observe a function that is called with (mean, var,
-              count) after y is computed: mean and var have the shape of the kept axes; count is one number, or an array
-              of this shape if there is a mask
+    running   the RunningStats to update after y is computed, or None
+    observe   a function that is called with (mean, var, count) after y is computed: mean and var have the shape of the
+              kept axes; count is one number, or an array of this shape if there is a mask
     """
 
     fresh: tuple[int, ...] = (0, 4)  # the inputs x and residual
@@ -195,7 +195,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
-    """Return the gradients of the normalization's result and of the residual. If there is no activation: dy and None."""
+    """Return the gradients of the normalization's result and of the residual. Without activation: dy and None."""
     if function.y is None:
         return dy, None
 

@@ -27,7 +27,7 @@ class NormalizeGradient(Function):
 
     call    the NormCall for x's memory order
     stats   the statistics of x
-    like arrays with the shapes and types of ds and db; None if there is no such parameter
+    like    arrays with the shapes and types of ds and db; None if there is no such parameter
     wanted  three bools, for dx, ds and db
     """
 

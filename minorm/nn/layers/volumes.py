@@ -84,10 +84,12 @@ class LPPool3d(_LPPool, rank=3):
 
 class _MaxUnpool(OfRank, Options):
     """layer(input, indices) takes the results of MaxPool{rank}d(return_indices=True). input is (N, {form}), or one
-    sample ({form}). y is (N, C, {new}). If an axis of input has length n, the axis of y has the length (n - 1) * stride
-    - 2 * padding
-    + kernel_size. layer(input, indices, output_size) gives y the lengths output_size, which must differ from the
-      default lengths by less than stride. A call raises ValueError if indices does not have input's shape.
+    sample ({form}). y is (N, C, {new}). If an axis of input has length n, the axis of y has the length
+
+        (n - 1) * stride - 2 * padding + kernel_size
+
+    layer(input, indices, output_size) gives y the lengths output_size, which must differ from the default lengths by
+    less than stride. A call raises ValueError if indices does not have input's shape.
 
     Example:
         >>> x = mn.randn(2, 3, {full})
