@@ -1,8 +1,8 @@
 """Fake quantization: rounds floats to the values that 8-bit integers can represent, and lets gradients pass.
 
 A network that trains on rounded numbers learns weights that still work as integers. The names are PyTorch's. As in ONNX
-QuantizeLinear, x is divided by the scale, while PyTorch multiplies x by the scale's reciprocal. So the results differ
-by one step in the rare case of a tie.
+QuantizeLinear, x is divided by the scale, while PyTorch multiplies x by the scale's reciprocal. The results differ only
+in the rare case of a tie, by one step.
 """
 
 from __future__ import annotations

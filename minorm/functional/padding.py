@@ -1,5 +1,5 @@
-"""pad: adds elements around a tensor. Their value is a constant, or they copy the tensor's elements (reflect,
-replicate, circular).
+"""pad: adds elements around a tensor. They are a constant, or copies of the tensor's elements (reflect, replicate,
+circular).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @documented(ELEMENTWISE, lambd="how far x moves, at least 0")
 @trace.operation
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = sign(x) * max(|x| - lambd, 0): moves x by lambd towards 0, and gives 0 where |x| <= lambd
+    """y = sign(x) * max(|x| - lambd, 0): y is x moved by lambd towards 0, and 0 where |x| <= lambd
 
     Raises ValueError for lambd below 0.
 

@@ -170,7 +170,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate(mode="bilinear", align_corners=True)`: weighted means of four pixels. The corners stay.
+    """`interpolate(mode="bilinear", align_corners=True)`: weighted means of four pixels, with unchanged corners.
 
     Example:
         >>> F.upsample_bilinear(mn.tensor([[[[0.0, 4.0]]]]), size=(1, 3))

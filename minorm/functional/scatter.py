@@ -12,8 +12,8 @@ from minorm.tensor.tensor import Tensor
 
 @trace.operation
 def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """Return a copy of x with y[index[i, j], j] = src[i, j], for dim=0 and two axes. With reduction "add", "mul", "min"
-    or "max", the element of src is combined with the element of x.
+    """Return a copy y of x with y[index[i, j], j] = src[i, j] (here for dim=0 and two axes). With reduction "add",
+    "mul", "min" or "max", the element of src is combined with the element of x.
 
     index holds integers; negative integers count from the end. index and src have the same shape. Along all axes but
     `dim` this shape is at most as long as x.
@@ -23,7 +23,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
 
 @trace.operation
 def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """Return a copy of x with y[index[i]] = src[i], where index[i] holds the indices along the first k axes. See
+    """Return a copy y of x with y[index[i]] = src[i], where index[i] holds the indices along the first k axes. See
     `scatter` for `reduction`.
 
     index (..., k) holds integers; negative integers count from the end. src has the shape index.shape[:-1] +

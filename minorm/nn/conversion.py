@@ -14,7 +14,8 @@ from minorm.tensor.tensor import Tensor
 
 
 class Conversion:
-    """convert(tensor) returns the tensor in the type `dtype`, on `device`. If one of these is None, it does not change.
+    """convert(tensor) returns the tensor in the type `dtype`, on `device`. If `dtype` or `device` is None, it does not
+    change.
 
     Integers keep their type.
 

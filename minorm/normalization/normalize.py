@@ -1,7 +1,8 @@
 """The two normalizations. Normalize uses the statistics of x, and NormalizeWith uses given statistics.
 
-Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Both can also compute
-max(y + residual, 0) in the same pass. In this case backward needs y, and sets dy to 0 where y <= 0.
+The letters are the same as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Both
+Functions can also compute max(y + residual, 0) in the same pass. In this case backward needs y, and sets dy to 0 where
+y <= 0.
 """
 
 from __future__ import annotations

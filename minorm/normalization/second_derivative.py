@@ -1,8 +1,8 @@
 """The second derivative of the normalization equation, for each row. This is the backward pass of `NormalizeGradient`.
 
 docs/maths.md derives the formulas and explains the letters: g = dy * s, xhat = (x - mean) * rstd, and v, vs and vb are
-the gradients of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat), C =
-mean((v - V) * (g - A)); A and V are absent if not centered. dv is computed from v by the same formula as dx from g:
+the gradients of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat) and
+C = mean((v - V) * (g - A)); A and V are absent if not centered. dv is computed from v by the same formula as dx from g:
 
     dv       rstd * (v - V - xhat * P * slope)
     for dy   s * dv + vs * xhat + vb

@@ -1,10 +1,10 @@
 """Batch normalization over a batch that is split among ranks. Each rank has a part of the batch and needs the moments
 of the whole batch.
 
-Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Rank r has m_r numbers of
-a channel, with mean_r = k_r + d_r and var_r. m is the sum of all m_r. One message in the forward pass merges the
-moments in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds up sum(g) and sum(g * xhat).
-Every rank sends both messages, even if its part is empty, because the others wait for them.
+The letters are the same as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Rank r
+has m_r numbers of a channel, with mean_r = k_r + d_r and var_r. m is the sum of all m_r. One message in the forward
+pass merges the moments in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds up sum(g) and
+sum(g * xhat). Every rank sends both messages, even if its part is empty, because the others wait for them.
 """
 
 from __future__ import annotations

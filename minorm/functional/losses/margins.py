@@ -1,5 +1,5 @@
-"""Losses with a margin. A right answer's score must exceed a wrong answer's score by the margin, or unlike vectors must
-be farther apart than like vectors by the margin.
+"""Losses with a margin. Some require that the score of a right answer exceeds other scores by the margin. Others
+require that the distance between different things exceeds the distance between similar things by the margin.
 """
 
 from __future__ import annotations

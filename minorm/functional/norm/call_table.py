@@ -49,8 +49,8 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
 
 
 def whole_numbers(sizes: Any) -> Any:
-    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`; the form of
-    (64.0,) would be equal to the form of (64,).
+    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, because (64.0,)
+    == (64,) would make two forms equal.
     """
     if type(sizes) is int:
         return sizes

@@ -94,7 +94,8 @@ class ELU(OfOne):
 class GELU(OfOne):
     """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    x has any shape; y has x's shape and type. The usual approximation (approximate="tanh") is faster on some devices:
+    x has any shape; y has x's shape and type. approximate="tanh" uses an approximation, which is faster on some
+    devices:
 
         Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
 

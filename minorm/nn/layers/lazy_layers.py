@@ -1,7 +1,7 @@
 """Lazy layers. They take the number of input features or channels from the first input.
 
-When a LazyLinear gets its first input, the layer becomes a Linear. The other lazy layers become the layer of their
-name. Before its first input a lazy layer has no parameters, so run one batch through a model before you make its
+When a LazyLinear gets its first input, the layer becomes a Linear. In the same way a LazyConv2d becomes a Conv2d, and
+so on. Before its first input a lazy layer has no parameters, so run one batch through a model before you make its
 optimizer.
 """
 
@@ -56,7 +56,7 @@ class _Lazy(Module):
         self.register_buffer("like", nothing, persistent=False)  # moves with the model
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Become the layer that this input decides, but do not run the layer."""
+        """Turn this lazy layer into the layer for this input, but do not run the layer."""
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
         (args, kwargs), training, like = self.given, self.training, self.like
@@ -79,7 +79,7 @@ class _Lazy(Module):
         return True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Become the layer that this input decides, and run this layer."""
+        """Turn this lazy layer into the layer for this input, and run the layer."""
         self.initialize_parameters(*args, **kwargs)
         return self(*args, **kwargs)
 

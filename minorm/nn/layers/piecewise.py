@@ -123,7 +123,7 @@ class Hardshrink(_Shrink):
 
 @documented(arguments_of(F.softshrink))
 class Softshrink(_Shrink):
-    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: moves x towards 0.
+    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0. So y is closer to 0 than x.
 
     x has any shape; y has x's shape and type.
 

@@ -10,13 +10,12 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.focal_loss))
 class FocalLoss(_Loss):
-    """loss = -(1 - p)^gamma log p with p = softmax(input)[target]: a cross entropy that gives easy examples little
-    weight.
+    """loss = -(1 - p)^gamma log p with p = softmax(input)[target]: cross entropy with little weight for easy examples.
 
-    input is (N, C, d1, ...) or (C), where C is the number of classes. target either holds classes as integers from 0 to
-    C - 1, and is (N, d1, ...), or holds probabilities, and has input's shape and type. The loss is one number, or (N,
-    d1, ...) with reduction="none". The mean divides by the sum of the targets' weights. weight is stored as a buffer.
-    See `F.focal_loss`; `F.sigmoid_focal_loss` is for yes-or-no answers.
+    input is (N, C, d1, ...) or (C), where C is the number of classes. target is (N, d1, ...) and holds classes as
+    integers from 0 to C - 1. Alternatively, target has input's shape and type and holds probabilities. The loss is one
+    number, or (N, d1, ...) with reduction="none". The mean divides by the sum of the targets' weights. weight is stored
+    as a buffer. See `F.focal_loss`; `F.sigmoid_focal_loss` is for yes-or-no answers.
 
     Example:
         >>> nn.FocalLoss(reduction="none")(mn.tensor([[2.0, 0.0], [0.0, 0.0]]), mn.tensor([0, 1]))
@@ -46,10 +45,10 @@ class FocalLoss(_Loss):
 class DiceLoss(_Loss):
     """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth): for segmentation.
 
-    input is (N, C, d1, ...), and p is softmax(input) along axis 1, or sigmoid(input) if C is 1. target either holds
-    classes as integers, and is (N, d1, ...), or holds probabilities, and has input's shape and type. q is the target's
-    probability of a class. The sums run over the positions of one class in one sample. The loss is small if the
-    predicted area and the target's area overlap well. The loss is one number, or (N, C) with reduction="none". See
+    input is (N, C, d1, ...), and p is softmax(input) along axis 1, or sigmoid(input) if C is 1. target is (N, d1, ...)
+    and holds classes as integers. Alternatively, target has input's shape and type and holds probabilities. q is the
+    target's probability of a class. The sums run over the positions of one class in one sample. The loss is small if
+    the predicted area and the target's area overlap well. The loss is one number, or (N, C) with reduction="none". See
     `F.dice_loss`.
 
     Example:

@@ -78,7 +78,7 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """Return True if mean and var come from x. As in PyTorch, they also do if track_running_stats was set to
+        """Return True if mean and var come from x. As in PyTorch, this is also so if track_running_stats was set to
         False.
         """
         return super()._from_batch() or not self.track_running_stats

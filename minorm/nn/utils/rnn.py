@@ -1,6 +1,4 @@
-"""Puts sequences of several lengths into one Tensor. They are padded to the longest, or packed step by step without
-padding.
-"""
+"""Puts sequences of several lengths into one Tensor: padded to the longest, or packed step by step without padding."""
 
 from __future__ import annotations
 
